@@ -5,114 +5,92 @@ import secrets
 import structlog
 from fastapi import APIRouter, FastAPI
 
-from api import errors, hooks, mcp
-from api.dashboard import accounts as accounts_page
-from api.dashboard import agent as agent_page
-from api.dashboard import agent_chat, assets, login, pages, refusals
-from api.dashboard import agent_history as agent_history_page
-from api.dashboard import agent_tokens as tokens_page
-from api.dashboard import agents as agents_page
-from api.dashboard import audit as audit_page
-from api.dashboard import batches as batches_page
-from api.dashboard import connectors as connectors_page
-from api.dashboard import conversation as conversation_page
-from api.dashboard import conversations as conversations_page
-from api.dashboard import job as job_page
-from api.dashboard import job_replay as job_replay_page
-from api.dashboard import jobs as jobs_page
-from api.dashboard import memory as memory_page
-from api.dashboard import overview as overview_page
-from api.dashboard import people as people_page
-from api.dashboard import questions as questions_page
-from api.dashboard import reference as reference_page
-from api.dashboard import schedule_backfill as backfill_page
-from api.dashboard import schedules as schedules_page
-from api.dashboard import settings as settings_page
-from api.dashboard import skills as skills_page
-from api.dashboard import usage as usage_page
-from api.dashboard import webhooks as webhooks_page
-from api.front import FrontDoor
-from api.guards import Doorman
-from api.parts import ApiParts
-from api.routes import (
-    accounts,
-    agent_tokens,
-    agents,
+from api import errors, mcp
+from api.dashboard import (
+    assets,
     audit,
-    bindings,
     chat,
-    clients,
-    connectors,
     conversations,
-    health,
-    jobs,
+    login,
     memory,
-    openapi,
-    pairings,
+    overview,
+    pages,
     questions,
-    replays,
+    reference,
+    refusals,
     schedules,
     settings,
     skills,
-    tickets,
     usage,
     webhooks,
 )
+from api.dashboard.accounts import forms as account_forms
+from api.dashboard.agents import history as agent_history
+from api.dashboard.agents import pages as agent_pages
+from api.dashboard.agents import tokens as agent_tokens
+from api.dashboard.jobs import batches as batch_pages
+from api.dashboard.jobs import job as job_pages
+from api.dashboard.jobs import pages as job_list
+from api.dashboard.jobs import replay as replay_pages
+from api.front import FrontDoor
+from api.guards import AccessControl
+from api.parts import ApiParts
+from api.routes import accounts, agents, jobs, knowledge, reports, service, triggers
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or viewer), or a login's cookie."
 
 ROUTERS = (
-    health.for_everybody,
-    health.for_operators,
-    replays.router,  # before the jobs: /api/jobs/counts is not the job called counts
-    jobs.router,
-    questions.router,
-    agents.router,
+    service.health,
+    service.metrics_router,
+    jobs.batches,  # before the jobs: /api/jobs/counts is not the job called counts
+    jobs.jobs,
+    jobs.questions,
+    agents.agents,
+    agents.tokens,
+    agents.bindings,
+    accounts.accounts,
+    accounts.clients,
+    accounts.connectors,
+    knowledge.conversations,
+    knowledge.memory,
+    knowledge.skills,
+    reports.usage,
+    service.settings,
+    reports.audit,
+    service.tickets,
+    accounts.people,
+    triggers.schedules,
+    triggers.webhooks,
+    triggers.endpoint,
+    service.description,
+    login.for_everybody,
+    login.for_operators,
+    overview.router,
+    pages.router,
+    chat.pane,
     agent_tokens.router,
-    bindings.router,
-    accounts.router,
-    clients.router,
-    connectors.router,
+    agent_pages.list_router,
+    agent_history.router,
+    agent_pages.router,
+    conversations.list_router,
     conversations.router,
     memory.router,
     skills.router,
-    usage.router,
-    settings.router,
-    audit.router,
-    tickets.router,
-    pairings.router,
+    batch_pages.router,  # before that of one job: /queue/batches is not the job called batches
+    job_list.router,
+    job_pages.router,
+    replay_pages.router,
     schedules.router,
+    schedules.backfill_router,
     webhooks.router,
-    hooks.router,
-    openapi.router,
-    login.for_everybody,
-    login.for_operators,
-    overview_page.router,
-    pages.router,
-    agent_chat.pane,
-    tokens_page.router,
-    agents_page.router,
-    agent_history_page.router,
-    agent_page.router,
-    conversations_page.router,
-    conversation_page.router,
-    memory_page.router,
-    skills_page.router,
-    batches_page.router,  # before that of one job: /queue/batches is not the job called batches
-    jobs_page.router,
-    job_page.router,
-    job_replay_page.router,
-    schedules_page.router,
-    backfill_page.router,
-    webhooks_page.router,
-    usage_page.router,
-    questions_page.router,
-    audit_page.router,
-    reference_page.router,
-    settings_page.router,
-    accounts_page.router,
-    connectors_page.router,
-    people_page.router,
+    usage.router,
+    questions.router,
+    audit.router,
+    reference.router,
+    settings.router,
+    account_forms.accounts,
+    account_forms.connectors,
+    account_forms.people,
     assets.router,
 )
 
@@ -134,15 +112,15 @@ def build_app(parts: ApiParts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
-    app.state.doorman = Doorman(parts.guard, parts.store, parts.clock, parts.hooks)
+    app.state.access_control = AccessControl(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
     app.state.boot = secrets.token_hex(BOOT_BYTES)
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
         _open(app, router)
     if parts.chat is not None:
-        _open(app, chat.router)
-        _open(app, agent_chat.posting)
+        _open(app, service.chat)
+        _open(app, chat.posting)
     if parts.outside is not None:
         app.state.mcp = mcp.LateServer(parts.outside, parts.version)
         _open(app, mcp.router)

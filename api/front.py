@@ -1,4 +1,4 @@
-"""What every request meets first: known hosts and origins only, no leak of a bug, and strict headers on the answer."""
+"""Where a page finds the web connector, which listens on a port of its own."""
 
 from http import HTTPStatus
 
@@ -7,13 +7,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.connector import connector_origins
 from api.errors import UnknownHost, answer, unexpected
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
+from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, host_name, parse_origin
 from maestro.domain.proxies import Asked
 from maestro.store.users.audit import coming_from
+
+SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
+"""Under which schemes a page of the dashboard's own scheme opens sockets and sends uploads."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +44,18 @@ HEADERS = {
 
 ONLY_HTTPS = "max-age=31536000"
 """Of this host alone: what runs under other names of its domain is not ours to decide about."""
+
+
+def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...]:
+    """Return the connector's origin for sockets and the one for uploads; none when it does not run.
+
+    ``scheme`` and ``host`` are those under which the browser sees the dashboard.
+    """
+    name = host_name(host)
+    if not name or not parts.web_port:
+        return ()
+    written = f"[{name}]" if ":" in name else name
+    return tuple(f"{kind}://{written}:{parts.web_port}" for kind in SCHEMES[scheme])
 
 
 class FrontDoor:

@@ -17,19 +17,17 @@ from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
-from api.bearers import Bearers
+from api.credentials import SignatureAuthentication, TokenAuthentication
 from api.errors import BASIC, ErrorBody, Unauthorized
 from api.front import SAFE_METHODS
+from api.logins import USER, DashboardRole, LoginSession, LoginSessions, Passwords, same
 from api.parts import GuardSettings
-from api.passwords import USER, Passwords, Role, same
-from api.sessions import Session, Sessions
-from api.signatures import Signatures
 from maestro.domain.errors import Forbidden
 from maestro.domain.throttle import Throttle
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 
-OPERATOR = str(Role.OPERATOR)
+OPERATOR = str(DashboardRole.OPERATOR)
 """How the person with the password is called in the audit log."""
 NOBODY_KNOWN = "unknown"
 """How the audit log calls whoever could not say who they are."""
@@ -44,7 +42,7 @@ NO_TOKEN = f"With a login, changes need its token in the header {CSRF_HEADER}. R
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
-class Guard(StrEnum):
+class RouteGuard(StrEnum):
     """What a route asks of a request."""
 
     PASSWORD = "password"  # noqa: S105 - the name of a guard
@@ -83,7 +81,7 @@ FAILED: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "d
 class GuardedRoute(APIRoute):
     """A route that looks at who asks before it looks at what is asked."""
 
-    guard: ClassVar[Guard]
+    guard: ClassVar[RouteGuard]
     security: ClassVar[Sequence[str]] = ()
     """The ways through the guard, by their names in ``SCHEMES``."""
 
@@ -98,7 +96,7 @@ class GuardedRoute(APIRoute):
     @classmethod
     def _for_viewers(cls, methods: Collection[str] | None) -> Mapping[str, bool]:
         """Say whether those who may only look may use the route, unless it declares that itself."""
-        return {VIEWER: set(methods or {"GET"}) <= SAFE_METHODS} if cls.guard is Guard.PASSWORD else {}
+        return {VIEWER: set(methods or {"GET"}) <= SAFE_METHODS} if cls.guard is RouteGuard.PASSWORD else {}
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
@@ -106,7 +104,7 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                await doorman(request).admit(self, request)
+                await access_control(request).admit(self, request)
             except Unauthorized:
                 if not is_page(request):
                     raise
@@ -119,31 +117,31 @@ class GuardedRoute(APIRoute):
 class PasswordRoute(GuardedRoute):
     """For people: HTTP Basic or the cookie of a login. A viewer may only send what changes nothing."""
 
-    guard = Guard.PASSWORD
+    guard = RouteGuard.PASSWORD
     security = ("password", "login")
 
 
 class BearerRoute(GuardedRoute):
     """For an agent outside: one of its tokens; the route finds the agent with ``caller``."""
 
-    guard = Guard.BEARER
+    guard = RouteGuard.BEARER
     security = ("token",)
 
 
 class SignatureRoute(GuardedRoute):
     """For programs outside: what they send is signed; the route finds it with ``delivered``."""
 
-    guard = Guard.SIGNATURE
+    guard = RouteGuard.SIGNATURE
     security = ("signature",)
 
 
 class OpenRoute(GuardedRoute):
     """For everybody: only ``/healthz``, ``/login`` and static files."""
 
-    guard = Guard.NONE
+    guard = RouteGuard.NONE
 
 
-class Doorman:
+class AccessControl:
     """Decides about requests, and knows who is logged in."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: WebhookIntake) -> None:
@@ -151,9 +149,9 @@ class Doorman:
         self._passwords = Passwords(settings)
         self._store = store
         self._throttle = Throttle(clock, "passwords")
-        self._bearers = Bearers(store, clock)
-        self.signatures = Signatures(hooks, clock)
-        self.sessions = Sessions(settings, store, clock)
+        self._bearers = TokenAuthentication(store, clock)
+        self.signatures = SignatureAuthentication(hooks, clock)
+        self.sessions = LoginSessions(settings, store, clock)
 
     async def admit(self, route: GuardedRoute, request: Request) -> None:
         """Return if the request may pass.
@@ -161,18 +159,18 @@ class Doorman:
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token or a viewer
         wants to change something, and what ``Bearers`` and ``Signatures`` raise.
         """
-        if route.guard is Guard.BEARER:
+        if route.guard is RouteGuard.BEARER:
             await asyncio.to_thread(self._bearers.admit, request)
-        elif route.guard is Guard.SIGNATURE:
+        elif route.guard is RouteGuard.SIGNATURE:
             await self.signatures.admit(request)
-        elif route.guard is Guard.PASSWORD:
+        elif route.guard is RouteGuard.PASSWORD:
             role = request.state.role = await self._role(request)
-            if role is not Role.OPERATOR and not route.viewer:
+            if role is not DashboardRole.OPERATOR and not route.viewer:
                 raise await self._refused(request, role, LOOK_ONLY)
 
-    async def _role(self, request: Request) -> Role:
+    async def _role(self, request: Request) -> DashboardRole:
         if self.open:
-            return Role.OPERATOR
+            return DashboardRole.OPERATOR
         if "authorization" in request.headers:
             user, password = _basic(request)
             return await self.check(request, password, user)
@@ -183,17 +181,17 @@ class Doorman:
             raise await self._refused(request, session.role, NO_TOKEN)
         return session.role
 
-    def session(self, request: Request) -> Session | None:
+    def session(self, request: Request) -> LoginSession | None:
         """Return the login of the request's cookie, if it has a valid one."""
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
-    def remembered(self, request: Request) -> Role | None:
+    def remembered(self, request: Request) -> DashboardRole | None:
         """Return the role of the request's login, None without one; no password is checked."""
         session = self.session(request)
-        return Role.OPERATOR if self.open else session.role if session else None
+        return DashboardRole.OPERATOR if self.open else session.role if session else None
 
-    async def check(self, request: Request, password: str, user: str = "") -> Role:
+    async def check(self, request: Request, password: str, user: str = "") -> DashboardRole:
         """Return what a password allows, or only that of a user, if one is named.
 
         Raises ``Unauthorized`` and ``TooManyAttempts``; the right password gets in however many wrong ones were sent.
@@ -207,7 +205,7 @@ class Doorman:
         await asyncio.to_thread(self._note, NOBODY_KNOWN, "login.failed")
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 
-    async def _refused(self, request: Request, role: Role, reason: str) -> Forbidden:
+    async def _refused(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
         # The path as it was declared: what stands in the real one may be a name or a key that is nobody's business.
         subject = f"{request.method} {request.scope['route'].path}"
         await asyncio.to_thread(self._note, role, "refused", subject, reason)
@@ -218,17 +216,17 @@ class Doorman:
             tx.audit.add(actor, action, subject, detail)
 
 
-def doorman(request: Request) -> Doorman:
-    """Return the doorman of the app that answers this request."""
-    found = request.app.state.doorman
-    assert isinstance(found, Doorman)
+def access_control(request: Request) -> AccessControl:
+    """Return the access control of the app that answers this request."""
+    found = request.app.state.access_control
+    assert isinstance(found, AccessControl)
     return found
 
 
-def role_of(request: Request) -> Role | None:
+def role_of(request: Request) -> DashboardRole | None:
     """Return what the person who asks may do; None on a page for everybody."""
     role = getattr(request.state, "role", None)
-    assert role is None or isinstance(role, Role)
+    assert role is None or isinstance(role, DashboardRole)
     return role
 
 

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.responses import Response
 
-from api.guards import doorman, role_of
+from api.guards import access_control, role_of
 from api.routes.surroundings import parts_of
 
 DIGITS = 24
@@ -34,7 +34,7 @@ def tag(request: Request, page: Response) -> None:
 
 
 def _tag(request: Request, also: tuple[str, ...]) -> str:
-    session, state = doorman(request).session(request), request.app.state
+    session, state = access_control(request).session(request), request.app.state
     made_of = (
         parts_of(request).store.mark(),
         str(role_of(request) or ""),

@@ -31,7 +31,7 @@ class LateServer:
         return self._made
 
     def _make(self) -> ASGIApp:
-        made: ASGIApp = import_module("api.mcp_server").McpServer(self._tools, self._version)
+        made: ASGIApp = import_module("api.mcp_server").AgentToolServer(self._tools, self._version)
         return made
 
 

@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from api.bearers import caller
+from api.credentials import caller
 from api.front import MAX_BODY
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 _Context = ServerRequestContext[Any, Any]
 
 
-class McpServer:
+class AgentToolServer:
     """An application that answers each request by itself; nothing lives longer than the request."""
 
     def __init__(self, tools: OutsideTools, version: str) -> None:
@@ -66,7 +66,7 @@ class McpServer:
             names = ", ".join(tool.name for tool in self._tools.of(agent))
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {call.name[:64]}. You can call: {names}.")
         try:
-            return _told(await called(tool, agent, call.arguments or {}))
+            return _succeeded(await called(tool, agent, call.arguments or {}))
         except ToolFailure as failure:
             return _failed(str(failure))
         except MaestroError as error:
@@ -98,7 +98,7 @@ def _described(tool: OutsideTool) -> types.Tool:
     )
 
 
-def _told(result: Mapping[str, object]) -> types.CallToolResult:
+def _succeeded(result: Mapping[str, object]) -> types.CallToolResult:
     """Return a result as JSON text and as a structure, the same bytes for the same result."""
     text = canonical(result)
     return types.CallToolResult(

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
-from api.dashboard.moments import whole
+from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import render
 from api.errors import status_of
 from api.guards import PasswordRoute
@@ -57,7 +57,7 @@ def _page(
 def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:
     """Return what the form asks for; a field that is left empty asks for nothing."""
     given = {name: text.strip() for name, text in {**typed, "cursor": cursor}.items() if text.strip()}
-    return read(AuditQuery, {name: whole(text) if name in MOMENTS else text for name, text in given.items()})
+    return read(AuditQuery, {name: moment_with_zone(text) if name in MOMENTS else text for name, text in given.items()})
 
 
 def _found(store: Store, wanted: AuditQuery) -> AuditPage:

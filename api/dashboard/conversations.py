@@ -1,35 +1,57 @@
-"""The list of conversations, with filters that live in the address."""
+"""The pages of conversations: the list, and one conversation with its messages and summaries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Form, Request
+from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
+from api.dashboard.forms import submit
+from api.dashboard.jobs.job import TextExcerpt, beginning
+from api.dashboard.pages import lead_back, render
+from api.dashboard.refusals import refused
 from api.errors import status_of
-from api.guards import PasswordRoute
+from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
-from api.routes.surroundings import Parts
+from api.routes.surroundings import Number, Parts, parts_of
+from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
-from maestro.domain.conversations.views import ConversationPage
-from maestro.domain.errors import InvalidEdit
+from maestro.domain.conversations.stretch import Stretch, around, entries
+from maestro.domain.conversations.views import ConversationPage, Record, SaidView, conversation_detail, said_view
+from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.reading import read
+from maestro.domain.values import Value
+from maestro.domain.words import SearchText
 from maestro.operations.conversations import ConversationQuery
 from maestro.store.transaction import Transaction
 
-PAGE = "/conversations"
+LIST = "/conversations"
 TITLE = "Conversations – Maestro"
 FILTERS = ("q", "platform", "agent", "status", "user", "channel")
 NOTHING = ConversationPage(items=(), next=None)
 DONE = {"deleted": "The conversation is deleted, with everything that was said in it."}
 """What was done, by the word that stands in the address: no text of an address is shown."""
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+list_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=LIST)
+
+HERE = "conversations"
+SHOWN = 50
+"""Messages on a page, and finds of a search."""
+ROOM = 40_000
+"""Characters of all messages together that the page shows at once; the rest of a long one is a click away."""
+DONE_IN_CONVERSATION = {"closed": "The conversation has ended: the next message begins another one."}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=LIST)
+
+RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
-@router.get("")
-def show(request: Request, parts: Parts, done: str = "") -> Response:
+@list_router.get("")
+def show_list(request: Request, parts: Parts, done: str = "") -> Response:
     """List conversations, the one that was spoken in last first; a filter that cannot be is said above the form."""
     same = unchanged(request)
     if same is not None:
@@ -41,8 +63,8 @@ def show(request: Request, parts: Parts, done: str = "") -> Response:
     try:
         shown = parts.conversations.list(_wanted(typed, cursor))
     except InvalidEdit as error:
-        return _page(request, {**values, "shown": NOTHING, "problem": str(error)}, status_of(error))
-    return _page(request, {**values, "shown": shown, "problem": ""})
+        return _list_page(request, {**values, "shown": NOTHING, "problem": str(error)}, status_of(error))
+    return _list_page(request, {**values, "shown": shown, "problem": ""})
 
 
 def _wanted(typed: Mapping[str, str], cursor: str) -> ConversationQuery:
@@ -58,5 +80,140 @@ def _choices(tx: Transaction) -> dict[str, object]:
     }
 
 
-def _page(request: Request, values: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def _list_page(request: Request, values: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     return render(request, "conversations.html", status, title=TITLE, **values)
+
+
+class MessagesQuery(Value):
+    """Which part of a conversation is looked at: what contains ``q``, or the messages that stand together.
+
+    Those after an id, those before one, those around the moment at which a fact was learned, or the newest. ``whole``
+    is the id of a message that is shown to its end.
+    """
+
+    q: SearchText | None = None
+    cursor: RowId | None = None
+    after: RowId | None = None
+    before: RowId | None = None
+    fact: RowId | None = None
+    whole: RowId | None = None
+
+
+@router.get("/{conversation_id}")
+def show(request: Request, conversation_id: Number, done: str = "") -> Response:
+    """Show a conversation as a chat, its end first, or where in it something was said."""
+    same = unchanged(request)
+    return same if same is not None else _page(request, conversation_id, said=DONE_IN_CONVERSATION.get(done, ""))
+
+
+@router.post("/{conversation_id}/close")
+def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
+    """End a conversation, and lead back to it."""
+    return submit(
+        lambda: parts.conversations.close(conversation_id, OPERATOR),
+        lambda _: lead_back(f"{LIST}/{conversation_id}", done="closed"),
+        lambda error: _page(request, conversation_id, error),
+    )
+
+
+@router.get("/{conversation_id}/delete")
+def ask_to_delete(request: Request, conversation_id: Number) -> HTMLResponse:
+    """Say what would go and what would stay, and ask whether it is meant."""
+    return _doomed(request, conversation_id)
+
+
+@router.post("/{conversation_id}/delete")
+def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
+    """Delete a conversation, and lead back to the list; why one cannot be deleted is said where it was asked for."""
+    return submit(
+        lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
+        lambda _: lead_back(LIST, done="deleted"),
+        lambda error: _doomed(request, conversation_id, error),
+    )
+
+
+def _page(
+    request: Request, conversation_id: int, problem: MaestroError | None = None, *, said: str = ""
+) -> HTMLResponse:
+    given = {name: text for name in MessagesQuery.model_fields if (text := request.query_params.get(name, "").strip())}
+    try:
+        with parts_of(request).store.view() as tx:
+            look, record = read(MessagesQuery, given), tx.conversation_lists.record(conversation_id)
+            values = _found(tx, conversation_id, look) if look.q else _messages(tx, record, look)
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "conversation.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        at=f"{LIST}/{conversation_id}",
+        title=f"Conversation {conversation_id} – Maestro",
+        one=conversation_detail(record),
+        look=look,
+        said=said,
+        problem=str(problem or ""),
+        **values,
+    )
+
+
+def _messages(tx: Transaction, record: Record, look: MessagesQuery) -> Mapping[str, object]:
+    """Return what happened in the part of the conversation that is looked at."""
+    number = record.listed.conversation.id or 0
+    after, before = look.after, look.before
+    if look.fact is not None:
+        before = _moment_of(tx, number, look.fact)
+    stretch = tx.conversation_lists.stretch(number, after, before, SHOWN)
+    facts = tx.conversation_lists.learned(number, stretch)
+    most = room_for_each([len(one.message.content) for one in stretch.said])
+    told = [
+        {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
+        for entry in entries(stretch, record.compactions, facts)
+    ]
+    return {"told": told, "hits": None, "text": partial(_text, look.whole, most), **_ends(stretch)}
+
+
+def room_for_each(lengths: Sequence[int], room: int = ROOM) -> int:
+    """Return how many characters of each text there is room for: what short ones leave is for the long ones."""
+    for taken, length in enumerate(sorted(lengths)):
+        if length * (len(lengths) - taken) > room:
+            return room // (len(lengths) - taken)
+        room -= length
+    return max(lengths, default=0)
+
+
+def _text(whole: int | None, most: int, one: SaidView) -> TextExcerpt:
+    return beginning(one.content, None if one.id == whole else most)
+
+
+def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
+    """Return the id before which the messages stand after which a fact was learned, None for the newest."""
+    fact = tx.memory_edits.learned_in(number, fact_id)
+    last = tx.conversation_lists.last_before(number, fact.created_at) if fact is not None else 0
+    return last + 1 if last else None
+
+
+def _ends(stretch: Stretch) -> Mapping[str, object]:
+    first, last = (stretch.said[at].message.id if stretch.said else None for at in (0, -1))
+    return {"older": first if stretch.older else None, "newer": last if stretch.following is not None else None}
+
+
+def _found(tx: Transaction, number: int, look: MessagesQuery) -> Mapping[str, object]:
+    """Return where in the conversation something was said, newest first."""
+    found, following = tx.conversation_lists.containing(look.q or "", look.cursor, SHOWN, number)
+    hits = [(said_view(one), around(one.message.content, look.q or "")) for one in found]
+    return {"told": (), "hits": hits, "older": None, "newer": None, "following": following}
+
+
+def _doomed(request: Request, conversation_id: int, problem: MaestroError | None = None) -> HTMLResponse:
+    try:
+        one = parts_of(request).conversations.show(conversation_id)
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "conversation-delete.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=f"Delete conversation {conversation_id} – Maestro",
+        one=one,
+        problem=str(problem or ""),
+    )

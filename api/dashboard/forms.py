@@ -1,5 +1,6 @@
 """How the form of a page is read, carried out and answered."""
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,6 +10,9 @@ from starlette.responses import Response
 from maestro.domain.errors import MaestroError
 
 Result = TypeVar("Result")
+
+_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class TextForm(BaseModel):
@@ -28,3 +32,9 @@ def submit(
     except MaestroError as error:
         return refused(error)
     return done(result)
+
+
+def moment_with_zone(text: str) -> str:
+    """Return what was typed as a moment with a zone; a day alone is its beginning, and what is none stays as it is."""
+    moment = f"{text}T00:00" if _DAY.fullmatch(text) else text
+    return moment if _ZONE.search(moment) else f"{moment}Z"

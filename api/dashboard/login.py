@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, Unauthorized, waiting
 from api.front import OWN_SITE
-from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, doorman, is_form
-from api.passwords import USER, USERS, Role
+from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, access_control, is_form
+from api.logins import USER, USERS, DashboardRole
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.throttle import TooManyAttempts
@@ -42,7 +42,7 @@ def login_page(request: Request, next: str = HOME, left: bool = False, unsent: b
 
     ``unsent`` says that a form was sent without a login, and not done.
     """
-    keeper = doorman(request)
+    keeper = access_control(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on a foreign page must not make the browser forget.
@@ -64,7 +64,7 @@ async def login(request: Request) -> Response:
     if is_form(request):
         response = RedirectResponse(_own_page(given.next), HTTPStatus.SEE_OTHER)
     if cookie:
-        lifetime = int(doorman(request).sessions.lifetime.total_seconds())
+        lifetime = int(access_control(request).sessions.lifetime.total_seconds())
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, cookie, max_age=lifetime, httponly=True, samesite="strict", secure=secure)
     return response
@@ -73,7 +73,7 @@ async def login(request: Request) -> Response:
 @for_operators.post("/logout", openapi_extra=FOR_VIEWERS)
 def logout(request: Request) -> Response:
     """End the session of the cookie, if there is one."""
-    keeper = doorman(request)
+    keeper = access_control(request)
     session = keeper.session(request)
     if session is not None:
         keeper.sessions.end(session)
@@ -84,7 +84,7 @@ def logout(request: Request) -> Response:
 
 async def _begin(request: Request, given: Login) -> tuple[str, str]:
     """Return a cookie and its token; empty ones where no password is set. Raises what ``Doorman.check`` raises."""
-    keeper = doorman(request)
+    keeper = access_control(request)
     if keeper.open:
         return "", ""
     # A name that is nobody's is a guess like a wrong password.
@@ -94,7 +94,7 @@ async def _begin(request: Request, given: Login) -> tuple[str, str]:
     return cookie, session.csrf_token
 
 
-def _note(request: Request, role: Role) -> None:
+def _note(request: Request, role: DashboardRole) -> None:
     with parts_of(request).store.begin() as tx:
         tx.audit.add(role, "login")
 

@@ -45,7 +45,7 @@ RowId = Annotated[int, Form(ge=1, le=LARGEST)]
 Slug = Annotated[str, Form()]
 
 
-class Typed(BaseModel):
+class MemoryForm(BaseModel):
     """What stands in a form; ``number`` is that of the fact that it changes, empty for one that is to be added."""
 
     number: str = ""
@@ -71,10 +71,10 @@ class Typed(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _MemoryPageState:
     """What was typed, and what came of it."""
 
-    typed: Typed = field(default_factory=Typed)
+    typed: MemoryForm = field(default_factory=MemoryForm)
     problem: MaestroError | None = None
     done: str = ""
 
@@ -82,25 +82,25 @@ class _Shown:
 @router.get("")
 def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
     """Show what an agent remembers; the first one's where nobody says whose."""
-    return _page(request, agent, _Shown(done=done))
+    return _page(request, agent, _MemoryPageState(done=done))
 
 
 @router.post("/facts")
-def add(request: Request, parts: Parts, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+def add(request: Request, parts: Parts, agent: Slug, typed: Annotated[MemoryForm, Form()]) -> Response:
     """Tell the agent a fact; one that it knows is refused, and said which."""
-    shown = _Shown(typed, done="added")
+    shown = _MemoryPageState(typed, done="added")
     return _done(request, agent, lambda: parts.memory.add_fact(agent, typed.fact(), OPERATOR), shown)
 
 
 @router.post("/facts/change")
-def change(request: Request, agent: Slug, number: RowId, typed: Annotated[Typed, Form()]) -> Response:
+def change(request: Request, agent: Slug, number: RowId, typed: Annotated[MemoryForm, Form()]) -> Response:
     """Change a fact."""
     memory = parts_of(request).memory
     return _done(
         request,
         agent,
         lambda: memory.change_fact(agent, number, typed.change(), OPERATOR),
-        _Shown(typed, done="changed"),
+        _MemoryPageState(typed, done="changed"),
     )
 
 
@@ -108,25 +108,25 @@ def change(request: Request, agent: Slug, number: RowId, typed: Annotated[Typed,
 def stick(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
     """Have the model told a fact every time."""
     sticky = FactChange(category=FactCategory.STICKY)
-    shown = _Shown(done="changed")
+    shown = _MemoryPageState(done="changed")
     return _done(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), shown)
 
 
 @router.post("/facts/forget")
 def forget(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
     """Forget a fact."""
-    shown = _Shown(done="forgotten")
+    shown = _MemoryPageState(done="forgotten")
     return _done(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), shown)
 
 
 @router.post("/states")
-def keep(request: Request, parts: Parts, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+def keep(request: Request, parts: Parts, agent: Slug, typed: Annotated[MemoryForm, Form()]) -> Response:
     """Keep a value under a key, in the place of the one before."""
     return _done(
         request,
         agent,
         lambda: parts.memory.put_state(agent, typed.key.strip(), typed.state(), OPERATOR),
-        _Shown(typed, done="kept"),
+        _MemoryPageState(typed, done="kept"),
     )
 
 
@@ -136,21 +136,21 @@ def forget_state(
 ) -> Response:
     """Forget a key in just its place."""
     memory = parts_of(request).memory
-    shown = _Shown(done="forgotten")
+    shown = _MemoryPageState(done="forgotten")
     return _done(request, agent, lambda: memory.forget_state(agent, key, OPERATOR, place), shown)
 
 
 @router.post("/clear")
 def clear(request: Request, parts: Parts, agent: Slug) -> Response:
     """Forget everything that an agent knows, facts and states."""
-    return _done(request, agent, lambda: parts.memory.clear(agent, OPERATOR), _Shown(done="cleared"))
+    return _done(request, agent, lambda: parts.memory.clear(agent, OPERATOR), _MemoryPageState(done="cleared"))
 
 
-def _done(request: Request, slug: str, operation: Callable[[], object], shown: _Shown) -> Response:
+def _done(request: Request, slug: str, operation: Callable[[], object], shown: _MemoryPageState) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE, agent=slug, **_given(request), done=shown.done),
-        lambda error: _page(request, slug, _Shown(shown.typed, error)),
+        lambda error: _page(request, slug, _MemoryPageState(shown.typed, error)),
     )
 
 
@@ -158,7 +158,7 @@ def _given(request: Request) -> dict[str, str]:
     return {name: request.query_params.get(name, "").strip() for name in FILTERS}
 
 
-def _page(request: Request, slug: str, shown: _Shown) -> HTMLResponse:
+def _page(request: Request, slug: str, shown: _MemoryPageState) -> HTMLResponse:
     problem, typed = shown.problem, _given(request)
     with parts_of(request).store.view() as tx:
         slugs = tx.agents.slugs()
@@ -207,13 +207,13 @@ def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery, kept: str) -> Map
         "facts": facts,
         "following": following,
         "first": wanted.cursor is None,
-        **(_kept(tx, agent, kept) if first else {}),
+        **(_states_page(tx, agent, kept) if first else {}),
         "counts": tx.memory_edits.counts(agent),
         "whole": whole,
     }
 
 
-def _kept(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
+def _states_page(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
     """Return what is kept under keys, from the first on, or what follows the state with this id."""
     number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MOST_DIGITS else None
     states = tx.memory_edits.all_states(agent.id or 0, MOST_KEPT + 1, number)

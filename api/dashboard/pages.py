@@ -10,12 +10,12 @@ from fastapi import APIRouter, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from api.connector import connector_origins
 from api.dashboard import words
 from api.dashboard.assets import Assets
-from api.guards import PasswordRoute, doorman, role_of
+from api.front import connector_origins
+from api.guards import PasswordRoute, access_control, role_of
 from api.live import tag
-from api.passwords import Role
+from api.logins import DashboardRole
 from api.routes.surroundings import Parts, parts_of
 
 HOME = "/"
@@ -43,7 +43,7 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
     ``link(name=value)``, the address of this page with other parameters.
     """
     templates: Environment = request.app.state.templates
-    parts, session = parts_of(request), doorman(request).session(request)
+    parts, session = parts_of(request), access_control(request).session(request)
     now, role = parts.clock(), role_of(request)
     # What macros say is that of the page: they are imported with its values.
     shared = {
@@ -53,7 +53,7 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
         "csrf_token": session.csrf_token if session else "",
         "logged_in": session is not None,
         "role": role or "",
-        "may_change": role is Role.OPERATOR,
+        "may_change": role is DashboardRole.OPERATOR,
         "now": now,
         "far": partial(words.far, now=now),
         "clock_time_of": partial(words.clock_time, now=now),
@@ -87,7 +87,7 @@ def chat(request: Request, parts: Parts) -> HTMLResponse:
 
     Who writes here is the operator to the agents, so a viewer is only told how to get in.
     """
-    if role_of(request) is Role.VIEWER:
+    if role_of(request) is DashboardRole.VIEWER:
         return render(request, "chat-off.html", title="Chat – Maestro")
     sockets = connector_origins(parts, request.url.scheme, request.headers["host"])
     return render(request, "chat.html", title="Chat – Maestro", web_url=sockets[0] if sockets else "")

@@ -12,7 +12,7 @@ from api.errors import status_of
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
-from api.routes.questions import QuestionQuery
+from api.routes.jobs import QuestionQuery
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -37,7 +37,7 @@ Number = Annotated[int, Form(ge=1, le=LARGEST)]
 
 
 @dataclass(frozen=True)
-class _Said:
+class _AnswerForm:
     """What somebody typed for which question, and why it was not taken, or that it was."""
 
     number: int = 0
@@ -45,45 +45,45 @@ class _Said:
     problem: str = ""
 
 
-_NOTHING_SAID = _Said()
+_NO_ANSWER = _AnswerForm()
 
 
 @router.get("")
 def show(request: Request, parts: Parts) -> Response:
     """List what waits for an answer, and below it what does so no more."""
     # What runs out does so without a commit.
-    return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NOTHING_SAID)
+    return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NO_ANSWER)
 
 
 @router.post("/answer")
 def answer(request: Request, parts: Parts, number: Number, words: Annotated[str, Form()] = "") -> Response:
     """Answer a question in words, and lead back to the list."""
-    return _decide(request, parts.store, _Said(number, words), None)
+    return _decide(request, parts.store, _AnswerForm(number, words), None)
 
 
 @router.post("/approve")
 def approve(request: Request, parts: Parts, number: Number) -> Response:
     """Let an agent call the tool that it asks for, and lead back to the list."""
-    return _decide(request, parts.store, _Said(number), approves=True)
+    return _decide(request, parts.store, _AnswerForm(number), approves=True)
 
 
 @router.post("/refuse")
 def refuse(request: Request, parts: Parts, number: Number) -> Response:
     """Do not let an agent call the tool that it asks for, and lead back to the list."""
-    return _decide(request, parts.store, _Said(number), approves=False)
+    return _decide(request, parts.store, _AnswerForm(number), approves=False)
 
 
-def _decide(request: Request, store: Store, said: _Said, approves: bool | None) -> Response:
+def _decide(request: Request, store: Store, said: _AnswerForm, approves: bool | None) -> Response:
     try:
         with store.begin() as tx:
             asked = tx.questions.get(said.number)
             tx.answer(of_operator(asked.question, said.words or None, approves, tx.now), OPERATOR)
     except MaestroError as error:
-        return _page(request, _Said(said.number, said.words, str(error)), error)
+        return _page(request, _AnswerForm(said.number, said.words, str(error)), error)
     return lead_back(PAGE, settled=said.number)
 
 
-def _page(request: Request, said: _Said, error: MaestroError | None = None) -> Response:
+def _page(request: Request, said: _AnswerForm, error: MaestroError | None = None) -> Response:
     problem, wanted = said.problem, QuestionQuery()
     try:
         wanted = _wanted(request)

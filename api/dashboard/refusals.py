@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.pages import render
 from api.errors import ErrorBody, status_of
-from api.guards import doorman, is_page, role_of
+from api.guards import access_control, is_page, role_of
 from maestro.domain.errors import MaestroError
 
 TITLE = "Not here – Maestro"
@@ -51,7 +51,7 @@ def _with_page(handler: Any) -> ErrorHandler:
 def _page(request: Request, response: Response) -> HTMLResponse:
     """Return an error as a page; only who is logged in sees the list of pages."""
     # No guard has looked at a request for a page that does not exist.
-    role = role_of(request) or doorman(request).remembered(request)
+    role = role_of(request) or access_control(request).remembered(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)
     problem = ErrorBody.model_validate_json(bytes(response.body)).message

@@ -1,4 +1,4 @@
-"""The page of heartbeats and crons: planned, changed, paused, begun and removed, with plain forms."""
+"""The pages of schedules: the list with its form, and the backfill of missed times."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import TextForm, submit
+from api.dashboard.forms import TextForm, moment_with_zone, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
@@ -20,8 +20,15 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read
-from maestro.domain.schedules.edits import NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
-from maestro.domain.schedules.views import PreviewView, ScheduleFilter, SchedulePage, ScheduleState, ScheduleView
+from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.views import (
+    BackfillView,
+    PreviewView,
+    ScheduleFilter,
+    SchedulePage,
+    ScheduleState,
+    ScheduleView,
+)
 
 PAGE = "/schedules"
 TITLE = "Schedules – Maestro"
@@ -35,8 +42,12 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 Ref = Annotated[str, Form()]
 
+HERE = "schedules"
 
-class Typed(TextForm):
+backfill_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{PAGE}/backfill")
+
+
+class ScheduleForm(TextForm):
     """What stands in the form; what is wrong with it is said by the rules of what it becomes."""
 
     ref: str = ""
@@ -59,7 +70,7 @@ class Typed(TextForm):
 
 
 @dataclass(frozen=True)
-class _Times:
+class _NextTimes:
     """When what was typed would come, or why it never does."""
 
     found: PreviewView | None = None
@@ -67,13 +78,13 @@ class _Times:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _SchedulePageState:
     """What the page is told beside the list: what was typed, and what came of it."""
 
-    typed: Typed = field(default_factory=Typed)
+    typed: ScheduleForm = field(default_factory=ScheduleForm)
     problem: str = ""
     said: str = ""
-    times: _Times | None = None
+    times: _NextTimes | None = None
     open: bool = False
 
 
@@ -81,24 +92,24 @@ class _Shown:
 def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
     """List what is planned, and offer to plan more, or to change what is named."""
     if not edit:
-        return _page(request, _Shown(said=DONE.get(done, "")))
+        return _page(request, _SchedulePageState(said=DONE.get(done, "")))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
         return refused(request, "schedules", error)
-    return _page(request, _Shown(_typed(schedule), open=True))
+    return _page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
 
 
 @router.post("")
-def plan(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+def plan(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> Response:
     """Plan something, and lead back to the list; what cannot be planned is said on the page."""
-    return _done(request, lambda: parts.schedules.add(read(NewScheduleOfKind, typed.fields()), OPERATOR), typed)
+    return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, typed.fields()), OPERATOR), typed)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+def change(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> Response:
     """Change what is planned, and lead back to the list."""
-    return _done(
+    return _submit(
         request,
         lambda: parts.schedules.change(typed.ref, read(ScheduleChange, typed.fields("kind")), OPERATOR),
         typed,
@@ -106,13 +117,13 @@ def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> R
 
 
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
-def preview(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+def preview(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
     """Show when what was typed would come, where no script does it; nothing is planned."""
-    return _page(request, _Shown(typed, times=_times(parts, typed), open=True))
+    return _page(request, _SchedulePageState(typed, times=_times(parts, typed), open=True))
 
 
 @router.get("/times")
-def times(request: Request, parts: Parts, typed: Annotated[Typed, Query()]) -> HTMLResponse:
+def times(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
     """Return that part of the page alone, for a script; half a schedule is no error, while somebody types."""
     return render(request, "schedule-times.html", title=TITLE, times=_times(parts, typed))
 
@@ -120,44 +131,46 @@ def times(request: Request, parts: Parts, typed: Annotated[Typed, Query()]) -> H
 @router.post("/run")
 def run(request: Request, parts: Parts, ref: Ref) -> Response:
     """Begin a run, and lead back to the list, which has its job."""
-    return _done(request, lambda: parts.schedules.run_now(ref, OPERATOR))
+    return _submit(request, lambda: parts.schedules.run_now(ref, OPERATOR))
 
 
 @router.post("/pause")
 def pause(request: Request, parts: Parts, ref: Ref) -> Response:
     """Let a schedule rest, and lead back to the list."""
-    return _done(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
+    return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
 
 
 @router.post("/resume")
 def resume(request: Request, parts: Parts, ref: Ref) -> Response:
     """Let a schedule run again, and lead back to the list."""
-    return _done(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
+    return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
 
 
 @router.post("/remove")
 def remove(request: Request, parts: Parts, ref: Ref) -> Response:
     """Remove a schedule, and lead back to the list."""
-    return _done(request, lambda: parts.schedules.remove(ref, OPERATOR))
+    return _submit(request, lambda: parts.schedules.remove(ref, OPERATOR))
 
 
-def _times(parts: ApiParts, typed: Typed) -> _Times:
+def _times(parts: ApiParts, typed: ScheduleForm) -> _NextTimes:
     wanted = {name: text.strip() for name, text in typed.model_dump(include=set(TIMING)).items()}
     try:
-        return _Times(parts.schedules.preview(read(PreviewWish, wanted)))
+        return _NextTimes(parts.schedules.preview(read(PreviewWish, wanted)))
     except MaestroError as error:
-        return _Times(problem=str(error))
+        return _NextTimes(problem=str(error))
 
 
-def _done(request: Request, operation: Callable[[], object], typed: Typed | None = None) -> Response:
+def _submit(request: Request, operation: Callable[[], object], typed: ScheduleForm | None = None) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _Shown(typed or Typed(), str(error), open=typed is not None), status_of(error)),
+        lambda error: _page(
+            request, _SchedulePageState(typed or ScheduleForm(), str(error), open=typed is not None), status_of(error)
+        ),
     )
 
 
-def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def _page(request: Request, shown: _SchedulePageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     given = request.query_params if request.method == "GET" else {}
     wanted = {name: given.get(name, "") for name in FILTERS}
     cursor = given.get("cursor") or None
@@ -167,7 +180,11 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
     try:
         page = parts.schedules.page(_filter(wanted), SHOWN, cursor)
     except InvalidEdit as error:
-        page, shown, status = SchedulePage(items=(), next=None), _Shown(problem=str(error)), status_of(error)
+        page, shown, status = (
+            SchedulePage(items=(), next=None),
+            _SchedulePageState(problem=str(error)),
+            status_of(error),
+        )
     return render(
         request,
         "schedules.html",
@@ -191,11 +208,11 @@ def _filter(wanted: Mapping[str, str]) -> ScheduleFilter:
     return read(ScheduleFilter, {name: text for name, text in wanted.items() if text})
 
 
-def _typed(schedule: ScheduleView) -> Typed:
+def _form_of_schedule(schedule: ScheduleView) -> ScheduleForm:
     """Return what stands in the form to change a schedule."""
-    known = schedule.model_dump(by_alias=False, include=set(Typed.model_fields))
+    known = schedule.model_dump(by_alias=False, include=set(ScheduleForm.model_fields))
     script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
-    return Typed(**{**{name: str(value) for name, value in known.items()}, "script": script})
+    return ScheduleForm(**{**{name: str(value) for name, value in known.items()}, "script": script})
 
 
 def _script(text: str) -> Any:
@@ -205,3 +222,72 @@ def _script(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidEdit("script: expected JSON, an object with url, template and condition") from None
+
+
+@dataclass(frozen=True)
+class BackfillForm:
+    """The stretch that was typed."""
+
+    start: str = ""
+    end: str = ""
+
+    def wish(self, *, preview: bool) -> BackfillWish:
+        """Return what is asked for; raises ``InvalidEdit``."""
+        return read(
+            BackfillWish, {"from": moment_with_zone(self.start), "to": moment_with_zone(self.end), "preview": preview}
+        )
+
+
+@backfill_router.get("")
+def show_backfill(request: Request, parts: Parts, ref: str = "") -> HTMLResponse:
+    """Ask for a stretch, and tell which of its times would get a run."""
+    given = request.query_params
+    typed = BackfillForm(given.get("from", "").strip(), given.get("to", "").strip())
+    if not (typed.start or typed.end):
+        return _backfill_page(request, ref, typed)
+    try:
+        return _backfill_page(
+            request, ref, typed, found=parts.schedules.backfill(ref, typed.wish(preview=True), OPERATOR)
+        )
+    except MaestroError as error:
+        return _backfill_page(request, ref, typed, error)
+
+
+@backfill_router.post("")
+def begin_backfill(
+    request: Request,
+    parts: Parts,
+    ref: Annotated[str, Form()],
+    start: Annotated[str, Form(alias="from")] = "",
+    end: Annotated[str, Form(alias="to")] = "",
+) -> Response:
+    """Begin the runs, and lead back to the list."""
+    typed = BackfillForm(start.strip(), end.strip())
+    return submit(
+        lambda: parts.schedules.backfill(ref, typed.wish(preview=False), OPERATOR),
+        lambda _: lead_back(PAGE, done="backfilled"),
+        lambda error: _backfill_page(request, ref, typed, error),
+    )
+
+
+def _backfill_page(
+    request: Request,
+    ref: str,
+    typed: BackfillForm,
+    problem: MaestroError | None = None,
+    found: BackfillView | None = None,
+) -> HTMLResponse:
+    try:
+        one = parts_of(request).schedules.show(ref)
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "schedule-backfill.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=f"Make up for {ref} – Maestro",
+        one=one,
+        typed=typed,
+        found=found,
+        problem=str(problem or ""),
+    )

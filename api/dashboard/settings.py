@@ -31,7 +31,7 @@ LIVE = "live"
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class Wanted(BaseModel):
+class SettingsQuery(BaseModel):
     """Which settings are shown, the one whose field is open, and the one that was changed a moment ago."""
 
     q: str = ""
@@ -52,7 +52,7 @@ class Wanted(BaseModel):
         return one.key == self.edit or (same and all(word in texts for word in self.q.casefold().split()))
 
 
-class Typed(Wanted):
+class SettingForm(SettingsQuery):
     """A form that changes a key: ``version`` is that of the settings as they were read."""
 
     key: str
@@ -73,13 +73,13 @@ _NONE = _Outcome()
 
 
 @router.get("")
-def show(request: Request, wanted: Annotated[Wanted, Query()]) -> Response:
+def show(request: Request, wanted: Annotated[SettingsQuery, Query()]) -> Response:
     """List the settings."""
     return _page(request, wanted)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+def change(request: Request, parts: Parts, typed: Annotated[SettingForm, Form()]) -> Response:
     """Set a key, and lead back to it; what cannot be is said beside its field, with what was typed."""
     try:
         value = _value(parts.settings.page(), typed)
@@ -89,12 +89,12 @@ def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> R
 
 
 @router.post("/reset")
-def reset(request: Request, typed: Annotated[Typed, Form()]) -> Response:
+def reset(request: Request, typed: Annotated[SettingForm, Form()]) -> Response:
     """Take back what was set while Maestro runs, and lead back to the key."""
     return _set(request, typed, None)
 
 
-def _set(request: Request, typed: Typed, value: JsonValue) -> Response:
+def _set(request: Request, typed: SettingForm, value: JsonValue) -> Response:
     try:
         parts_of(request).settings.change({typed.key: value}, typed.version, OPERATOR)
     except MaestroError as error:
@@ -104,12 +104,12 @@ def _set(request: Request, typed: Typed, value: JsonValue) -> Response:
     return led
 
 
-def _refused(request: Request, typed: Typed, error: MaestroError) -> Response:
+def _refused(request: Request, typed: SettingForm, error: MaestroError) -> Response:
     wanted = typed.model_copy(update={"edit": typed.key})
     return _page(request, wanted, _Outcome(typed.key, typed.value, str(error)), status_of(error))
 
 
-def _value(page: SettingsPage, typed: Typed) -> JsonValue:
+def _value(page: SettingsPage, typed: SettingForm) -> JsonValue:
     """Return what was typed as a value; that a key needs a restart is said by who would set it."""
     found = next((one for one in page.items if one.key == typed.key), None)
     if found is None:
@@ -117,7 +117,9 @@ def _value(page: SettingsPage, typed: Typed) -> JsonValue:
     return typed_value(found, typed.value) if found.changes == LIVE else typed.value
 
 
-def _page(request: Request, wanted: Wanted, outcome: _Outcome = _NONE, status: HTTPStatus = HTTPStatus.OK) -> Response:
+def _page(
+    request: Request, wanted: SettingsQuery, outcome: _Outcome = _NONE, status: HTTPStatus = HTTPStatus.OK
+) -> Response:
     page = parts_of(request).settings.page()
     shown = [one for one in page.items if wanted.admits(one)]
     live = {one.key: one for one in page.items if one.changes == LIVE}
@@ -141,7 +143,7 @@ def _page(request: Request, wanted: Wanted, outcome: _Outcome = _NONE, status: H
     )
 
 
-def _address(wanted: Wanted, edit: str = "") -> str:
+def _address(wanted: SettingsQuery, edit: str = "") -> str:
     """Return where the same settings are shown with another field open; a form that was not taken has no such place."""
     asked = {"q": wanted.q, "origin": wanted.origin, "changes": wanted.changes, "edit": edit}
     given = {name: text for name, text in asked.items() if text}

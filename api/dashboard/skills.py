@@ -1,6 +1,6 @@
 """The pages of skills: the list with what is wrong with files, a message tried, and one read, changed and switched."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated
 
@@ -52,7 +52,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 Text = Annotated[str, Form()]
 
 
-class Typed(BaseModel):
+class TrialForm(BaseModel):
     """A message that is tried, and for which agent."""
 
     message: str = ""
@@ -63,12 +63,12 @@ class Typed(BaseModel):
 class _Tried:
     """What was typed to be tried, and what would become of it."""
 
-    typed: Typed
+    typed: TrialForm = field(default_factory=TrialForm)
     found: SkillTrial | None = None
     problem: MaestroError | None = None
 
 
-_UNTRIED = _Tried(Typed())
+_UNTRIED = _Tried()
 
 
 @router.get("")
@@ -78,7 +78,7 @@ def show(request: Request, done: str = "") -> HTMLResponse:
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
-def try_message(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+def try_message(request: Request, parts: Parts, typed: Annotated[TrialForm, Form()]) -> HTMLResponse:
     """Show which skills a message would bring in, and why not; nothing is sent and nothing is paid."""
     try:
         wish = read(TrialWish, typed.model_dump())
@@ -97,7 +97,7 @@ def ask(request: Request) -> HTMLResponse:
 def add(request: Request, parts: Parts, text: Text = "") -> Response:
     """Put a skill into the folder, and lead to its page; what cannot be is said above the form."""
     return submit(
-        lambda: parts.skills.add(_as_typed(text), OPERATOR), _added, lambda error: _form(request, text, error)
+        lambda: parts.skills.add(_form_fields(text), OPERATOR), _added, lambda error: _form(request, text, error)
     )
 
 
@@ -111,7 +111,7 @@ def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
 def change(request: Request, parts: Parts, slug: str, text: Text = "") -> Response:
     """Write the file of a skill anew; one that comes with Maestro gets one of the operator's own in its place."""
     return submit(
-        lambda: parts.skills.add(_as_typed(text), OPERATOR, replace=True),
+        lambda: parts.skills.add(_form_fields(text), OPERATOR, replace=True),
         _added,
         lambda error: _one(request, slug, error, text=text),
     )
@@ -151,7 +151,7 @@ def _added(skill: SkillDetail) -> Response:
     return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 
-def _as_typed(text: str) -> bytes:
+def _form_fields(text: str) -> bytes:
     """Return a file of what was typed; browsers send the end of a line as two characters."""
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 

@@ -1,6 +1,7 @@
-"""The page of usage and cost: what calls took, how long answers took, and how far budgets are used."""
+"""The page of usage and cost, with its plots."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
@@ -12,7 +13,6 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard import words
 from api.dashboard.pages import render
-from api.dashboard.plots import Plot, parts_of, stacked
 from api.errors import status_of
 from api.guards import PasswordRoute
 from api.parts import ApiParts
@@ -24,6 +24,26 @@ from maestro.domain.llm.usage_budgets import BudgetPage, BudgetView
 from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
 from maestro.domain.llm.usage_views import UsageFilter, UsagePage, usage_page
 from maestro.domain.reading import read
+
+WIDTH, HEIGHT = 520, 220
+LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
+LABELS = 5
+"""Days that are named under a plot, about."""
+STEPS = 4
+"""Lines that are drawn across a plot, about."""
+COLOURS = 6
+"""Colours that can be told apart; what is beyond is one part, the last."""
+OTHERS = "others"
+DAY, YEAR = len("2026-11-20"), len("2026-")
+"""Characters of a day, and of its year, which is left out where there is little room."""
+EDGE = 22
+"""How far from the edge the middle of a label must stay, to be read whole."""
+TOLD_APART = 48
+"""Columns that say what is in them; of more, each says what all of it comes to, or the page would be too heavy."""
+GAP = 0.25
+"""The share of a column that is left free beside it."""
+
+Say = Callable[[float], str]
 
 PAGE = "/usage"
 TITLE = "Usage and cost – Maestro"
@@ -54,7 +74,152 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 @dataclass(frozen=True)
-class Shown:
+class PlotSeries:
+    """What is stacked in one colour, from 1 on: its value in each column."""
+
+    colour: int
+    label: str
+    values: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """What all of it comes to."""
+        return sum(self.values)
+
+
+@dataclass(frozen=True)
+class PlotShape:
+    """A part as the path of its pieces."""
+
+    colour: int
+    path: str
+
+
+@dataclass(frozen=True)
+class PlotColumn:
+    """Where a column is pointed at, and what it then says."""
+
+    x: float
+    width: float
+    words: str
+
+
+@dataclass(frozen=True)
+class PlotLabel:
+    """Words beside a plot, and where."""
+
+    at: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing; ``legend`` are its parts."""
+
+    shapes: tuple[PlotShape, ...]
+    columns: tuple[PlotColumn, ...]
+    across: tuple[PlotLabel, ...]
+    below: tuple[PlotLabel, ...]
+    legend: tuple[PlotSeries, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    floor: int = HEIGHT - BOTTOM
+
+
+def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
+    """Return the largest parts in their colours, and the others as one; ``values`` are by name of column and of part.
+
+    A part that is nothing everywhere is left out.
+    """
+    totals: dict[str, float] = {}
+    for (_, label), value in values.items():
+        totals[label] = totals.get(label, 0.0) + value
+    ranked = sorted((label for label, total in totals.items() if total > 0), key=lambda one: (-totals[one], one))
+    own = ranked if len(ranked) <= COLOURS else ranked[: COLOURS - 1]
+    rest = ranked[len(own) :]
+    found = [PlotSeries(colour, one, _values(names, values, (one,))) for colour, one in enumerate(own, 1)]
+    return tuple(found) if not rest else (*found, PlotSeries(COLOURS, OTHERS, _values(names, values, rest)))
+
+
+def stacked(names: Sequence[str], parts: Sequence[PlotSeries], say: Say) -> Plot:
+    """Draw parts as stacked columns, one for each name; ``say`` writes a value for people."""
+    scale = ticks(max((sum(column) for column in zip(*(part.values for part in parts), strict=True)), default=0.0))
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(names))
+    floors = [0.0] * len(names)
+    shapes = []
+    for part in parts:
+        shapes.append(PlotShape(part.colour, _path(part.values, floors, scale[-1], step)))
+        floors = [floor + value for floor, value in zip(floors, part.values, strict=True)]
+    columns = (
+        PlotColumn(_round(LEFT + place * step), _round(step), _words(name, place, parts, say))
+        for place, name in enumerate(names)
+    )
+    return Plot(
+        shapes=tuple(shapes),
+        columns=tuple(columns),
+        across=tuple(PlotLabel(_round(_height(value, scale[-1])), say(value)) for value in scale),
+        below=tuple(_below(names, step)),
+        legend=tuple(parts),
+    )
+
+
+def ticks(most: float) -> tuple[float, ...]:
+    """Return round values from 0 up to one that is not below ``most``, for the lines across."""
+    if most <= 0:
+        return (0.0, 1.0)
+    rough = most / STEPS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * round_one for round_one in (1, 2, 2.5, 5, 10) if unit * round_one >= rough * (1 - 1e-9))
+    count = math.ceil(most / step - 1e-9)
+    return tuple(round(step * number, 12) for number in range(count + 1))
+
+
+def _values(names: Sequence[str], values: Mapping[tuple[str, str], float], labels: Sequence[str]) -> tuple[float, ...]:
+    return tuple(sum(values.get((name, label), 0.0) for label in labels) for name in names)
+
+
+def _path(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
+    """Return the pieces of one part as a path, each on top of what is below it."""
+    width, pieces = _round(step * (1 - GAP)), []
+    for place, (value, floor) in enumerate(zip(values, floors, strict=True)):
+        if value > 0:
+            low, high = _height(floor, most), _height(floor + value, most)
+            left = _round(LEFT + place * step + step * GAP / 2)
+            pieces.append(f"M{left:g} {_round(low):g}v{_round(high - low):g}h{width:g}v{_round(low - high):g}z")
+    return "".join(pieces)
+
+
+def _height(value: float, most: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / most
+
+
+def _below(names: Sequence[str], step: float) -> list[PlotLabel]:
+    every = max(1, math.ceil(len(names) / LABELS))
+    return [
+        PlotLabel(
+            _round(min(LEFT + (place + 0.5) * step, WIDTH - RIGHT - EDGE)), name[YEAR:] if len(name) == DAY else name
+        )
+        for place, name in enumerate(names)
+        if (len(names) - 1 - place) % every == 0
+    ]
+
+
+def _words(name: str, place: int, parts: Sequence[PlotSeries], say: Say) -> str:
+    if parts and len(parts[0].values) > TOLD_APART:
+        return f"{name}: {say(sum(part.values[place] for part in parts))}"
+    taken = [f"{part.label} {say(part.values[place])}" for part in parts if part.values[place] > 0]
+    return f"{name}: {', '.join(taken) or 'nothing'}"
+
+
+def _round(number: float) -> float:
+    return round(number, 1)
+
+
+@dataclass(frozen=True)
+class UsagePageContent:
     """What the page tells of a period."""
 
     days: UsagePage
@@ -90,7 +255,7 @@ def _page(
         typed=typed,
         by=by,
         stacks=STACKS,
-        shown=_shown(parts, by, wanted),
+        shown=_content(parts, by, wanted),
         problem=problem,
         periods=_periods(parts),
         change=change,
@@ -102,7 +267,7 @@ def _page(
     )
 
 
-def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
+def _content(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> UsagePageContent:
     given = wanted.model_dump(exclude_none=True)
     with parts.store.view() as tx:
         period = wanted.period(tx.budgets.today)
@@ -110,7 +275,7 @@ def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
         days = by_day(every)
         totals = added("", days), tx.usage.total(period.before, wanted.whose)
         jobs_of = LatencyQuery(**{name: value for name, value in given.items() if name in JOBS})
-        return Shown(
+        return UsagePageContent(
             days=usage_page(days[: SHOWN + 1], SHOWN, period, totals),
             others=by_key(every)[: SHOWN + 1],
             cost=_costs(period, every),
@@ -150,7 +315,7 @@ def _costs(period: Period, every: Sequence[UsagePart]) -> Plot:
     for one in every:
         place = one.day[:chars], one.sum.key or NOBODY
         values[place] = values.get(place, 0.0) + (one.sum.cost_usd or 0.0)
-    return stacked(names, parts_of(names, values), words.money)
+    return stacked(names, series_of(names, values), words.money)
 
 
 def _tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
@@ -162,7 +327,7 @@ def _tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
         for label, tokens in taken.items():
             place = one.key[:chars], label
             values[place] = values.get(place, 0.0) + max(0, tokens)
-    return stacked(names, parts_of(names, values), amount)
+    return stacked(names, series_of(names, values), amount)
 
 
 def amount(count: float) -> str:

@@ -30,7 +30,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 Path = Annotated[str, Form()]
 
 
-class Typed(TextForm):
+class WebhookForm(TextForm):
     """What stands in the form; what is wrong with it is said by the rules of what it becomes."""
 
     path: str = ""
@@ -47,10 +47,10 @@ class Typed(TextForm):
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _WebhookPageState:
     """What the page is told beside the list: what was typed, for which webhook, and what came of it."""
 
-    typed: Typed = field(default_factory=Typed)
+    typed: WebhookForm = field(default_factory=WebhookForm)
     editing: str = ""
     problem: str = ""
     made: MadeWebhook | None = None
@@ -61,34 +61,36 @@ class _Shown:
 def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
     """List the webhooks, and offer to make another, or to change the one that is named."""
     if not edit:
-        return _page(request, _Shown())
+        return _page(request, _WebhookPageState())
     try:
         webhook = parts.webhooks.show(edit)
     except MaestroError as error:
         return refused(request, "webhooks", error)
-    typed = Typed(**{name: str(value) for name, value in webhook.model_dump(by_alias=False).items() if name in _TYPED})
-    return _page(request, _Shown(typed, editing=webhook.path, open=True))
+    typed = WebhookForm(
+        **{name: str(value) for name, value in webhook.model_dump(by_alias=False).items() if name in _FORM_FIELDS}
+    )
+    return _page(request, _WebhookPageState(typed, editing=webhook.path, open=True))
 
 
 @router.post("")
-def make(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+def make(request: Request, parts: Parts, typed: Annotated[WebhookForm, Form()]) -> Response:
     """Make a webhook, and show its secret if it was made, the only time; what cannot be made is said on the page."""
     return submit(
         lambda: parts.webhooks.add(read(NewWebhook, typed.fields()), OPERATOR),
-        lambda made: _page(request, _Shown(made=made), HTTPStatus.CREATED),
-        lambda error: _page(request, _Shown(typed, problem=str(error), open=True), status_of(error)),
+        lambda made: _page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
+        lambda error: _page(request, _WebhookPageState(typed, problem=str(error), open=True), status_of(error)),
     )
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+def change(request: Request, parts: Parts, typed: Annotated[WebhookForm, Form()]) -> Response:
     """Change a webhook, and lead back to the list."""
     return submit(
         lambda: parts.webhooks.change(
             typed.path, read(WebhookChange, typed.fields("path", "scheme", "secret")), OPERATOR
         ),
         _to_list,
-        lambda error: _page(request, _Shown(typed, typed.path, str(error), open=True), status_of(error)),
+        lambda error: _page(request, _WebhookPageState(typed, typed.path, str(error), open=True), status_of(error)),
     )
 
 
@@ -97,7 +99,7 @@ def rotate(request: Request, parts: Parts, path: Path) -> Response:
     """Give a webhook another secret, and show it, the only time."""
     return submit(
         lambda: parts.webhooks.rotate(path, OPERATOR),
-        lambda made: _page(request, _Shown(made=made)),
+        lambda made: _page(request, _WebhookPageState(made=made)),
         partial(_refused, request),
     )
 
@@ -127,10 +129,10 @@ def _to_list(_: object) -> Response:
 
 
 def _refused(request: Request, error: MaestroError) -> Response:
-    return _page(request, _Shown(problem=str(error)), status_of(error))
+    return _page(request, _WebhookPageState(problem=str(error)), status_of(error))
 
 
-def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def _page(request: Request, shown: _WebhookPageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     cursor = request.query_params.get("cursor") or None
     parts = parts_of(request)
     page = parts.webhooks.list(SHOWN, cursor)
@@ -151,4 +153,4 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
     )
 
 
-_TYPED = set(Typed.model_fields) - {"secret"}
+_FORM_FIELDS = set(WebhookForm.model_fields) - {"secret"}

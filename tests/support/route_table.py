@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from api.front import SAFE_METHODS
-from api.guards import Guard, GuardedRoute
+from api.guards import GuardedRoute, RouteGuard
 
 SOMETHING = "1"
 """Fits every parameter of a path, and names nothing that there is."""
@@ -20,7 +20,7 @@ class Way:
 
     method: str
     path: str
-    guard: Guard | None
+    guard: RouteGuard | None
     viewer: bool
     module: str
 

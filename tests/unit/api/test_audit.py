@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.routes import audit
+from api.routes import reports
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -103,7 +103,7 @@ async def test_a_long_export_has_every_entry_once_and_an_end(
             tx.audit.add("operator", "something", str(number))
     lines = (await http.get(f"{API}.csv")).text.splitlines()
     assert len({line.partition(",")[0] for line in lines if line[:1].isdigit()}) == 2505
-    monkeypatch.setattr(audit, "MOST_EXPORTED", 2000)
+    monkeypatch.setattr(reports, "MOST_EXPORTED", 2000)
     capped = (await http.get(f"{API}.csv")).text.splitlines()
     assert (len(capped), capped[1].split(",")[4]) == (2001, "2499")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.dashboard.conversation import room_for_each
+from api.dashboard.conversations import room_for_each
 from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.guards import Guard
+from api.guards import RouteGuard
 from api.parts import AgentChat
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Ending, JobKind, JobStatus
@@ -47,7 +47,7 @@ async def http(rows: JobRows, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient
 
 def test_every_way_to_change_something_has_an_example(rows: JobRows) -> None:
     app = app_of(rows, chat=AgentChat(chat_of(rows.store)))
-    changing = {way.name for way in ways(app) if way.guard is Guard.PASSWORD and way.changes}
+    changing = {way.name for way in ways(app) if way.guard is RouteGuard.PASSWORD and way.changes}
     assert changing - set(EXAMPLES) == set(), "add one to tests/support/every_change.py"
     assert set(EXAMPLES) - changing == set()
     assert set(UNWRITTEN) <= changing

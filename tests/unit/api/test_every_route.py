@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRouter
 
-from api.guards import COOKIE, CSRF_HEADER, Guard
+from api.guards import COOKIE, CSRF_HEADER, RouteGuard
 from api.parts import AgentChat
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, VIEWER_PASSWORD, app_of, client
 from tests.support.job_rows import JobRows
@@ -16,7 +16,7 @@ from tests.support.route_table import Way, ways
 
 OPEN = {"GET /healthz", "GET /login", "POST /login", "GET /static/{path:path}"}
 """What everybody may ask for."""
-OTHERS = {"POST /hooks/{path}": Guard.SIGNATURE, "POST /mcp": Guard.BEARER}
+OTHERS = {"POST /hooks/{path}": RouteGuard.SIGNATURE, "POST /mcp": RouteGuard.BEARER}
 """What is for programs outside, who have no password."""
 HARMLESS = {
     "POST /api/schedules/preview",
@@ -70,7 +70,7 @@ def everything(way: Way) -> bool:
 
 
 def of_people(way: Way) -> bool:
-    return way.guard is Guard.PASSWORD
+    return way.guard is RouteGuard.PASSWORD
 
 
 def changing(way: Way) -> bool:
@@ -98,8 +98,8 @@ def test_every_route_declares_one_guard(doors: Doors) -> None:
 
 
 def test_who_needs_no_password_is_listed_here(doors: Doors) -> None:
-    assert {way.name for way in doors.ways if way.guard is Guard.NONE} == OPEN
-    others = {way.name: way.guard for way in doors.ways if way.guard not in (Guard.NONE, Guard.PASSWORD)}
+    assert {way.name for way in doors.ways if way.guard is RouteGuard.NONE} == OPEN
+    others = {way.name: way.guard for way in doors.ways if way.guard not in (RouteGuard.NONE, RouteGuard.PASSWORD)}
     assert others == OTHERS
 
 
@@ -132,7 +132,7 @@ async def test_the_description_says_what_is_for_viewers(doors: Doors) -> None:
 
 
 async def test_nobody_is_let_in_without_credentials(doors: Doors) -> None:
-    answers = await doors.told(lambda way: way.guard is not Guard.NONE)
+    answers = await doors.told(lambda way: way.guard is not RouteGuard.NONE)
     # Who does not know the path of a webhook learns nothing of webhooks.
     assert answers.pop("POST /hooks/{path}").status_code == 404
     assert kept_out(answers, 401) == set(answers)
@@ -169,7 +169,7 @@ async def test_the_token_of_an_agent_opens_nothing_for_people(rows: JobRows, doo
 
 
 async def test_a_password_opens_nothing_for_agents(doors: Doors) -> None:
-    answers = await doors.told(lambda way: way.guard is Guard.BEARER, auth=BASIC)
+    answers = await doors.told(lambda way: way.guard is RouteGuard.BEARER, auth=BASIC)
     assert kept_out(answers, 401) == {"POST /mcp"}
 
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.routing import APIRouter
 from structlog.testing import capture_logs
 
-from api.guards import COOKIE, Guard, GuardedRoute
+from api.guards import COOKIE, GuardedRoute, RouteGuard
 from api.parts import GuardSettings
 from maestro.bootstrap.api_server import warn_if_open
 from tests.support.api_client import BASIC, HOME, OTHER_ADDRESS, PASSWORD, app_of, client
@@ -28,7 +28,7 @@ async def signed_in(http: httpx.AsyncClient) -> str:
 
 async def test_a_guard_that_nobody_answers_for_lets_nobody_in(rows: JobRows) -> None:
     class SignedRoute(GuardedRoute):
-        guard = Guard.SIGNATURE
+        guard = RouteGuard.SIGNATURE
 
     app = app_of(rows, password="")
     router = APIRouter(route_class=SignedRoute)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api.dashboard.plots import COLOURS, OTHERS, Part, parts_of, stacked, ticks
+from api.dashboard.usage import COLOURS, OTHERS, PlotSeries, series_of, stacked, ticks
 
 DAYS = ("2026-11-20", "2026-11-21")
 
@@ -32,12 +32,12 @@ def test_lines_across_are_round_and_reach_the_top(most: float, expected: tuple[f
 
 def test_the_largest_part_comes_first_and_what_is_nothing_is_left_out() -> None:
     values = {(DAYS[0], "ada"): 1.0, (DAYS[1], "ada"): 0.5, (DAYS[1], "bob"): 4.0, (DAYS[0], "eve"): 0.0}
-    assert parts_of(DAYS, values) == (Part(1, "bob", (0, 4.0)), Part(2, "ada", (1.0, 0.5)))
+    assert series_of(DAYS, values) == (PlotSeries(1, "bob", (0, 4.0)), PlotSeries(2, "ada", (1.0, 0.5)))
 
 
 def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost() -> None:
     values = {(DAYS[0], f"agent-{number}"): float(number) for number in range(1, 12)}
-    parts = parts_of(DAYS, values)
+    parts = series_of(DAYS, values)
     assert [part.colour for part in parts] == list(range(1, COLOURS + 1))
     assert (parts[0].label, parts[-1].label) == ("agent-11", OTHERS)
     assert sum(part.total for part in parts) == sum(range(1, 12))
@@ -45,11 +45,11 @@ def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost() -> None
 
 def test_as_many_parts_as_colours_need_no_others() -> None:
     values = {(DAYS[0], f"agent-{number}"): 1.0 for number in range(COLOURS)}
-    assert OTHERS not in [part.label for part in parts_of(DAYS, values)]
+    assert OTHERS not in [part.label for part in series_of(DAYS, values)]
 
 
 def test_parts_stand_on_each_other_and_stay_inside() -> None:
-    plot = stacked(DAYS, (Part(1, "bob", (3.0, 4.0)), Part(2, "ada", (1.0, 0.0))), dollars)
+    plot = stacked(DAYS, (PlotSeries(1, "bob", (3.0, 4.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
     below, above = (re.findall(r"M([\d.]+) ([\d.]+)v(-[\d.]+)", shape.path) for shape in plot.shapes)
     assert (len(below), len(above)) == (2, 1), "a part of nothing has no piece"
     assert float(below[0][1]) == plot.floor
@@ -59,7 +59,7 @@ def test_parts_stand_on_each_other_and_stay_inside() -> None:
 
 
 def test_a_column_says_what_is_in_it() -> None:
-    plot = stacked(DAYS, (Part(1, "bob", (3.0, 0.0)), Part(2, "ada", (1.0, 0.0))), dollars)
+    plot = stacked(DAYS, (PlotSeries(1, "bob", (3.0, 0.0)), PlotSeries(2, "ada", (1.0, 0.0))), dollars)
     assert [column.words for column in plot.columns] == ["2026-11-20: bob $3, ada $1", "2026-11-21: nothing"]
     assert [label.words for label in plot.below] == ["11-20", "11-21"]
     assert plot.columns[0].x + plot.columns[0].width == pytest.approx(plot.columns[1].x, abs=0.11)
@@ -67,7 +67,7 @@ def test_a_column_says_what_is_in_it() -> None:
 
 def test_a_year_is_named_by_a_few_days_the_last_among_them() -> None:
     names = [f"day {number}" for number in range(366)]
-    plot = stacked(names, (Part(1, "ada", (1.0,) * 366),), dollars)
+    plot = stacked(names, (PlotSeries(1, "ada", (1.0,) * 366),), dollars)
     assert [label.words for label in plot.below][-1] == "day 365"
     assert 4 <= len(plot.below) <= 6
     assert plot.columns[3].words == "day 3: $1", "the page of a year stays light"

@@ -44,7 +44,7 @@ FOLDED = 1_200
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class Text(NamedTuple):
+class TextExcerpt(NamedTuple):
     """A text, or the beginning of one; ``more`` are the characters that are left out."""
 
     shown: str
@@ -52,7 +52,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sums:
+class CallTotals:
     """What all model calls of a job took together."""
 
     calls: int
@@ -62,7 +62,7 @@ class Sums:
     cached_tokens: int
 
     @classmethod
-    def of(cls, calls: Sequence[CallView]) -> "Sums":
+    def of(cls, calls: Sequence[CallView]) -> "CallTotals":
         """Add up."""
         return cls(
             calls=len(calls),
@@ -74,7 +74,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Real:
+class OriginalJob:
     """What the job answered and did of which a what-if asks what it would."""
 
     id: str
@@ -83,7 +83,7 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class JobContent:
     """Everything that the page of a job says."""
 
     job: JobDetail
@@ -91,8 +91,8 @@ class Sheet:
     papers: Papers
     course: Course
     work: StepView | None
-    sums: Sums
-    real: Real | None = None
+    sums: CallTotals
+    real: OriginalJob | None = None
     whole: str = ""
     every: bool = False
 
@@ -101,7 +101,7 @@ class Sheet:
         """The runs that are shown: the newest, or every one if those were asked for."""
         return self.course.stretches if self.every else self.course.newest(STEPS)
 
-    def text(self, name: str, text: str) -> Text:
+    def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text, whole if it was asked for."""
         return beginning(text, None if self.whole == name else SHORT)
 
@@ -148,7 +148,7 @@ def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str
         return same
     try:
         with parts.store.view() as tx:
-            sheet = replace(sheet_of(tx, job_id, whole, parts.budgets().fallback_model), every=bool(runs))
+            sheet = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), every=bool(runs))
     except NotFound as error:
         return gone(request, str(error))
     ui = sheet.job.linked(parts.temporal_ui_url, parts.namespace).temporal_url
@@ -168,17 +168,17 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     return render(request, "job-call.html", title=title, seen=seen, turns=_turns(seen, turn), tools=tools)
 
 
-def sheet_of(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> Sheet:
+def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
     """Read everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
     record = tx.browse.job(job_id, cheaper)
     row, job = record.listed.job, detail(record)
-    return Sheet(
+    return JobContent(
         job=job,
         row=row,
         papers=tx.papers.of(row),
         course=course(record, job, tx.now),
         work=at_work(job),
-        sums=Sums.of(job.calls),
+        sums=CallTotals.of(job.calls),
         real=_real(tx, record),
         whole=whole,
     )
@@ -191,28 +191,28 @@ def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
     )
 
 
-def beginning(text: str, most: int | None) -> Text:
+def beginning(text: str, most: int | None) -> TextExcerpt:
     """Return the beginning of a text; all of it for None, or where the rest would be shorter than the way to it."""
     if most is None or len(text) <= most + most // 10:
-        return Text(text)
-    return Text(text[:most], len(text) - most)
+        return TextExcerpt(text)
+    return TextExcerpt(text[:most], len(text) - most)
 
 
-class Turn(NamedTuple):
+class PromptMessage(NamedTuple):
     """A message of a prompt by its number, and whether it is folded."""
 
     number: int
     turn: TurnView
-    text: Text
+    text: TextExcerpt
     folded: bool
 
 
-def _turns(seen: SeenView, whole: int) -> Sequence[Turn]:
+def _turns(seen: SeenView, whole: int) -> Sequence[PromptMessage]:
     """Return the turns; the last one, which is answered, is never folded."""
     fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
     most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
     return [
-        Turn(
+        PromptMessage(
             number,
             turn,
             beginning(turn.text, None if number == whole else most),
@@ -222,14 +222,14 @@ def _turns(seen: SeenView, whole: int) -> Sequence[Turn]:
     ]
 
 
-def _real(tx: Transaction, record: Record) -> Real | None:
+def _real(tx: Transaction, record: Record) -> OriginalJob | None:
     """Return what the job of which this is a what-if really answered."""
     job = record.listed.job
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
     actions = [ActionView.model_validate(action) for action in tx.actions.of(original.id)]
-    return Real(original.id, tx.papers.answer(original), actions)
+    return OriginalJob(original.id, tx.papers.answer(original), actions)
 
 
 def _schema(parameters: JsonValue) -> str:

@@ -1,4 +1,4 @@
-"""What the page of accounts and connectors shows, whichever of its forms was sent."""
+"""The page of accounts, connectors, clients and people, whichever of its forms was sent."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ SHOWN = 100
 """Wishes, people and channels that the page lists; the commands and the API list the others."""
 
 
-class TypedAccount(BaseModel):
+class AccountForm(BaseModel):
     """What stands in the form of an account, whose ``name`` is there already when it is changed."""
 
     name: str = ""
@@ -49,7 +49,7 @@ class TypedAccount(BaseModel):
     concurrency: str = "0"
 
 
-class TypedConnector(BaseModel, extra="allow"):
+class ConnectorForm(BaseModel, extra="allow"):
     """What stands in the form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
 
     platform: str = ""
@@ -58,7 +58,7 @@ class TypedConnector(BaseModel, extra="allow"):
     options: str = "{}"
 
 
-class TypedClient(BaseModel):
+class ClientForm(BaseModel):
     """What stands in the form of a client."""
 
     name: str = ""
@@ -69,7 +69,7 @@ class TypedClient(BaseModel):
 
 
 @dataclass(frozen=True)
-class Shown:
+class AccountsPageState:
     """What the page is told beside its lists: what was typed in which form, and what came of it.
 
     ``form`` is the form that is open: an account, a connector or a client, to make or, with ``editing``, to change.
@@ -77,15 +77,15 @@ class Shown:
 
     form: str = ""
     editing: bool = False
-    account: TypedAccount = field(default_factory=TypedAccount)
-    connector: TypedConnector = field(default_factory=TypedConnector)
-    client: TypedClient = field(default_factory=TypedClient)
+    account: AccountForm = field(default_factory=AccountForm)
+    connector: ConnectorForm = field(default_factory=ConnectorForm)
+    client: ClientForm = field(default_factory=ClientForm)
     problem: str = ""
     invitation: InvitationView | None = None
 
 
 @dataclass(frozen=True)
-class Lists:
+class AccountLists:
     """What is read in one look at the store; ``spent`` is today's of each account, ``refused`` of the newest wishes."""
 
     accounts: Sequence[AccountView]
@@ -98,7 +98,7 @@ class Lists:
     agents: Sequence[str]
 
 
-def sheet(request: Request, shown: Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def accounts_page(request: Request, shown: AccountsPageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     """Return the page."""
     parts = parts_of(request)
     with parts.store.view() as tx:
@@ -116,19 +116,19 @@ def sheet(request: Request, shown: Shown, status: HTTPStatus = HTTPStatus.OK) ->
     )
 
 
-def done(request: Request, shown: Shown, word: str, operation: Callable[[], object]) -> Response:
+def submit_form(request: Request, shown: AccountsPageState, word: str, operation: Callable[[], object]) -> Response:
     """Do what was asked for, and lead back to the page; what cannot be is said on it, with what was typed."""
     return submit(
         operation,
         lambda _: lead_back(PAGE, done=word),
-        lambda error: sheet(request, replace(shown, problem=str(error)), status_of(error)),
+        lambda error: accounts_page(request, replace(shown, problem=str(error)), status_of(error)),
     )
 
 
-def typed_connector(view: ConnectorView) -> TypedConnector:
+def connector_form(view: ConnectorView) -> ConnectorForm:
     """Return what stands in the form to change a connector; its secrets never do."""
     options = json.dumps(view.options, indent=2, ensure_ascii=False)
-    return TypedConnector(platform=view.platform, account=view.account, agent=view.agent, options=options)
+    return ConnectorForm(platform=view.platform, account=view.account, agent=view.agent, options=options)
 
 
 @cache
@@ -137,12 +137,12 @@ def _platforms() -> Mapping[str, Mapping[str, str]]:
     return {name: platform(name).secrets for name in platforms()}
 
 
-def _lists(tx: Transaction) -> Lists:
+def _lists(tx: Transaction) -> AccountLists:
     limits, levels = tx.accounts.limits(), tx.budgets.client_levels()
     today = tx.budgets.today
     usage = tx.usage.page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
     newest = tx.pairings.page(None, SHOWN)
-    return Lists(
+    return AccountLists(
         accounts=[account_view(account, limits) for account in tx.accounts.all()],
         spent={one.key or "": one.cost_usd for one in usage.items},
         wishes=[pairing_view(row, tx.now) for row in tx.pairings.wishes()],

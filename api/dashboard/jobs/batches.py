@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.job_filters import PAGE, page_of, words_of
+from api.dashboard.jobs.pages import PAGE, page_of, words_of
 from api.dashboard.pages import lead_back, render
 from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
@@ -42,7 +42,7 @@ BROKEN = "what was selected cannot be read; go back to the list and select it ag
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class Chosen(BaseModel):
+class JobSelectionForm(BaseModel):
     """What a form says is to be done with which jobs.
 
     With ``all`` those that ``filter``, the JSON of one, finds; else those with the ``ids``, several of which may stand
@@ -105,11 +105,11 @@ class Chosen(BaseModel):
         return found
 
 
-Form_ = Annotated[Chosen, Form()]
+Form_ = Annotated[JobSelectionForm, Form()]
 
 
 @dataclass(frozen=True)
-class _Told:
+class _BatchPlan:
     """What the page of a wish says: what would happen, or why nothing can."""
 
     forecast: Forecast | None = None
@@ -119,7 +119,7 @@ class _Told:
 @router.post("/replay/preview")
 def preview(request: Request, parts: Parts, chosen: Form_) -> HTMLResponse:
     """Tell what would become of the jobs that are chosen; nothing is changed."""
-    return _confirm(request, chosen, _told(parts, chosen))
+    return _confirm(request, chosen, _plan(parts, chosen))
 
 
 @router.post("/replay")
@@ -128,7 +128,7 @@ def begin(request: Request, parts: Parts, chosen: Form_) -> Response:
     try:
         batch = parts.batches.begin(chosen.wish(), OPERATOR)
     except MaestroError as error:
-        return _confirm(request, chosen, _Told(_told(parts, chosen).forecast, error))
+        return _confirm(request, chosen, _BatchPlan(_plan(parts, chosen).forecast, error))
     return lead_back(f"{BATCHES}/{batch.id}")
 
 
@@ -173,14 +173,14 @@ def _pause(*batches: BatchView) -> int:
     return LOOK_MS if any(batch.ended_at is None or batch.open for batch in batches) else REST_MS
 
 
-def _told(parts: ApiParts, chosen: Chosen) -> _Told:
+def _plan(parts: ApiParts, chosen: JobSelectionForm) -> _BatchPlan:
     try:
-        return _Told(parts.batches.forecast(chosen.wish()))
+        return _BatchPlan(parts.batches.forecast(chosen.wish()))
     except MaestroError as error:
-        return _Told(problem=error)
+        return _BatchPlan(problem=error)
 
 
-def _confirm(request: Request, chosen: Chosen, told: _Told) -> HTMLResponse:
+def _confirm(request: Request, chosen: JobSelectionForm, told: _BatchPlan) -> HTMLResponse:
     with parts_of(request).store.view() as tx:
         agents = [agent.slug for agent in tx.agents.active()]
     return render(

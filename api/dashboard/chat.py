@@ -1,4 +1,4 @@
-"""The page of the #maestro chat."""
+"""The pages of the chats: that with the web connector, and the agent chat #maestro."""
 
 import zlib
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The pages before a job is resumed, restarted, asked for a what-if, or cancelled: what will come of it, told first."""
+"""The pages that show what a resume, restart, what-if or cancellation will do, and begin it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.job import PAGE, gone, sheet_of
+from api.dashboard.jobs.job import PAGE, gone, read_job
 from api.dashboard.pages import lead_back, render
 from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
@@ -30,7 +30,7 @@ PLACES = {START: "From the top, as a new job", END: "Nothing is left to do but t
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
-class Typed(BaseModel):
+class ReplayForm(BaseModel):
     """What the forms send. Only where ``edited``, the other fields count, and empty ones change nothing."""
 
     mode: ReplayMode = ReplayMode.RESUME
@@ -49,7 +49,7 @@ class Typed(BaseModel):
         return read(Edits, {name: text for name, text in given.items() if text.strip()})
 
     @classmethod
-    def of(cls, mode: ReplayMode, edits: Edits | None) -> "Typed":
+    def of(cls, mode: ReplayMode, edits: Edits | None) -> "ReplayForm":
         """Return what the forms send for these edits."""
         if edits is None:
             return cls(mode=mode)
@@ -81,17 +81,17 @@ _NOTHING = _Refused()
 @router.get("/replay")
 def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
     """Show what a replay would do, pay and repeat, and ask."""
-    return _plan(request, job_id, Typed(mode=mode))
+    return _plan(request, job_id, ReplayForm(mode=mode))
 
 
 @router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
-def confirm_edits(request: Request, job_id: str, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+def confirm_edits(request: Request, job_id: str, typed: Annotated[ReplayForm, Form()]) -> HTMLResponse:
     """Show what a replay with these edits would do, and ask; what does not fit is said above the form."""
     return _plan(request, job_id, typed)
 
 
 @router.post("/replay")
-async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[Typed, Form()]) -> Response:
+async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[ReplayForm, Form()]) -> Response:
     """Replay the job, and lead to the one that runs now."""
     try:
         running = await parts.control.replay(job_id, typed.mode, OPERATOR, typed.edits)
@@ -101,7 +101,7 @@ async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[T
 
 
 @router.get("/edit")
-def edit(request: Request, job_id: str, typed: Annotated[Typed, Query()]) -> HTMLResponse:
+def edit(request: Request, job_id: str, typed: Annotated[ReplayForm, Query()]) -> HTMLResponse:
     """Offer to change who answers, with which model, and what is asked."""
     return _form(request, job_id, typed)
 
@@ -122,12 +122,12 @@ async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
     return lead_back(f"/queue/{job_id}")
 
 
-def _plan(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTHING) -> HTMLResponse:
+def _plan(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = _NOTHING) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
             job = tx.jobs.get(job_id)
             edits = _changed(tx, job, typed.edits)
-            plan, sheet = foreseen(tx, job_id, typed.mode, edits), sheet_of(tx, job_id)
+            plan, sheet = foreseen(tx, job_id, typed.mode, edits), read_job(tx, job_id)
     except NotFound as error:
         return gone(request, str(error))
     except InvalidEdit as error:
@@ -141,21 +141,21 @@ def _plan(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTH
         plan=plan,
         place=PLACES.get(plan.step) or purpose_of(plan.step),
         kept=[purpose_of(step) for step in plan.kept],
-        typed=Typed.of(typed.mode, edits),
+        typed=ReplayForm.of(typed.mode, edits),
         problem=refused.problem or plan.problem,
     )
 
 
-def _form(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTHING) -> HTMLResponse:
+def _form(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = _NOTHING) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
-            sheet = sheet_of(tx, job_id)
+            sheet = read_job(tx, job_id)
             agents = [one.slug for one in tx.agents.all() if one.status is AgentStatus.ACTIVE]
-            said = _said(tx, sheet.row)
+            said = _request_text(tx, sheet.row)
     except NotFound as error:
         return gone(request, str(error))
     kept = edits_of(sheet.row)
-    before = Typed.of(typed.mode, kept.model_copy(update={"prompt": kept.prompt or said or None}))
+    before = ReplayForm.of(typed.mode, kept.model_copy(update={"prompt": kept.prompt or said or None}))
     return render(
         request,
         "job-edit.html",
@@ -172,7 +172,7 @@ def _form(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTH
 def _cancellation(request: Request, job_id: str, refused: _Refused = _NOTHING) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
-            sheet = sheet_of(tx, job_id)
+            sheet = read_job(tx, job_id)
     except NotFound as error:
         return gone(request, str(error))
     title = f"Cancel – {job_id} – Maestro"
@@ -181,13 +181,13 @@ def _cancellation(request: Request, job_id: str, refused: _Refused = _NOTHING) -
 
 def _changed(tx: Transaction, job: Job, edits: Edits | None) -> Edits | None:
     """Leave out a prompt that says what was asked the first time: the form has it filled in."""
-    if edits is None or edits.prompt is None or edits.prompt.strip() != _said(tx, job).strip():
+    if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits
     left = edits.model_copy(update={"prompt": None})
     return left if left.any else NO_EDITS
 
 
-def _said(tx: Transaction, job: Job) -> str:
+def _request_text(tx: Transaction, job: Job) -> str:
     """Return what the model was asked the first time, as far as it can be changed."""
     if job.task or job.inbox_id is None:
         return job.task

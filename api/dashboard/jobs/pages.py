@@ -1,17 +1,20 @@
-"""The page of jobs: how many of which status, a filter, and what failed by what went wrong."""
+"""The page of jobs: how many of which status, a filter, and failures grouped by their cause."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.dashboard.job_filters import AGES, PAGE, Asked, page_of
+from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import render
+from api.dashboard.words import clock
 from api.errors import status_of
 from api.guards import PasswordRoute
 from api.live import unchanged
@@ -23,7 +26,19 @@ from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, grouped,
 from maestro.domain.jobs.filters import LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
 from maestro.domain.jobs.views import JobSummary, Listed, summary
+from maestro.domain.reading import read
 from maestro.store.transaction import Transaction
+
+PAGE = "/queue"
+AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+"""How far back the page looks, by the words of its address."""
+SEVERAL = frozenset({"status", "kind"})
+OFFERED = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
+"""What the form asks for; the other fields come with links, and the form keeps them."""
+MAY_BE_EMPTY = frozenset({"step", "reason"})
+"""A failure may have none of it, and a link may mean just these; no form sends them empty."""
+LONGEST = 80
+"""Characters of one value that are said in words."""
 
 TITLE = "Jobs – Maestro"
 SHOWN = 50
@@ -49,8 +64,82 @@ WEB = "web"
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
+class JobListQuery(BaseModel):
+    """What the address of the page says; what is wrong with it is said by the rules of what it becomes.
+
+    ``age`` is one of ``AGES``, ``group`` is ``error`` where failures are grouped. A form sends ``at`` without a zone.
+    """
+
+    status: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    agent: str = ""
+    platform: str = ""
+    account: str = ""
+    channel: str = ""
+    priority: str = ""
+    client: str = ""
+    conversation: str = ""
+    schedule: str = ""
+    webhook: str = ""
+    error: str = ""
+    step: str = ""
+    reason: str = ""
+    batch: str = ""
+    since: str = ""
+    until: str = ""
+    at: str = ""
+    q: str = ""
+    age: str = ""
+    group: str = ""
+    cursor: str = ""
+
+    def filter(self, now: datetime) -> JobFilter:
+        """Return which jobs are meant; raises ``InvalidEdit``."""
+        found: dict[str, Any] = {name: value for name, value in self._given() if name in JobFilter.model_fields}
+        if "at" in found:
+            found["at"] = moment_with_zone(found["at"])
+        if self.age in AGES:
+            found["since"] = now - AGES[self.age]
+        return read(JobFilter, found)
+
+    def besides(self) -> Mapping[str, str]:
+        """Return what narrows the list and has no field in the form."""
+        return {name: str(value) for name, value in self._given() if name in _BESIDES}
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self:
+            if name in SEVERAL:
+                words = tuple(word for word in value if word)
+                if words:
+                    yield name, words
+            elif value.strip() or (name in MAY_BE_EMPTY and name in self.model_fields_set):
+                yield name, value.strip()
+
+
+_BESIDES = frozenset(JobFilter.model_fields) - OFFERED
+
+
+def page_of(wanted: JobFilter) -> str:
+    """Return the address of the page that lists the jobs of a filter."""
+    given = wanted.model_dump(mode="json", exclude_defaults=True)
+    return PAGE + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+
+def words_of(wanted: JobFilter) -> str:
+    """Say a filter in words, such as ``status failed, agent ada``."""
+    given = wanted.model_dump(exclude_defaults=True)
+    return ", ".join(f"{name} {_word(value)}" for name, value in given.items()) or "every job"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, datetime):
+        return clock(value)
+    text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
 @dataclass(frozen=True)
-class Listing:
+class JobListing:
     """What the page shows of the jobs that match; ``counts`` are of every status, ``total`` is of those listed.
 
     The jobs of the ``outages`` are not among the ``jobs``.
@@ -91,7 +180,7 @@ class Listing:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, asked: Annotated[Asked, Query()]) -> Response:
+def show(request: Request, parts: Parts, asked: Annotated[JobListQuery, Query()]) -> Response:
     """List the jobs of a filter, newest first, or group those that failed."""
     same = unchanged(request)
     if same is not None:
@@ -101,7 +190,7 @@ def show(request: Request, parts: Parts, asked: Annotated[Asked, Query()]) -> Re
         try:
             found, problem = _listing(tx, asked), None
         except MaestroError as error:
-            found, problem = Listing(JobFilter()), error
+            found, problem = JobListing(JobFilter()), error
     return render(
         request,
         "jobs.html",
@@ -129,21 +218,21 @@ def group_filter(wanted: JobFilter, group: ErrorGroup) -> JobFilter:
     return wanted.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
 
-def _listing(tx: Transaction, asked: Asked) -> Listing:
+def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
     wanted = asked.filter(tx.now)
     if asked.group == BY_ERROR:
         wanted = wanted.model_copy(update={"status": ()})
-        return Listing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
+        return JobListing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
     statuses = tx.tallies.statuses(wanted)
     if not any(count for status, count in statuses.items() if status in (wanted.status or statuses)):
-        return Listing(wanted, statuses)  # a search that finds nothing reads all messages once, for the counts
+        return JobListing(wanted, statuses)  # a search that finds nothing reads all messages once, for the counts
     after, hidden = _after(asked), list[Outage]()
     found, following = tx.browse.jobs(wanted, after, SHOWN)
     while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
         hidden.append(hides)
         found, following = tx.browse.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
     jobs = tuple(map(summary, found))
-    return Listing(
+    return JobListing(
         wanted,
         statuses,
         jobs,
@@ -174,7 +263,7 @@ def _newest(entry: JobSummary | Outage) -> datetime:
     return entry.created_at if isinstance(entry, JobSummary) else entry.until
 
 
-def _after(asked: Asked) -> Cursor | None:
+def _after(asked: JobListQuery) -> Cursor | None:
     if not asked.cursor:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The history of an agent: who changed what and when, line by line, and the way back."""
+"""The history of an agent: its versions, their differences, and the rollback."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.agents import ONE
+from api.dashboard.agents.pages import AGENT_PAGE
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
@@ -21,7 +21,7 @@ from maestro.domain.errors import MaestroError
 HERE = "agents"
 SHOWN = 50
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{ONE}/{{slug}}/history")
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{AGENT_PAGE}/{{slug}}/history")
 
 Version = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
@@ -62,7 +62,7 @@ def roll_back(
             tx.agents.roll_back(agent, number, OPERATOR, reason.strip()[:MAX_REASON], force=force)
     except MaestroError as error:
         return _version(request, slug, number, None, error)
-    return lead_back(f"{ONE}/{slug}", done="rolled")
+    return lead_back(f"{AGENT_PAGE}/{slug}", done="rolled")
 
 
 def _version(

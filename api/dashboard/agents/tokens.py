@@ -26,7 +26,7 @@ Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 
 @dataclass(frozen=True)
-class _Form:
+class _TokenFormState:
     """What the page is told beside the list: who was chosen, what was typed, and what came of it."""
 
     agent: str = ""
@@ -35,13 +35,13 @@ class _Form:
     made: MadeToken | None = None
 
 
-_EMPTY = _Form()
+_EMPTY = _TokenFormState()
 
 
 @router.get("")
 def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
     """List the tokens that are not revoked, and offer to make another, for ``agent`` if somebody named one."""
-    return _page(request, form=_Form(agent), before=cursor)
+    return _page(request, form=_TokenFormState(agent), before=cursor)
 
 
 @router.post("")
@@ -55,10 +55,10 @@ def make(
             made = tx.agent_tokens.make(tx.agents.named(agent), new.name, OPERATOR)
     except ValidationError as error:
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        return _page(request, HTTPStatus.BAD_REQUEST, _Form(agent, name, f"Name: {problem}"))
+        return _page(request, HTTPStatus.BAD_REQUEST, _TokenFormState(agent, name, f"Name: {problem}"))
     except (NotFound, Conflict) as error:
-        return _page(request, _status(error), _Form(agent, name, str(error)))
-    return _page(request, HTTPStatus.CREATED, _Form(agent, made=made))
+        return _page(request, _status(error), _TokenFormState(agent, name, str(error)))
+    return _page(request, HTTPStatus.CREATED, _TokenFormState(agent, made=made))
 
 
 @router.post("/revoke")
@@ -73,7 +73,7 @@ def revoke(
         with parts.store.begin() as tx:
             tx.agent_tokens.revoke(tx.agents.named(agent), number, OPERATOR)
     except NotFound as error:
-        return _page(request, _status(error), _Form(agent, problem=str(error)))
+        return _page(request, _status(error), _TokenFormState(agent, problem=str(error)))
     return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)
 
 
@@ -82,7 +82,7 @@ def _status(error: NotFound | Conflict) -> HTTPStatus:
 
 
 def _page(
-    request: Request, status: HTTPStatus = HTTPStatus.OK, form: _Form = _EMPTY, before: int | None = None
+    request: Request, status: HTTPStatus = HTTPStatus.OK, form: _TokenFormState = _EMPTY, before: int | None = None
 ) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:

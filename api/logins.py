@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: signed cookies, the token against forged requests, and logging out."""
+"""The passwords of the dashboard, and the signed cookies of logins."""
 
 import hashlib
 import hmac
@@ -6,15 +6,55 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
 
 from api.parts import GuardSettings
-from api.passwords import Role
 from maestro.store.store import Store
 
-PURPOSES: Mapping[Role, bytes] = {
-    Role.OPERATOR: b"maestro dashboard session 1\n",
-    Role.VIEWER: b"maestro dashboard session of a viewer 1\n",
+
+class DashboardRole(StrEnum):
+    """What somebody with a password may do; the audit log calls them so too."""
+
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+
+
+USER = "maestro"
+USERS: Mapping[str, DashboardRole] = {USER: DashboardRole.OPERATOR, "viewer": DashboardRole.VIEWER}
+"""The names of HTTP Basic."""
+
+
+class Passwords:
+    """Knows which password is whose; every comparison takes the same time, right or wrong."""
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
+
+    def role_of(self, user: str, password: str) -> DashboardRole | None:
+        """Return what name and password allow, None when they do not belong together."""
+        fits = [role for name, role in USERS.items() if same(user, name) & self._fits(role, password)]
+        return fits[0] if fits else None
+
+    def role_by(self, password: str) -> DashboardRole | None:
+        """Return what a password allows, whoever types it."""
+        fits = [role for role in self._known if self._fits(role, password)]
+        return fits[0] if fits else None
+
+    def _fits(self, role: DashboardRole, password: str) -> bool:
+        known = self._known[role]
+        return same(password, known) & bool(known)
+
+
+def same(given: str, expected: str) -> bool:
+    """Compare in constant time, whatever the lengths."""
+    digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
+    return hmac.compare_digest(*digests)
+
+
+PURPOSES: Mapping[DashboardRole, bytes] = {
+    DashboardRole.OPERATOR: b"maestro dashboard session 1\n",
+    DashboardRole.VIEWER: b"maestro dashboard session of a viewer 1\n",
 }
 ID_BYTES = 18
 REMEMBERED = 256
@@ -22,16 +62,16 @@ REMEMBERED = 256
 
 
 @dataclass(frozen=True)
-class Session:
+class LoginSession:
     """A login; ``csrf_token`` is what its forms and scripts must send along to change something."""
 
     id: str
-    role: Role
+    role: DashboardRole
     expires_at: datetime
     csrf_token: str
 
 
-class Sessions:
+class LoginSessions:
     """Issues and reads session cookies; a changed password ends all of its role, and a new signing key all.
 
     A cookie carries its own proof, so that a restart logs nobody out. Each role signs with a key of its own: what a
@@ -40,7 +80,7 @@ class Sessions:
     """
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Callable[[], datetime]) -> None:
-        passwords = {Role.OPERATOR: settings.password, Role.VIEWER: settings.viewer_password}
+        passwords = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
         self._keys = {
             role: hmac.digest(settings.signing_key, PURPOSES[role] + _digest(password), "sha256")
             for role, password in passwords.items()
@@ -51,14 +91,14 @@ class Sessions:
         self._ended = lru_cache(REMEMBERED)(self._look_up)
         self.lifetime = timedelta(hours=settings.session_hours)
 
-    def issue(self, role: Role) -> tuple[str, Session]:
+    def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
         """Return a new cookie and its session."""
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(ID_BYTES)
         body = f"{session_id}.{expires}"
         return f"{body}.{self._sign(role, 'cookie', body)}", self._session(role, session_id, expires)
 
-    def read(self, cookie: str) -> Session | None:
+    def read(self, cookie: str) -> LoginSession | None:
         """Return the session of a cookie; None when it is forged, expired or logged out."""
         body, _, signature = cookie.rpartition(".")
         given = signature.encode("utf-8", "replace")
@@ -70,7 +110,7 @@ class Sessions:
         over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
         return None if over else session
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LoginSession) -> None:
         """Let the cookie of this session count no more, here and in every other process, and note it."""
         with self._store.begin() as tx:
             tx.logins.end(session.id, session.expires_at)
@@ -82,10 +122,12 @@ class Sessions:
         with self._store.view() as tx:
             return tx.logins.ended(session_id)
 
-    def _session(self, role: Role, session_id: str, expires: int) -> Session:
-        return Session(session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id))
+    def _session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
+        return LoginSession(
+            session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id)
+        )
 
-    def _sign(self, role: Role, purpose: str, text: str) -> str:
+    def _sign(self, role: DashboardRole, purpose: str, text: str) -> str:
         signed = f"{purpose}\n{text}".encode("utf-8", "replace")
         return hmac.new(self._keys[role], signed, hashlib.sha256).hexdigest()
 

@@ -1,0 +1,139 @@
+"""Authentication of programs: bearer tokens of agents outside, and signatures of webhook requests."""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from api.errors import BEARER, Unauthorized
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.agents.tokens import Holder, use_is_news
+from maestro.domain.errors import Forbidden
+from maestro.domain.throttle import Throttle
+from maestro.domain.webhooks.signatures import BadSignature, Signed
+from maestro.domain.webhooks.webhook import Webhook
+from maestro.intake.webhooks import WebhookIntake
+from maestro.store.store import Clock, Store
+
+
+class TokenAuthentication:
+    """Lets agents in by their tokens."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._throttle = Throttle(clock, "tokens")
+
+    def admit(self, request: Request) -> None:
+        """Return if the request shows a token that holds, and note whose it is.
+
+        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
+        """
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthorized("Send the token of an agent: Authorization: Bearer mst_...", challenge=BEARER)
+        holder = self._holder(token.strip())
+        if holder is None:
+            self._refuse(request.client.host if request.client else "")
+            raise Unauthorized(
+                "This token is unknown or revoked, or its agent is archived. `maestro agents token new` makes another.",
+                challenge=BEARER,
+            )
+        if holder.agent.status is not AgentStatus.ACTIVE:
+            raise Forbidden(
+                f"Agent {holder.agent.slug} is {holder.agent.status}; its tokens hold again when it is active."
+            )
+        request.state.caller = holder.agent
+
+    def _holder(self, token: str) -> Holder | None:
+        with self._store.view() as tx:
+            holder, now = tx.agent_tokens.holder(token), tx.now
+        if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
+            return None
+        if use_is_news(holder.token, now):
+            with self._store.begin() as tx:
+                tx.agent_tokens.used(holder.token)
+        return holder
+
+    def _refuse(self, address: str) -> None:
+        """Count a wrong token and note it; raises ``TooManyAttempts`` while none is looked at.
+
+        A token that holds is never locked out with the wrong ones of its address: one machine may run many agents, and
+        nobody guesses 256 random bits.
+        """
+        self._throttle.refuse(address)
+        with self._store.begin() as tx:
+            tx.audit.add("unknown", "token.failed", address)
+
+
+def caller(request: Request) -> Agent:
+    """Return the agent whose token a request showed."""
+    found = request.state.caller
+    assert isinstance(found, Agent)
+    return found
+
+
+@dataclass(frozen=True)
+class SignedRequest:
+    """What was sent to a webhook by somebody who knows its secret."""
+
+    webhook: Webhook
+    signed: Signed
+    body: bytes
+
+
+class SignatureAuthentication:
+    """Lets deliveries in by their signatures."""
+
+    def __init__(self, hooks: WebhookIntake, clock: Clock) -> None:
+        self._hooks = hooks
+        self._throttle = Throttle(clock, "signatures")
+
+    async def admit(self, request: Request) -> None:
+        """Return if the signature of a request fits, and note what it delivers.
+
+        Raises ``Unauthorized``, ``NotFound``, ``BadSignature``, ``WebhookUnready``, ``TooManyAttempts``, and
+        ``HTTPException`` for a body that is too large.
+        """
+        path = request.path_params.get("path")
+        if path is None:
+            raise Unauthorized("Nothing is let in here.")
+        webhook = await asyncio.to_thread(self._hooks.at, path)
+        body = await self._body(request)
+        request.state.delivery = await asyncio.to_thread(self._checked, request, webhook, body)
+
+    async def _body(self, request: Request) -> bytes:
+        """Read the body; what says of itself that it is too large is not read at all."""
+        said, most = request.headers.get("content-length", ""), self._hooks.rules().max_body_bytes
+        if said.isdecimal() and int(said) > most:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {most} bytes.")
+        try:
+            return await request.body()
+        except ClientDisconnect:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "The body did not come to its end.") from None
+
+    def _checked(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
+        try:
+            return SignedRequest(webhook, self._hooks.check(webhook, request.headers, body), body)
+        except BadSignature as error:
+            self.refuse(request, webhook, str(error))
+            raise
+
+    def refuse(self, request: Request, webhook: Webhook, reason: str) -> None:
+        """Count and note a delivery that is refused; raises ``TooManyAttempts`` while none is looked at.
+
+        A signature that fits is never locked out with the wrong ones of its address, which may be that of a proxy in
+        front of all senders.
+        """
+        address = request.client.host if request.client else ""
+        self._throttle.refuse(address)
+        self._hooks.refuse(webhook, reason, address)
+
+
+def signed_request(request: Request) -> SignedRequest:
+    """Return what a request delivers whose signature was found to fit."""
+    found = request.state.delivery
+    assert isinstance(found, SignedRequest)
+    return found

@@ -1,0 +1,291 @@
+"""The forms for accounts, connectors, clients and people."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.accounts.page import (
+    PAGE,
+    AccountForm,
+    AccountsPageState,
+    ClientForm,
+    ConnectorForm,
+    accounts_page,
+    connector_form,
+    submit_form,
+)
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.parts import ApiParts
+from api.routes.surroundings import Parts
+from maestro.domain.bots.views import ConnectorChange, NewConnector
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.llm.account_views import AccountChange, NewAccount
+from maestro.domain.llm.accounts import AccountStatus
+from maestro.domain.people.views import Approval
+from maestro.domain.reading import read
+
+accounts = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+Name = Annotated[str, Form()]
+
+SECRET = "secret_"  # noqa: S105 - how the fields of secrets begin
+
+connectors = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{PAGE}/connectors")
+
+Word = Annotated[str, Form()]
+ConnectorFormData = Annotated[ConnectorForm, Form()]
+
+people = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+Flag = Annotated[bool, Form()]
+
+
+@accounts.get("")
+def show(request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = "") -> HTMLResponse:
+    """Show everything, with the form open that changes what is named."""
+    try:
+        return accounts_page(request, _opened(parts, edit, connector, client))
+    except MaestroError as error:
+        return accounts_page(request, AccountsPageState(problem=str(error)), status_of(error))
+
+
+@accounts.post("/add")
+def add_account(request: Request, parts: Parts, typed: Annotated[AccountForm, Form()]) -> Response:
+    """Make an account, and lead back to the list."""
+    shown = AccountsPageState("account", account=_without_key(typed))
+    return submit_form(
+        request, shown, "added", lambda: parts.accounts.add(read(NewAccount, _account_fields(typed)), OPERATOR)
+    )
+
+
+@accounts.post("/change")
+def change_account(
+    request: Request, parts: Parts, typed: Annotated[AccountForm, Form()], forget_key: Annotated[bool, Form()] = False
+) -> Response:
+    """Change an account, and lead back to the list; a key that is left empty stays, unless it is to be forgotten."""
+
+    def wish() -> None:
+        fields = {
+            name: value for name, value in _account_fields(typed).items() if name not in ("name", "type", "provider")
+        }
+        if not typed.api_key.strip() and not forget_key:
+            fields.pop("api_key")
+        parts.accounts.change(typed.name, read(AccountChange, fields), OPERATOR)
+
+    return submit_form(
+        request, AccountsPageState("account", editing=True, account=_without_key(typed)), "changed", wish
+    )
+
+
+@accounts.post("/enable")
+def enable_account(request: Request, parts: Parts, name: Name) -> Response:
+    """Let an account be asked, from now on: what limited it is forgotten."""
+    status = AccountChange(status=AccountStatus.ACTIVE)
+    return submit_form(request, AccountsPageState(), "enabled", lambda: parts.accounts.change(name, status, OPERATOR))
+
+
+@accounts.post("/disable")
+def disable_account(request: Request, parts: Parts, name: Name) -> Response:
+    """Ask an account nothing more."""
+    status = AccountChange(status=AccountStatus.DISABLED)
+    return submit_form(request, AccountsPageState(), "disabled", lambda: parts.accounts.change(name, status, OPERATOR))
+
+
+@accounts.post("/remove")
+def remove_account(request: Request, parts: Parts, name: Name) -> Response:
+    """Remove an account with its key."""
+    return submit_form(request, AccountsPageState(), "removed", lambda: parts.accounts.remove(name, OPERATOR))
+
+
+def _opened(parts: Parts, edit: str, connector: str, client: str) -> AccountsPageState:
+    if connector:
+        platform, _, account = connector.partition("/")
+        return AccountsPageState(
+            "connector", editing=True, connector=connector_form(parts.connectors.show(platform, account))
+        )
+    if client:
+        return AccountsPageState("client", editing=True, client=_client_form(parts, client))
+    return (
+        AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else AccountsPageState()
+    )
+
+
+def _account_form(parts: ApiParts, name: str) -> AccountForm:
+    view = parts.accounts.show(name)
+    known = view.model_dump(by_alias=False, include=set(AccountForm.model_fields) - {"models"})
+    return AccountForm(**{name: str(value) for name, value in known.items()}, models=" ".join(view.models))
+
+
+def _client_form(parts: ApiParts, name: str) -> ClientForm:
+    view = parts.clients.show(name)
+    budget = "" if view.daily_budget_usd is None else f"{view.daily_budget_usd:g}"
+    return ClientForm(
+        name=view.name, slug=view.slug, plan=view.plan, daily_budget_usd=budget, weight=f"{view.weight:g}"
+    )
+
+
+def _account_fields(typed: AccountForm) -> dict[str, object]:
+    """Return what was typed, without the blanks around it; models stand apart from each other by blanks or commas."""
+    found: dict[str, object] = {name: text.strip() for name, text in typed.model_dump(exclude={"models"}).items()}
+    return {**found, "models": typed.models.replace(",", " ").split()}
+
+
+def _without_key(typed: AccountForm) -> AccountForm:
+    """Return what may stand in the page that says what is wrong."""
+    return typed.model_copy(update={"api_key": ""})
+
+
+@connectors.post("/add")
+def add_connector(request: Request, parts: Parts, typed: ConnectorFormData) -> Response:
+    """Add a connector, which is connected at once, and lead back to the list."""
+
+    def wish() -> None:
+        where = {"platform": typed.platform, "account": typed.account.strip(), "agent": typed.agent}
+        new = {**where, "secrets": _secrets(typed), "options": _options(typed)}
+        parts.connectors.add(read(NewConnector, new), OPERATOR)
+
+    return submit_form(request, AccountsPageState("connector", connector=_without_secrets(typed)), "connecting", wish)
+
+
+@connectors.post("/change")
+def change_connector(request: Request, parts: Parts, typed: ConnectorFormData) -> Response:
+    """Change a connector, and lead back to the list; a secret that is left empty stays."""
+
+    def wish() -> None:
+        before = parts.connectors.show(typed.platform, typed.account).options
+        options = dict.fromkeys(before) | _options(typed)
+        wanted = {"agent": typed.agent, "secrets": _secrets(typed), "options": options}
+        parts.connectors.change(typed.platform, typed.account, read(ConnectorChange, wanted), OPERATOR)
+
+    shown = AccountsPageState("connector", editing=True, connector=_without_secrets(typed))
+    return submit_form(request, shown, "changed", wish)
+
+
+@connectors.post("/enable")
+def enable_connector(request: Request, parts: Parts, platform: Word, account: Word) -> Response:
+    """Connect a connector again."""
+    return _switch(request, parts, (platform, account), enabled=True)
+
+
+@connectors.post("/disable")
+def disable_connector(request: Request, parts: Parts, platform: Word, account: Word) -> Response:
+    """Let a connector rest: nothing comes in and nothing goes out there."""
+    return _switch(request, parts, (platform, account), enabled=False)
+
+
+@connectors.post("/remove")
+def remove_connector(request: Request, parts: Parts, platform: Word, account: Word) -> Response:
+    """Remove a connector with its secrets."""
+    return submit_form(
+        request, AccountsPageState(), "removed", lambda: parts.connectors.remove(platform, account, OPERATOR)
+    )
+
+
+@connectors.post("/open-channel")
+def open_channel(request: Request, parts: Parts, platform: Word, account: Word, channel: Word) -> Response:
+    """Send to a channel again that its platform had closed."""
+    return submit_form(
+        request,
+        AccountsPageState(),
+        "opened",
+        lambda: parts.connectors.enable_channel(platform, account, channel, OPERATOR),
+    )
+
+
+def _switch(request: Request, parts: Parts, which: tuple[str, str], *, enabled: bool) -> Response:
+    change = ConnectorChange(enabled=enabled)
+    word = "enabled" if enabled else "disabled"
+    return submit_form(request, AccountsPageState(), word, lambda: parts.connectors.change(*which, change, OPERATOR))
+
+
+def _secrets(typed: ConnectorForm) -> Mapping[str, str]:
+    """Return the secrets that were typed."""
+    given = {name.removeprefix(SECRET): str(text) for name, text in _extra(typed).items() if name.startswith(SECRET)}
+    return {name: text.strip() for name, text in given.items() if text.strip()}
+
+
+def _options(typed: ConnectorForm) -> dict[str, Any]:
+    """Return the options that were typed; raises ``InvalidEdit`` for what is no JSON object."""
+    try:
+        found = json.loads(typed.options.strip() or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidEdit('options: expected a JSON object, such as {"requireMention": false}')
+    return found
+
+
+def _extra(typed: ConnectorForm) -> Mapping[str, object]:
+    return typed.model_extra or {}
+
+
+def _without_secrets(typed: ConnectorForm) -> ConnectorForm:
+    """Return what may stand in the page that says what is wrong."""
+    return ConnectorForm(**typed.model_dump(include=set(ConnectorForm.model_fields)))
+
+
+@people.post("/pairings/approve")
+def approve(request: Request, parts: Parts, pairing: Word, owner: Flag = False) -> Response:
+    """Let a person in, as a user or as an owner, and tell them."""
+    word = "owner" if owner else "user"
+    return submit_form(
+        request, AccountsPageState(), word, lambda: parts.people.approve(pairing, OPERATOR, Approval(owner=owner))
+    )
+
+
+@people.post("/pairings/refuse")
+def refuse(request: Request, parts: Parts, pairing: Word) -> Response:
+    """Keep a person out, without a word to them."""
+    return submit_form(request, AccountsPageState(), "refused", lambda: parts.people.refuse(pairing, OPERATOR))
+
+
+@people.post("/pairings/invite")
+def invite(request: Request, parts: Parts, owner: Flag = False) -> Response:
+    """Make a code that lets somebody in, and show it, the only time."""
+    invitation = parts.people.invite(OPERATOR, Approval(owner=owner))
+    return accounts_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
+
+
+@people.post("/people/remove")
+def remove_person(request: Request, parts: Parts, person: Word) -> Response:
+    """Know a person no longer, from their next message on."""
+    return submit_form(request, AccountsPageState(), "forgotten", lambda: parts.people.remove(person, OPERATOR))
+
+
+@people.post("/clients/add")
+def add_client(request: Request, parts: Parts, typed: Annotated[ClientForm, Form()]) -> Response:
+    """Make a client, whom agents and channels may name."""
+    shown = AccountsPageState("client", client=typed)
+    return submit_form(
+        request, shown, "added", lambda: parts.clients.add(read(NewClient, _client_fields(typed)), OPERATOR)
+    )
+
+
+@people.post("/clients/change")
+def change_client(request: Request, parts: Parts, typed: Annotated[ClientForm, Form()]) -> Response:
+    """Change a client."""
+    fields = {name: value for name, value in _client_fields(typed).items() if name != "name"}
+    return submit_form(
+        request,
+        AccountsPageState("client", editing=True, client=typed),
+        "changed",
+        lambda: parts.clients.change(typed.name, read(ClientChange, fields), OPERATOR),
+    )
+
+
+@people.post("/clients/remove")
+def remove_client(request: Request, parts: Parts, name: Word) -> Response:
+    """Remove a client of whom nothing speaks."""
+    return submit_form(request, AccountsPageState(), "removed", lambda: parts.clients.remove(name, OPERATOR))
+
+
+def _client_fields(typed: ClientForm) -> dict[str, object]:
+    """Return what was typed, without the blanks around it; a budget that is left empty is none of its own."""
+    found: dict[str, object] = {name: text.strip() for name, text in typed.model_dump().items()}
+    return {**found, "daily_budget_usd": found["daily_budget_usd"] or None}

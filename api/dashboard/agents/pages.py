@@ -1,0 +1,352 @@
+"""The pages of agents: the list, a new agent, and one agent with its channels and latest actions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.pages import lead_back, render
+from api.dashboard.refusals import refused
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts, parts_of
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMode, MemoryScope, Permission
+from maestro.domain.agents.edits import MAX_REASON, AgentChange, NewAgent, NewBinding
+from maestro.domain.agents.views import AgentDetail, version_page
+from maestro.domain.columns import LARGEST
+from maestro.domain.errors import MaestroError
+from maestro.domain.llm.usage import Period, UsageBy, UsageWish
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.reading import read
+from maestro.store.transaction import Transaction
+
+OWN = "own"
+"""What is chosen where an agent has a list of its own, and not what everybody has."""
+LISTS = {"tools": "tools_of", "skills": "skills_of", "allow_users": "allow_users_of"}
+"""The lists that an agent may have of its own, with the choice beside each."""
+WORDS = ("name", "role", "description", "voice", "model", "client")
+
+AGENTS_PAGE = "/agents"
+AGENT_PAGE = "/agent"
+TITLE = "Agents – Maestro"
+SHOWN = 50
+MOST_COSTS = 10_000
+
+list_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AGENTS_PAGE)
+
+HERE = "agents"
+EDITS = 5
+ACTIONS = 10
+DONE = {
+    "made": "The agent is made, and answers from the next message on.",
+    "saved": "It is saved, and counts from the next message on.",
+    "active": "It is active: it answers from the next message on.",
+    "paused": "It is paused: it answers nothing until it is active again.",
+    "archived": "It is archived: it answers no more, and its channels are free.",
+    "bound": "The channel is its own from the next message on.",
+    "freed": "The channel is free.",
+    "rolled": "It is as it was in that version, from the next message on.",
+}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AGENT_PAGE)
+
+RowId = Annotated[int, Form(ge=1, le=LARGEST)]
+
+
+class AgentForm(BaseModel):
+    """What was typed; what is wrong with it is said by the rules of what it becomes."""
+
+    slug: str = ""
+    name: str = ""
+    role: str = "assistant"
+    description: str = ""
+    voice: str = ""
+    quirks: str = ""
+    system_prompt: str = ""
+    model: str = ""
+    fallbacks: str = ""
+    tools_of: str = ""
+    tools: str = ""
+    skills_of: str = ""
+    skills: str = ""
+    allow_users_of: str = ""
+    allow_users: str = ""
+    memory_scope: str = ""
+    client: str = ""
+    daily_budget_usd: str = ""
+    version: str = ""
+    reason: str = ""
+    force: bool = False
+
+    def fields(self) -> dict[str, object]:
+        """Return all that people can edit of an agent, but for its status; an empty field is what everybody has."""
+        return {
+            **{name: getattr(self, name).strip() for name in WORDS},
+            "quirks": [line.strip() for line in self.quirks.splitlines() if line.strip()],
+            # Browsers send the end of a line as two characters, which would make each save a change of every line.
+            "system_prompt": self.system_prompt.replace("\r\n", "\n").strip(),
+            "fallbacks": self.fallbacks.split(),
+            **{name: self._list(name) for name in LISTS},
+            "memory_scope": self.memory_scope or None,
+            "daily_budget_usd": self.daily_budget_usd.strip() or None,
+        }
+
+    def change(self) -> dict[str, object]:
+        """Return the same, with what says which version it was made for."""
+        return {**self.fields(), "version": self.version or None, "force": self.force}
+
+    def new(self) -> dict[str, object]:
+        """Return the same, with the slug of an agent that is to be made."""
+        return {**self.fields(), "slug": self.slug.strip()}
+
+    def _list(self, name: str) -> list[str] | None:
+        return getattr(self, name).split() if getattr(self, LISTS[name]) == OWN else None
+
+
+def form_of_agent(agent: AgentDetail) -> AgentForm:
+    """Return what stands in the form to change an agent."""
+    lists = {name: getattr(agent, name) for name in LISTS}
+    return AgentForm(
+        slug=agent.slug,
+        **{name: getattr(agent, name) for name in WORDS},
+        quirks="\n".join(agent.quirks),
+        system_prompt=agent.system_prompt,
+        fallbacks=" ".join(agent.fallbacks),
+        **{name: "\n".join(value or ()) for name, value in lists.items()},
+        **{LISTS[name]: "" if value is None else OWN for name, value in lists.items()},
+        memory_scope=agent.memory_scope or "",
+        daily_budget_usd="" if agent.daily_budget_usd is None else f"{agent.daily_budget_usd:.15g}",
+        version=str(agent.version),
+    )
+
+
+@dataclass(frozen=True)
+class AgentListEntry:
+    """An agent with its channels, the jobs it was given today, how many of them failed, and what they cost."""
+
+    agent: Agent
+    channels: Sequence[str]
+    jobs: int
+    failed: int
+    cost_usd: float | None
+
+
+@list_router.get("")
+def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
+    """List the agents by slug; without a filter all but those in the archive."""
+    with parts.store.view() as tx:
+        everybody = tx.agents.all()
+        found = [agent for agent in everybody if _fits(agent, q.strip(), status) and agent.slug > cursor]
+        lines = _entries(tx, found[:SHOWN])
+    return render(
+        request,
+        "agents.html",
+        title=TITLE,
+        lines=lines,
+        following=lines[-1].agent.slug if len(found) > SHOWN else None,
+        first=not cursor,
+        typed={"q": q, "status": status},
+        states=[state.value for state in AgentStatus],
+        said="",
+        none_at_all=not everybody,
+    )
+
+
+@list_router.get("/new")
+def ask(request: Request) -> HTMLResponse:
+    """Show the form for an agent that is to be made."""
+    return _new_form(request, AgentForm())
+
+
+@list_router.post("")
+def make(request: Request, parts: Parts, typed: Annotated[AgentForm, Form()]) -> Response:
+    """Make an agent, and lead to its page; what cannot be made is said above the form."""
+    try:
+        new = read(NewAgent, typed.new())
+        with parts.store.begin() as tx:
+            agent = tx.agents.create(new, OPERATOR, typed.reason.strip()[:500])
+    except MaestroError as error:
+        return _new_form(request, typed, str(error), status_of(error))
+    return lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made")
+
+
+def _new_form(
+    request: Request, typed: AgentForm, problem: str = "", status: HTTPStatus = HTTPStatus.OK
+) -> HTMLResponse:
+    with parts_of(request).store.view() as tx:
+        clients = [client.name for client in tx.budgets.clients()]
+    return render(
+        request,
+        "agent-new.html",
+        status,
+        title="Make an agent – Maestro",
+        typed=typed,
+        clients=clients,
+        scopes=[scope.value for scope in MemoryScope],
+        problem=problem,
+    )
+
+
+def _fits(agent: Agent, q: str, status: str) -> bool:
+    texts = (agent.slug, agent.name, agent.role, agent.description, agent.model)
+    wanted = agent.status == status if status else agent.status is not AgentStatus.ARCHIVED
+    return wanted and (not q or any(q.casefold() in text.casefold() for text in texts))
+
+
+def _entries(tx: Transaction, agents: Sequence[Agent]) -> Sequence[AgentListEntry]:
+    today = Period(tx.now.date(), tx.now.date())
+    costs = {one.key: one.cost_usd for one in tx.usage.sums(UsageWish(UsageBy.AGENT, today), MOST_COSTS)}
+    jobs, channels = tx.figures.jobs_of_agents(today.begins), _channels(tx.agents.bindings())
+    return [
+        AgentListEntry(
+            agent,
+            channels.get(agent.id or 0, ()),
+            *jobs.get(agent.id or 0, (0, 0)),
+            cost_usd=costs.get(agent.slug),
+        )
+        for agent in agents
+    ]
+
+
+def _channels(bindings: Sequence[AgentChannel]) -> Mapping[int, Sequence[str]]:
+    found: dict[int, list[str]] = {}
+    for one in bindings:
+        found.setdefault(one.agent_id, []).append(f"{one.platform}/{one.channel}")
+    return found
+
+
+class ChannelForm(BaseModel):
+    """What stands in the form of a channel."""
+
+    platform: str = "web"
+    account: str = DEFAULT_ACCOUNT
+    channel: str = ""
+    permission: str = Permission.FULL
+    busy: str = ""
+    key_by_user: bool = False
+    allow_bots: bool = False
+    client: str = ""
+
+    def fields(self) -> dict[str, object]:
+        """Return what was typed, without the blanks around it."""
+        texts = {name: text.strip() for name, text in self.model_dump().items() if isinstance(text, str)}
+        return {**self.model_dump(), **texts, "busy": texts["busy"] or None}
+
+
+@dataclass(frozen=True)
+class _AgentPageState:
+    """What was typed, and what came of it."""
+
+    typed: AgentForm | None = None
+    channel: ChannelForm = field(default_factory=ChannelForm)
+    problem: MaestroError | None = None
+    done: str = ""
+
+
+@router.get("/{slug}")
+def show(request: Request, slug: str, done: str = "") -> HTMLResponse:
+    """Show an agent."""
+    return _page(request, slug, _AgentPageState(done=done))
+
+
+@router.post("/{slug}")
+def change(request: Request, slug: str, typed: Annotated[AgentForm, Form()]) -> Response:
+    """Change an agent, and lead back to it; what cannot be is said above the form, with what was typed."""
+
+    def wish(tx: Transaction) -> None:
+        wanted = read(AgentChange, typed.change())
+        tx.agents.change(tx.agents.named(slug), wanted, OPERATOR, typed.reason.strip()[:MAX_REASON])
+
+    return _submit(request, slug, wish, _AgentPageState(typed, done="saved"))
+
+
+@router.post("/{slug}/status")
+def change_status(
+    request: Request,
+    slug: str,
+    status: Annotated[AgentStatus, Form()],
+    reason: Annotated[str, Form()] = "",
+    force: Annotated[bool, Form()] = False,
+) -> Response:
+    """Pause an agent, let it answer again, or archive it."""
+
+    def wish(tx: Transaction) -> None:
+        wanted = AgentChange(status=status, force=force)
+        tx.agents.change(tx.agents.named(slug), wanted, OPERATOR, reason.strip()[:MAX_REASON])
+
+    return _submit(request, slug, wish, _AgentPageState(done=status))
+
+
+@router.post("/{slug}/purge")
+def purge(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
+    """Take an agent away for good, and lead back to the list."""
+    try:
+        with parts.store.begin() as tx:
+            tx.agents.purge(tx.agents.named(slug), OPERATOR, force=force)
+    except MaestroError as error:
+        return _page(request, slug, _AgentPageState(problem=error))
+    return lead_back(AGENTS_PAGE)
+
+
+@router.post("/{slug}/channels")
+def bind(request: Request, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
+    """Give a channel to an agent."""
+
+    def wish(tx: Transaction) -> None:
+        tx.agents.bind_channel(tx.agents.named(slug), read(NewBinding, channel.fields()), OPERATOR)
+
+    return _submit(request, slug, wish, _AgentPageState(channel=channel, done="bound"))
+
+
+@router.post("/{slug}/channels/remove")
+def free(request: Request, slug: str, number: RowId) -> Response:
+    """Free a channel."""
+    return _submit(
+        request,
+        slug,
+        lambda tx: tx.agents.unbind_channel(tx.agents.channel(number), OPERATOR),
+        _AgentPageState(done="freed"),
+    )
+
+
+def _submit(request: Request, slug: str, wish: Callable[[Transaction], None], shown: _AgentPageState) -> Response:
+    try:
+        with parts_of(request).store.begin() as tx:
+            wish(tx)
+    except MaestroError as error:
+        return _page(request, slug, _AgentPageState(shown.typed, shown.channel, problem=error))
+    return lead_back(f"{AGENT_PAGE}/{slug}", done=shown.done)
+
+
+def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
+    try:
+        with parts_of(request).store.view() as tx:
+            agent = tx.agents.named(slug)
+            detail = tx.agents.detail(agent)
+            values = {
+                "agent": detail,
+                "typed": shown.typed or form_of_agent(detail),
+                "edits": version_page(tx.versions.of(agent, None, EDITS + 1), EDITS),
+                "actions": tx.actions.lately(agent, ACTIONS),
+                "clients": [client.name for client in tx.budgets.clients()],
+            }
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "agent.html",
+        status_of(shown.problem) if shown.problem is not None else HTTPStatus.OK,
+        title=f"{slug} – Maestro",
+        channel=shown.channel,
+        problem=str(shown.problem or ""),
+        said=DONE.get(shown.done, ""),
+        scopes=[scope.value for scope in MemoryScope],
+        permissions=[one.value for one in Permission],
+        modes=[mode.value for mode in BusyMode],
+        **values,
+    )

@@ -1,0 +1,122 @@
+"""REST routes of conversations, of what agents remember, and of skills."""
+
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, Request
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from api.guards import OPERATOR
+from api.parts import ApiParts
+from api.routes.operation_router import OperationAPIRouter
+from api.routes.surroundings import Number, Parts
+from maestro.domain.conversations.export import as_json, as_markdown
+from maestro.domain.conversations.views import ConversationDetail, SaidView
+from maestro.domain.skills.views import SkillDetail
+from maestro.operations.conversations import MOST, ConversationOperations
+from maestro.operations.memory import MemoryOperations
+from maestro.operations.skills import SkillOperations
+
+Written = Callable[[ConversationDetail, Iterable[SaidView]], Iterator[str]]
+
+TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
+
+memory = OperationAPIRouter("memory", prefix="/api/agents/{slug}/memory")
+memory.serve("GET", "", MemoryOperations.show, "show_memory")
+
+MARKDOWN = {"requestBody": {"required": True, "content": {"text/markdown": {"schema": {"type": "string"}}}}}
+"""The body in the words of OpenAPI: the text of the file itself, whatever type the client says it is."""
+
+skills = OperationAPIRouter("skills")
+skills.serve("GET", "", SkillOperations.list, "list_skills")
+
+
+def _file_of(media_type: str) -> dict[int | str, dict[str, object]]:
+    """Describe a download in the words of OpenAPI."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": "The conversation"}}
+
+
+conversations = OperationAPIRouter("conversations")
+conversations.serve("GET", "", ConversationOperations.list, "list_conversations")
+conversations.serve("GET", "/search", ConversationOperations.search, "search_conversations")
+conversations.serve("GET", "/{conversation_id}", ConversationOperations.show, "show_conversation")
+conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations.messages, "list_messages")
+
+
+@conversations.get(
+    "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_of("application/json")
+)
+def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
+    """Download a conversation with everything that was said in it, as one JSON object."""
+    return _download(parts, conversation_id, as_json, "json")
+
+
+@conversations.get(
+    "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_of("text/markdown")
+)
+def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
+    """Download a conversation with everything that was said in it, as a text to read."""
+    return _download(parts, conversation_id, as_markdown, "md")
+
+
+conversations.serve("POST", "/{conversation_id}/close", ConversationOperations.close, "close_conversation")
+conversations.serve("DELETE", "/{conversation_id}", ConversationOperations.delete, "delete_conversation")
+
+
+def _download(parts: ApiParts, conversation_id: int, written: Written, ending: str) -> StreamingResponse:
+    detail = parts.conversations.show(conversation_id)
+    headers = {"Content-Disposition": f'attachment; filename="conversation-{conversation_id}.{ending}"'}
+    return StreamingResponse(
+        written(detail, _everything(parts, conversation_id)), media_type=TYPES[ending], headers=headers
+    )
+
+
+def _everything(parts: ApiParts, conversation_id: int) -> Iterator[SaidView]:
+    """Yield all messages, page by page: a slow reader must not keep a connection to the store."""
+    cursor: str | None = "0"
+    while cursor is not None:
+        page = parts.conversations.messages(conversation_id, MOST, int(cursor))
+        cursor = page.next
+        yield from page.items
+
+
+@memory.delete("", status_code=HTTPStatus.NO_CONTENT)
+def clear_memory(parts: Parts, slug: str) -> None:
+    """Forget everything the agent knows, facts and states."""
+    parts.memory.clear(slug, OPERATOR)
+
+
+memory.serve("POST", "/facts", MemoryOperations.add_fact, "add_fact", HTTPStatus.CREATED)
+memory.serve("PATCH", "/facts/{number}", MemoryOperations.change_fact, "change_fact")
+memory.serve("DELETE", "/facts/{number}", MemoryOperations.forget_fact, "forget_fact")
+memory.serve("PUT", "/state/{key:path}", MemoryOperations.put_state, "put_state")
+memory.serve("DELETE", "/state/{key:path}", MemoryOperations.forget_state, "forget_state")
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+@skills.post("", status_code=HTTPStatus.CREATED, openapi_extra=MARKDOWN)
+def add_skill(parts: Parts, body: Annotated[bytes, Depends(_body)], replace: bool = False) -> SkillDetail:
+    """Put a skill, as Markdown with front matter, into the folder; 409 if the slug is taken and ``replace`` not set."""
+    return parts.skills.add(body, OPERATOR, replace=replace)
+
+
+skills.serve("POST", "/try", SkillOperations.trial, "try_message")
+
+
+@skills.get(
+    "/{slug}/text",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}, "description": "The file"}},
+)
+def show_text(parts: Parts, slug: str) -> PlainTextResponse:
+    """Return the file of a skill as it stands in its folder, with its front matter; 409 if it cannot be read here."""
+    return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")
+
+
+skills.serve("GET", "/{slug}", SkillOperations.show, "show_skill")
+skills.serve("PATCH", "/{slug}", SkillOperations.change, "change_skill")
+skills.serve("DELETE", "/{slug}", SkillOperations.remove, "remove_skill")

@@ -1,0 +1,169 @@
+"""REST routes of the process itself: health, metrics, settings, the description of the API, tickets and the agent chat.
+
+See docs/decisions.md: web identity.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
+from starlette.responses import Response
+
+from api.errors import InvalidRequest
+from api.guards import OPERATOR, SCHEMES, OpenRoute, PasswordRoute
+from api.routes.surroundings import Parts, chat_of
+from connectors.base import IdentityRole
+from maestro.domain.chat.message import HUMAN, Post
+from maestro.domain.health import METRICS_TYPE, Alive, Readiness
+from maestro.domain.live import SettingsPage
+from maestro.domain.values import Value
+
+health = APIRouter(route_class=OpenRoute, tags=["health"])
+metrics_router = APIRouter(route_class=PasswordRoute, tags=["health"])
+
+description = APIRouter(route_class=PasswordRoute, tags=["description"])
+
+VERSION = "version"
+
+settings = APIRouter(route_class=PasswordRoute, tags=["settings"], prefix="/api/settings")
+
+Wishes = Annotated[
+    dict[str, JsonValue],
+    Body(
+        examples=[{"chat.limits.maxMessageChars": 8192}],
+        description="values by key, null to take back what was set; `version`, if it is there, is the one that was "
+        "read, and 409 is answered when it is no longer the newest",
+    ),
+]
+
+TICKET_BYTES = 32
+LIFETIME = timedelta(seconds=60)
+
+tickets = APIRouter(route_class=PasswordRoute, tags=["web"])
+
+_POSTS = TypeAdapter(Sequence[Post])
+
+chat = APIRouter(route_class=PasswordRoute, tags=["chat"], prefix="/api/chat")
+
+
+@health.get("/healthz")
+async def healthz() -> Alive:
+    """Say that the process is alive; nothing else is looked at."""
+    return Alive()
+
+
+@metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})
+async def readyz(parts: Parts, response: Response) -> Readiness:
+    """Say whether store, Temporal, worker and connectors do their work; 503 when one does not."""
+    readiness = Readiness.of(await parts.health.checks())
+    response.status_code = readiness.http_status
+    return readiness
+
+
+@metrics_router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(parts: Parts) -> Response:
+    """Return what this process counts and measures, in Prometheus' text format."""
+    checks = await parts.health.checks()
+    return Response(await asyncio.to_thread(parts.metrics.render, checks), media_type=METRICS_TYPE)
+
+
+@description.get("/api/openapi.json")
+async def openapi(request: Request) -> Mapping[str, Any]:
+    """Return this description in OpenAPI 3.1."""
+    described = request.app.openapi()
+    return {**described, "components": {**described.get("components", {}), "securitySchemes": SCHEMES}}
+
+
+@settings.get("")
+def show_settings(parts: Parts, response: Response) -> SettingsPage:
+    """List every key: its value, where that comes from, and whether it can be set while Maestro runs."""
+    return _tagged(parts.settings.page(), response)
+
+
+@settings.patch("")
+def change_settings(
+    parts: Parts, response: Response, wishes: Wishes, if_match: Annotated[str | None, Header()] = None
+) -> SettingsPage:
+    """Set keys while Maestro runs, all or none; every process works by them within a second.
+
+    400 for a value that cannot be, 409 for a key that needs a restart.
+    """
+    values = {key: value for key, value in wishes.items() if key != VERSION}
+    version = _version(wishes.get(VERSION) if VERSION in wishes else if_match)
+    return _tagged(parts.settings.change(values, version, OPERATOR), response)
+
+
+def _version(given: JsonValue) -> int | None:
+    """Return the version that was read, None where nobody says; raises ``InvalidRequest``."""
+    if given is None or given == "*":
+        return None
+    number = re.fullmatch(r'(?:W/)?"?(\d{1,18})"?', str(given)) if not isinstance(given, bool) else None
+    if number is None:
+        raise InvalidRequest("version: expected the number that GET /api/settings told")
+    return int(number[1])
+
+
+def _tagged(page: SettingsPage, response: Response) -> SettingsPage:
+    response.headers["ETag"] = f'"{page.version}"'
+    return page
+
+
+class Ticket(Value):
+    """A way in that works once, within 60 seconds."""
+
+    ticket: str
+
+
+@tickets.post("/api/web/tickets")
+def add_ticket(parts: Parts) -> Ticket:
+    """Return a ticket for the auth frame of a web socket."""
+    ticket = secrets.token_urlsafe(TICKET_BYTES)
+    with parts.store.begin() as tx:
+        tx.people.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
+    return Ticket(ticket=ticket)
+
+
+class NewPost(Value):
+    """What a person posts; whatever else is said, also of an author, does not matter: it is ``@human``."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+
+
+class PostedView(Value):
+    """The id of the new post."""
+
+    id: int
+    success: bool
+
+
+class ChatQuery(Value):
+    """``limit`` is how many of the newest posts to list; without it, all of the session."""
+
+    limit: int | None = Field(default=None, ge=1, le=100_000)
+
+
+@chat.post("")
+def post(parts: Parts, new: NewPost) -> PostedView:
+    """Post as @human; 400 for an empty text."""
+    posted = chat_of(parts).service.post(HUMAN, new.text)
+    return PostedView(id=posted.id, success=posted.success)
+
+
+@chat.get("", response_model=list[Post])
+def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
+    """List what was posted in this session, oldest first; with If-None-Match, 304 while nothing is new."""
+    service = chat_of(parts).service
+    tag = f'"{service.edition()}-{query.limit or "all"}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(_POSTS.dump_json(service.timeline(query.limit)), media_type="application/json", headers=headers)
