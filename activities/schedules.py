@@ -19,11 +19,11 @@ from maestro.domain.precedence import Priority
 from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, is_skipped, job_of, no_run, times_missed
 from maestro.domain.schedules.schedule import Heartbeat, Planned
 from maestro.domain.schedules.scripts import Script, ScriptFailed, asked, fetched_json, filled, read_script
-from maestro.fetch import Access, Limits, fetch
+from maestro.fetch import FetchAccess, FetchLimits, fetch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-LIMITS = Limits(max_bytes=1_000_000, seconds=20)
+LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class ScriptActivities:
         script = await asyncio.to_thread(self._script, ref)
         rules = self._rules()
         bearer = rules.reveal(script.bearer) if script.bearer else SecretStr("")
-        answer = await fetch(script.url, LIMITS, Access(private_hosts=rules.private_hosts, bearer=bearer))
+        answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=rules.private_hosts, bearer=bearer))
         return await asyncio.to_thread(self._keep, ref, script, fetched_json(answer.status, answer.body))
 
     def _script(self, ref: StepRef) -> Script:

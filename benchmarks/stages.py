@@ -26,7 +26,7 @@ from unittest import mock
 from maestro.cli.main import leave, run
 
 STAGES = {
-    "intake": ("connectors/web/", "maestro/intake/", "maestro/bootstrap/context"),
+    "intake": ("connectors/web/", "maestro/intake/", "maestro/connector_runtime/context"),
     "dispatcher": ("temporal/dispatcher",),
     "journal": ("temporal/journal",),
     "route": ("activities/routing",),

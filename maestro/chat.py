@@ -20,7 +20,7 @@ class ChatRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedMessage:
     """The id of a new post."""
 
     id: int
@@ -35,14 +35,14 @@ class ChatService:
         self._scanner = scanner
         self._rules = rules
 
-    def post(self, author: str, text: str) -> Posted:
+    def post(self, author: str, text: str) -> PostedMessage:
         """Keep a post; ``author`` is ``@human`` or ``@`` and the slug of an agent.
 
         Raises ``InvalidEdit`` when there is nothing to say, ``Forbidden`` for an author that does not take part.
         """
         prepared = self.prepared(text)
         with self._store.begin() as tx:
-            return Posted(tx.chat.post(author, prepared))
+            return PostedMessage(tx.chat.post(author, prepared))
 
     def prepared(self, text: str) -> str:
         """Return a text as it may be kept: without secrets and not too long; takes as long as the scanner may.

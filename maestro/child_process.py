@@ -30,7 +30,7 @@ _HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANG
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProgramCommand:
     """What to run: the program with its arguments, where, in which environment, and what it reads."""
 
     words: tuple[str, ...]
@@ -40,14 +40,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ProgramLimits:
     """How many seconds it may take, and how many bytes it may write, to each of its outputs."""
 
     seconds: float
     output_bytes: int
 
 
-class Outcome(Enum):
+class ProgramEnd(Enum):
     """Who ended it: it itself, or we, because it took too long or wrote too much."""
 
     EXITED = auto()
@@ -56,22 +56,22 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramResult:
     """What became of it; ``code`` counts only where it exited, and is negative when a signal ended it."""
 
-    outcome: Outcome
+    outcome: ProgramEnd
     code: int
     output: bytes
     errors: bytes
 
 
-async def run(command: Command, bounds: Bounds) -> Ended:
+async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
     """Run a program to its end, and end everything it left behind, also when cancelled.
 
     When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are cut
     at the bound. What has left its process group, as a daemon does, is out of reach.
     """
-    child = _Child(command)
+    child = _RunningProgram(command)
     try:
         await asyncio.to_thread(child.start)
         outcome = await child.over(bounds)
@@ -87,8 +87,8 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in _HARMLESS or name.startswith("LC_")}
 
 
-class _Child:
-    def __init__(self, command: Command) -> None:
+class _RunningProgram:
+    def __init__(self, command: ProgramCommand) -> None:
         self._command = command
         self._files = ExitStack()
         self._output = self._file()
@@ -119,7 +119,7 @@ class _Child:
                     assert self._guard.stdin is not None
                     self._guard.stdin.write(b"%d\n" % self._process.pid)
 
-    async def over(self, bounds: Bounds) -> Outcome:
+    async def over(self, bounds: ProgramLimits) -> ProgramEnd:
         """Return when it has exited or may not go on; it alone counts, not what it left behind."""
         assert self._process is not None
         exit_ = asyncio.create_task(_exit_of(self._process))
@@ -129,13 +129,13 @@ class _Child:
                 while not over:
                     over = bool((await asyncio.wait({exit_}, timeout=LOOK_SECONDS))[0])
                     if max(map(_size, (self._output, self._errors))) > bounds.output_bytes:
-                        return Outcome.TOO_MUCH
+                        return ProgramEnd.TOO_MUCH
         except TimeoutError:
-            return Outcome.TOO_LONG
+            return ProgramEnd.TOO_LONG
         finally:
             exit_.cancel()
             await asyncio.gather(exit_, return_exceptions=True)
-        return Outcome.EXITED
+        return ProgramEnd.EXITED
 
     async def end(self) -> None:
         """Ask the group to end, then force it; a second cancellation forces it at once."""
@@ -151,10 +151,10 @@ class _Child:
                 self._send(signal.SIGKILL)
                 self._process.poll()
 
-    def ended(self, outcome: Outcome, most: int) -> Ended:
+    def ended(self, outcome: ProgramEnd, most: int) -> ProgramResult:
         """Return what it wrote."""
         assert self._process is not None
-        return Ended(
+        return ProgramResult(
             outcome, self._process.returncode or 0, *(_read(file, most) for file in (self._output, self._errors))
         )
 

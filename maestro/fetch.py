@@ -60,7 +60,7 @@ class FetchFailed(MaestroError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class FetchLimits:
     """What a fetch may take: bytes of the unpacked body, seconds for everything, redirects followed.
 
     With ``cut`` a longer body ends at the limit; otherwise it is refused.
@@ -73,7 +73,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Access:
+class FetchAccess:
     """Whom a fetch may ask: ``hosts`` only, or anybody when empty, and on ``ports`` only, or on any when empty.
 
     ``private_hosts`` may be at addresses that are not public. The bearer token is shown to the origin of the first
@@ -87,7 +87,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Head:
+class FetchHead:
     """How an answer begins: the address is the last one, after redirects; ``content_type`` is the header as sent."""
 
     status: int
@@ -97,7 +97,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Fetched(Head):
+class Fetched(FetchHead):
     """An answer with its body, unpacked."""
 
     body: bytes = field(default=b"", repr=False)
@@ -118,24 +118,26 @@ class Network:
     tls: Callable[[], ssl.SSLContext] = httpcore.default_ssl_context
 
 
-async def fetch(url: str, limits: Limits, access: Access | None = None, network: Network | None = None) -> Fetched:
+async def fetch(
+    url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
+) -> Fetched:
     """Get what is at an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
     body = bytearray()
 
     async def keep(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = await _get(url, keep, limits, access or Access(), network or Network())
+    head = await _get(url, keep, limits, access or FetchAccess(), network or Network())
     return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
 
 
 async def download(
-    url: str, path: Path, limits: Limits, access: Access | None = None, network: Network | None = None
-) -> Head:
+    url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
+) -> FetchHead:
     """Write what is at an address into a new file, whatever its status; when it fails, what arrived stays there."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        return await _get(url, partial(_write, file), limits, access or Access(), network or Network())
+        return await _get(url, partial(_write, file), limits, access or FetchAccess(), network or Network())
     finally:
         await asyncio.to_thread(file.close)
 
@@ -144,7 +146,7 @@ async def _write(file: BinaryIO, chunk: bytes) -> None:
     await asyncio.to_thread(file.write, chunk)
 
 
-async def _get(url: str, sink: _Sink, limits: Limits, access: Access, network: Network) -> Head:
+async def _get(url: str, sink: _Sink, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
     first = target = _checked(url, access)
     try:
         async with asyncio.timeout(limits.seconds):
@@ -154,7 +156,7 @@ async def _get(url: str, sink: _Sink, limits: Limits, access: Access, network: N
                     location = _location(response)
                     if location is None:
                         cut = await _read(response, sink, limits)
-                        return Head(response.status, _header(response, b"content-type"), str(target), cut)
+                        return FetchHead(response.status, _header(response, b"content-type"), str(target), cut)
                 target = _checked(location, access, target)
     except TimeoutError:
         raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None
@@ -163,7 +165,7 @@ async def _get(url: str, sink: _Sink, limits: Limits, access: Access, network: N
     raise FetchRefused(f"{first.host} redirects more than {limits.redirects} times")
 
 
-def _checked(url: str, access: Access, base: httpx.URL | None = None) -> httpx.URL:
+def _checked(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
     """Return the address, relative to the one that led to it; raises ``FetchRefused`` for what may not be asked."""
     try:
         target = base.join(url) if base else httpx.URL(url)
@@ -177,7 +179,7 @@ def _checked(url: str, access: Access, base: httpx.URL | None = None) -> httpx.U
     return target
 
 
-def _check_host(host: str, port: int, access: Access) -> None:
+def _check_host(host: str, port: int, access: FetchAccess) -> None:
     if host not in access.private_hosts and not is_plain_host(host):
         raise FetchRefused(f"{host[:100]} is neither a host name nor an address in its usual spelling")
     if access.hosts and host not in access.hosts:
@@ -191,7 +193,9 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
 
 
 @asynccontextmanager
-async def _asked(url: httpx.URL, bearer: str, access: Access, network: Network) -> AsyncIterator[httpcore.Response]:
+async def _asked(
+    url: httpx.URL, bearer: str, access: FetchAccess, network: Network
+) -> AsyncIterator[httpcore.Response]:
     """Ask one address once, over a connection of its own."""
     headers = [("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("User-Agent", f"Maestro/{release()}")]
     if bearer:
@@ -248,7 +252,7 @@ def _header(response: httpcore.Response, name: bytes) -> str:
     return values[-1].decode("latin-1") if values else ""
 
 
-async def _read(response: httpcore.Response, sink: _Sink, limits: Limits) -> bool:
+async def _read(response: httpcore.Response, sink: _Sink, limits: FetchLimits) -> bool:
     """Hand the body on as it arrives; return whether it was cut at the limit."""
     left = limits.max_bytes
     length = _header(response, b"content-length")

@@ -30,7 +30,7 @@ from connectors.discord.receive import files_of
 from connectors.discord.send import render
 from connectors.platforms import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
-from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, download
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 HTTPS = frozenset({443})
@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 async def fetch_file(client: discord.Client, options: DiscordOptions, attachment: Attachment, folder: Path) -> Path:
     """Download a file; raises a ``FetchFailure``. What is too large by Discord's word is not asked for."""
-    limits = Limits(max_bytes=options.max_media_bytes, seconds=SECONDS)
+    limits = FetchLimits(max_bytes=options.max_media_bytes, seconds=SECONDS)
     if attachment.size > limits.max_bytes:
         raise PermanentFetch(
             f"the file has {attachment.size:,} bytes, and at most {limits.max_bytes:,} are fetched (maxMediaBytes)"
@@ -88,7 +88,7 @@ async def _link(client: discord.Client, attachment: Attachment) -> str:
     raise PermanentFetch("the file is no longer in its message")
 
 
-async def _download(url: str, path: Path, limits: Limits, access: Access) -> int:
+async def _download(url: str, path: Path, limits: FetchLimits, access: FetchAccess) -> int:
     try:
         return (await download(url, path, limits, access)).status
     except FetchRefused as refused:
@@ -97,9 +97,9 @@ async def _download(url: str, path: Path, limits: Limits, access: Access) -> int
         raise RetryableFetch(str(failed)) from None
 
 
-def _access(options: DiscordOptions) -> Access:
+def _access(options: DiscordOptions) -> FetchAccess:
     own = frozenset(options.media_hosts)
-    return Access(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
+    return FetchAccess(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
 
 
 class DiscordConnector:

@@ -51,7 +51,7 @@ from connectors.slack.receive import TS, SlackBot
 from connectors.slack.send import mrkdwn
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
-from maestro.fetch import Access, FetchFailed, FetchRefused, Head, Limits, download
+from maestro.fetch import FetchAccess, FetchFailed, FetchHead, FetchLimits, FetchRefused, download
 
 SCOPES_HEADER = "x-oauth-scopes"
 WRITE, REACT = "chat:write", "reactions:write"
@@ -103,7 +103,7 @@ class SlackMedia:
         self._most = options.max_media_bytes
         own = frozenset(host.lower() for host in options.media_hosts)
         self._plain = own
-        self._access = Access(hosts=HOSTS | own, private_hosts=own, bearer=token)
+        self._access = FetchAccess(hosts=HOSTS | own, private_hosts=own, bearer=token)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Put a file into the folder and return its path; raises a ``FetchFailure``."""
@@ -120,7 +120,7 @@ class SlackMedia:
         if urlsplit(url).scheme != "https" and (urlsplit(url).hostname or "") not in self._plain:
             raise PermanentFetch("the file is not at an https address")
         try:
-            head = await download(url, path, Limits(self._most, SECONDS), self._access)
+            head = await download(url, path, FetchLimits(self._most, SECONDS), self._access)
         except FetchRefused as error:
             raise PermanentFetch(str(error)) from None
         except FetchFailed as error:
@@ -135,7 +135,7 @@ class SlackMedia:
             raise PermanentFetch(f"the file has {size:,} bytes, and at most {self._most:,} are fetched (maxMediaBytes)")
 
 
-def _failure(head: Head, expected: str) -> FetchFailure | None:
+def _failure(head: FetchHead, expected: str) -> FetchFailure | None:
     """Return what is wrong with an answer, None when it is the file."""
     if head.status == HTTPStatus.OK:
         asks_to_sign_in = head.content_type.startswith(HTML) and not expected.startswith(HTML)

@@ -42,7 +42,7 @@ from connectors.telegram.render import render
 from connectors.telegram.updates import TelegramEndpoint, TelegramPolling, WebhookSubscription
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, OutgoingMessage, Receipt
-from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, download
 
 HOSTS = frozenset({"api.telegram.org"})
 HTTPS = frozenset({443})
@@ -95,9 +95,9 @@ async def _link(line: TelegramClient, attachment: Attachment) -> str:
 
 async def _download(url: str, path: Path, options: TelegramOptions) -> int:
     own = frozenset(host.lower() for host in options.media_hosts)
-    access = Access(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
+    access = FetchAccess(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
     try:
-        return (await download(url, path, Limits(options.max_media_bytes, SECONDS), access)).status
+        return (await download(url, path, FetchLimits(options.max_media_bytes, SECONDS), access)).status
     except FetchRefused as refused:
         raise PermanentFetch(f"the file may not be fetched: {refused}") from None
     except FetchFailed as failed:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from maestro.connections import ConnectionLimits
 from maestro.domain.errors import ConfigurationError
+from maestro.serving import ConnectionLimits
 
 PLATFORM = "web"
 MAX_CHUNK = 32_000

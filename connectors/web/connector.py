@@ -24,7 +24,7 @@ from connectors.webhooks import PlatformWebhooks
 from maestro.domain.errors import Forbidden, MaestroError, NotFound
 from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
-from maestro.serving import Place, Server, config, listen, serve_until_cancelled
+from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
 SIGNED = "/platforms/"
 """Webhooks of platforms arrive here under a public name; their signature is their guard."""
@@ -175,7 +175,7 @@ class WebConnector:
                 self._settled.set()
             raise
         self._port = sockets[0].getsockname()[1]
-        options = config(
+        options = uvicorn_config(
             self._app(),
             self._config.connections,
             ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its socket with 1009
@@ -214,8 +214,8 @@ class WebConnector:
         webhooks = Mount("/platforms", app=self.webhooks.router)
         return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), webhooks]
 
-    def _place(self) -> Place:
-        return Place(self._config.host, self._config.port, section="web", option="--web-port")
+    def _place(self) -> ListenAddress:
+        return ListenAddress(self._config.host, self._config.port, section="web", option="--web-port")
 
     async def _announce(self) -> None:
         self._settled.set()

@@ -32,7 +32,7 @@ from connectors.whatsapp.send import StatusWaiter, WhatsAppSender
 from connectors.whatsapp.webhook import WhatsAppEndpoint, WhatsAppInbound
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
-from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, download
 
 HOSTS = frozenset({"lookaside.fbsbx.com"})
 HTTPS = frozenset({443})
@@ -57,7 +57,9 @@ class WhatsAppMedia:
         self._graph = graph
         self._most = options.max_media_bytes
         own = frozenset(host.lower() for host in options.media_hosts)
-        self._access = Access(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS, bearer=token)
+        self._access = FetchAccess(
+            hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS, bearer=token
+        )
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Put a file into the folder and return its path; raises a ``FetchFailure``."""
@@ -86,7 +88,7 @@ class WhatsAppMedia:
 
     async def _download(self, url: str, path: Path) -> int:
         try:
-            return (await download(url, path, Limits(self._most, SECONDS), self._access)).status
+            return (await download(url, path, FetchLimits(self._most, SECONDS), self._access)).status
         except FetchRefused as error:
             raise PermanentFetch(f"the file may not be fetched: {error}") from None
         except FetchFailed as error:

@@ -4,18 +4,16 @@ import asyncio
 from dataclasses import replace
 
 from maestro.bootstrap.api_server import ApiServer, api_parts
-from maestro.bootstrap.batches import build_batch_work
-from maestro.bootstrap.chat import build_chat
-from maestro.bootstrap.endpoints import endpoint_of
-from maestro.bootstrap.health import process_metrics
+from maestro.bootstrap.operations import build_batch_work
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.readiness import EngineHealth, workers_elsewhere
-from maestro.bootstrap.scope import Scope
-from maestro.bootstrap.supervision import Services
+from maestro.bootstrap.redaction import RedactionScope, build_chat
 from maestro.domain.health import Vitals
 from maestro.domain.llm.accounts import DEMO
 from maestro.domain.redaction import TextKind
+from maestro.observability.health import EngineHealth, process_metrics, workers_elsewhere
+from maestro.settings.addresses import endpoint_of
 from maestro.store.store import Store
+from maestro.supervision import Services
 from temporal.engine import Engine
 from temporal.replays import TemporalJobControl
 
@@ -33,7 +31,7 @@ class Api(SeparateProcess):
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(_has_no_account, store)
-        scope = Scope.built(self.live, metrics.scan_failed)
+        scope = RedactionScope.built(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
         parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = ApiServer(self.settings, parts)

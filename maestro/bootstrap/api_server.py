@@ -9,16 +9,8 @@ import structlog
 from starlette.types import ASGIApp
 
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
-from maestro.bootstrap.access import outside_rules, pairing_rules
-from maestro.bootstrap.account_rules import account_columns
-from maestro.bootstrap.budgets import daily_budgets
-from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
-from maestro.bootstrap.hooks import open_hooks
-from maestro.bootstrap.keys import open_keys
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.schedule_rules import open_schedules
-from maestro.bootstrap.settings_control import StoreSettingsControl
-from maestro.bootstrap.storage import signing_key
+from maestro.bootstrap.operations import open_hooks, open_schedules
+from maestro.bootstrap.rules import daily_budgets, outside_rules, pairing_rules
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
@@ -26,6 +18,8 @@ from maestro.domain.jobs.replay import JobControl
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
+from maestro.installation.keys import open_keys
+from maestro.installation.storage import signing_key
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
@@ -33,8 +27,12 @@ from maestro.operations.conversations import ConversationOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
-from maestro.serving import Place, Server, config, listen, serve_until_cancelled
+from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 from maestro.settings import Settings, read_environment
+from maestro.settings.accounts import account_columns
+from maestro.settings.addresses import connection_limits, temporal_ui_url
+from maestro.settings.control import StoreSettingsControl
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.tools.outside import OutsideTools
 
@@ -49,7 +47,7 @@ class ApiServer:
     """Listens from the start: a taken port is known before anything else begins, and a request waits to be served."""
 
     def __init__(self, settings: Settings, parts: ApiParts) -> None:
-        self._place = Place(settings.webui.host, settings.webui.port, section="webui", option="--port")
+        self._place = ListenAddress(settings.webui.host, settings.webui.port, section="webui", option="--port")
         self._limits = connection_limits(settings)
         self._parts = parts
         self._serving = asyncio.Event()
@@ -69,7 +67,7 @@ class ApiServer:
             for one in sockets:
                 bound.callback(one.close)
             await turn()
-            options = config(await asyncio.to_thread(_built_app, self._parts), self._limits)
+            options = uvicorn_config(await asyncio.to_thread(_built_app, self._parts), self._limits)
             await serve_until_cancelled(Server(options, self._announce, self._close), sockets)
 
     async def _announce(self) -> None:

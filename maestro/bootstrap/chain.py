@@ -3,9 +3,9 @@
 from datetime import timedelta
 from functools import partial
 
-from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.scope import Scope
+from maestro.bootstrap.redaction import RedactionScope
+from maestro.bootstrap.rules import daily_budgets
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.accounts import Estimates
@@ -28,7 +28,7 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) -> ReplayGuard:
+def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopWatch) -> ReplayGuard:
     """Return the client that activities call.
 
     A held answer is returned before anything else happens, and where there is none, one view reads what the others

@@ -6,29 +6,35 @@ from functools import partial
 
 from connectors.base import Connector
 from connectors.platforms import platforms
-from maestro.bootstrap.bot_keeper import BotKeeper
-from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.connectors import (
-    Contexts,
-    Stations,
+    ConnectorContexts,
+    ConnectorHost,
     configured_connectors,
-    listening,
-    silent,
+    not_listening,
     stop_accepting,
+    wait_until_listening,
     web_context,
     webhooks_of,
 )
-from maestro.bootstrap.endpoints import connection_limits, endpoint_of
-from maestro.bootstrap.flow import flow_parts, pace, queues
-from maestro.bootstrap.health import HealthServer, connect_place, process_metrics
-from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.flow import flow_parts, queues, run_settings
 from maestro.bootstrap.process import Say, SeparateProcess
-from maestro.bootstrap.readiness import STANDING_BY, EngineHealth, own_workers
-from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import Vitals
+from maestro.installation.keys import open_keys
+from maestro.observability.health import (
+    STANDING_BY,
+    EngineHealth,
+    HealthServer,
+    connect_address,
+    own_workers,
+    process_metrics,
+)
 from maestro.settings import Loaded, read_environment
+from maestro.settings.addresses import connection_limits, endpoint_of
 from maestro.store.store import Store
+from maestro.supervision import ReadySignals, Services
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 
@@ -44,17 +50,17 @@ class Connect(SeparateProcess):
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Receive, start jobs, and do what only the process of a connector can: send, show typing, fetch files."""
-        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
+        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher)))
-        health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(silent, connectors))
-        stations = Stations(self.settings, flow, engine, self.say)
-        services, begun = Services(stop), Beginnings()
+        health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(not_listening, connectors))
+        stations = ConnectorHost(self.settings, flow, engine, self.say)
+        services, begun = Services(stop), ReadySignals()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
-        place, hosts = connect_place(self.settings), self.settings.webui.allowed_hosts
+        place, hosts = connect_address(self.settings), self.settings.webui.allowed_hosts
         services.add(HealthServer(place, hosts, Vitals(health, metrics), connection_limits(self.settings)).run())
         services.add(engine.run(dispatcher.run), flow.growing.run())
 
@@ -66,9 +72,9 @@ class Connect(SeparateProcess):
 
         await services.until_stopped(self._announce(begun, connectors), drain)
 
-    def _bots(self, store: Store, dispatcher: Dispatcher, stations: Stations) -> BotKeeper:
-        workshop = Workshop.of(self.settings, open_keys(self.settings, read_environment()))
-        contexts = Contexts(self.live, store, dispatcher)
+    def _bots(self, store: Store, dispatcher: Dispatcher, stations: ConnectorHost) -> BotKeeper:
+        workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
+        contexts = ConnectorContexts(self.live, store, dispatcher)
         return BotKeeper(store, workshop, contexts.of, stations.man_bot, self._platforms)
 
     def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
@@ -85,8 +91,8 @@ class Connect(SeparateProcess):
             )
         return [connector for connector in connectors if connector.platform in self._platforms]
 
-    async def _announce(self, begun: Beginnings, connectors: Sequence[Connector]) -> None:
-        await listening(connectors)
+    async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector]) -> None:
+        await wait_until_listening(connectors)
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not begun.done:

@@ -9,25 +9,25 @@ from functools import partial
 from connectors.base import AccountRefused, Connector
 from connectors.web import WebConfig, WebConnector
 from connectors.webhooks import PlatformWebhooks
-from maestro.bootstrap.access import intake_rules
-from maestro.bootstrap.context import StoreContext
-from maestro.bootstrap.endpoints import connection_limits, dashboard_origins
 from maestro.bootstrap.flow import FlowParts, connector_parts
-from maestro.bootstrap.leases import lease
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.process import Say
-from maestro.bootstrap.storage import open_files, signing_key, upload_folder
-from maestro.bootstrap.supervision import Service, end, first_of
+from maestro.bootstrap.rules import intake_rules
+from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.leases import lease
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.installation.storage import open_files, signing_key, upload_folder
 from maestro.intake import Intake
 from maestro.settings import Settings, is_loopback
+from maestro.settings.addresses import connection_limits, dashboard_origins
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
+from maestro.supervision import Service, end, first_of
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 
 
 @dataclass(frozen=True)
-class Stations:
+class ConnectorHost:
     """Where connectors work: beside an embedded server they have the process, on a cluster a lease and a queue."""
 
     settings: Settings
@@ -84,7 +84,7 @@ def _begun() -> None:
 
 
 @dataclass(frozen=True)
-class Contexts:
+class ConnectorContexts:
     """What connectors may ask of Maestro; ``dispatcher`` is told of the jobs that their messages make."""
 
     live: LiveSettings
@@ -99,7 +99,7 @@ class Contexts:
 
 def web_context(live: LiveSettings, store: Store, dispatcher: Dispatcher) -> StoreContext:
     """Return what the web connector may ask of Maestro."""
-    return Contexts(live, store, dispatcher).of("web", DEFAULT_ACCOUNT)
+    return ConnectorContexts(live, store, dispatcher).of("web", DEFAULT_ACCOUNT)
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
@@ -112,14 +112,14 @@ def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
-async def listening(connectors: Sequence[Connector]) -> None:
+async def wait_until_listening(connectors: Sequence[Connector]) -> None:
     """Return once those that have a port take messages; raises what keeps one from it."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             await connector.started()
 
 
-def silent(connectors: Sequence[Connector]) -> str:
+def not_listening(connectors: Sequence[Connector]) -> str:
     """Return which connectors that have a port do not take messages yet, empty when all do."""
     waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.listening]
     return f"not listening yet: {', '.join(waiting)}" if waiting else ""

@@ -27,23 +27,23 @@ from activities.tools import ToolActivities, ToolRules
 from activities.what_if import WhatIfActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
-from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.endpoints import dashboard_url
-from maestro.bootstrap.growing import GrowingAnswers
-from maestro.bootstrap.keys import Keys, open_keys
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.scope import Scope
-from maestro.bootstrap.storage import open_files, workspaces_folder
+from maestro.bootstrap.redaction import RedactionScope
+from maestro.bootstrap.rules import answer_rules
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, as_it_is
+from maestro.installation.keys import SecretKeys, open_keys
+from maestro.installation.storage import open_files, workspaces_folder
 from maestro.llm.middleware.interruption import StopWatch
 from maestro.llm.transcriber import Transcriber, TranscriptionRules
 from maestro.settings import Settings, read_environment
+from maestro.settings.addresses import dashboard_url
+from maestro.settings.live import LiveSettings
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
+from maestro.streaming import DraftStreamer
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Heartbeats, Observe
 from temporal.dispatcher import Queues, RunSettings
@@ -62,11 +62,11 @@ class FlowParts:
     """What the steps of the flow work with, whatever their queue."""
 
     store: Store
-    scope: Scope
+    scope: RedactionScope
     files: MediaFolder
     hub: ConnectorHub
     typing: TypingIndicators
-    growing: GrowingAnswers
+    growing: DraftStreamer
     released: Callable[[], None]
     journal: Journal
     interceptors: Interceptors
@@ -84,11 +84,11 @@ def flow_parts(
     journal = Journal(store, live.of(retry_rules), temporal_attempt, observe)
     return FlowParts(
         store=store,
-        scope=Scope.built(live, scan_failed),
+        scope=RedactionScope.built(live, scan_failed),
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
-        growing=GrowingAnswers(store, hub),
+        growing=DraftStreamer(store, hub),
         released=released,
         journal=journal,
         interceptors=(Heartbeats(), StepJournal(journal)),
@@ -96,14 +96,14 @@ def flow_parts(
 
 
 @dataclass(frozen=True)
-class Brains:
+class ModelParts:
     """What answers: the models, and the tools they may call."""
 
     models: Models
     tools: ToolRegistry
 
 
-def worker_parts(flow: FlowParts, live: LiveSettings, brains: Brains) -> list[WorkerParts]:
+def worker_parts(flow: FlowParts, live: LiveSettings, brains: ModelParts) -> list[WorkerParts]:
     """Return the workers of a process that calls models; beside an embedded server one of them does everything.
 
     The one that calls models takes work when what it needs for that is imported.
@@ -149,7 +149,7 @@ def retry_rules(settings: Settings) -> RetryRules:
     )
 
 
-def pace(settings: Settings) -> RunSettings:
+def run_settings(settings: Settings) -> RunSettings:
     """Return how fast the engine goes."""
     return RunSettings(
         look=settings.jobs.dispatch_seconds,
@@ -168,7 +168,7 @@ def schedule_rules(settings: Settings) -> ScheduleRules:
     return ScheduleRules(settings.schedules.pause_after_failures, settings.jobs.background_concurrency)
 
 
-def acting_rules(scope: Scope, settings: Settings) -> ActingRules:
+def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
     """Return what the tags of answers may do."""
     return ActingRules(
         memory_scope=_memory_scope(settings),
@@ -191,7 +191,7 @@ def _is_open(store: Store, job_id: str) -> bool:
         return not tx.jobs.status(job_id).ended
 
 
-def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagActivities) -> Steps:
+def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
     window = brains.models.table.context_window
     schedules = ScheduleActivities(flow.store, live.of(schedule_rules))
     shown = WhatIfActivities(flow.store, live.of(answer_rules))
@@ -214,7 +214,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagA
     ]
 
 
-def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagActivities) -> Steps:
+def _model_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(brains.models, flow.store, flow.scope, watch)
     keys = open_keys(live.start, read_environment())
@@ -232,7 +232,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagA
     ]
 
 
-def _compaction_rules(scope: Scope, brains: Brains, settings: Settings) -> CompactionRules:
+def _compaction_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) -> CompactionRules:
     return CompactionRules(
         window=brains.models.table.context_window,
         max_output_tokens=settings.llm.max_output_tokens,
@@ -242,12 +242,12 @@ def _compaction_rules(scope: Scope, brains: Brains, settings: Settings) -> Compa
     )
 
 
-def _model_rules(scope: Scope, brains: Brains, settings: Settings) -> ModelRules:
+def _model_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) -> ModelRules:
     searched = scope.redact(TextKind.OUTGOING, settings) is not as_it_is
     return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window, searched)
 
 
-def _context_rules(brains: Brains, settings: Settings) -> ContextRules:
+def _context_rules(brains: ModelParts, settings: Settings) -> ContextRules:
     chat = settings.chat.enabled
     return ContextRules(brains.models.table.context_window, brains.tools, _memory_scope(settings), chat)
 
@@ -261,11 +261,11 @@ def _terms(settings: Settings) -> TranscriptionRules | None:
     return TranscriptionRules(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
 
 
-def _script_rules(keys: Keys, settings: Settings) -> ScriptRules:
+def _script_rules(keys: SecretKeys, settings: Settings) -> ScriptRules:
     return ScriptRules(frozenset(host.lower() for host in settings.tools.private_hosts), keys.reveal)
 
 
-def _tool_rules(scope: Scope, settings: Settings) -> ToolRules:
+def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
     tools = settings.tools
     return ToolRules(
         keep=open_files(settings).put,

@@ -1,32 +1,31 @@
 """The models of a process: its accounts, those of the store included, and what reaches each of them."""
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from maestro.bootstrap.keys import Keys, last4, open_keys
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.storage import open_files
 from maestro.domain.errors import WaitReason
-from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.llm.models import FALLBACK_WINDOW, ModelTable, own_name
 from maestro.domain.llm.prompts import ImageRef
+from maestro.installation.keys import SecretKeys, last4, open_keys
+from maestro.installation.storage import open_files
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary, ProviderClients
 from maestro.llm.middleware.interruption import Ready
 from maestro.llm.model_map import model_table
-from maestro.llm.protocols import Account, LLMClient
+from maestro.llm.protocols import LLMClient
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
+from maestro.settings.accounts import account_of, models_of, real_accounts, without_login
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
     "and restart to talk to a real one, or add an account with `maestro accounts add`."
 )
-_LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 _SOURCES = {
     AccountSource.CONFIGURATION: "llm.accounts",
     AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
@@ -107,31 +106,6 @@ def _demo_duration(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.llm.demo_seconds)
 
 
-def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts that a provider answers for; without any, the demo model answers.
-
-    See docs/decisions.md: demo model.
-    """
-    return [account for account in settings.llm.accounts or found if account.provider != DEMO]
-
-
-def account_of(settings: AccountSettings) -> Account:
-    """Return the account that an entry of the configuration describes."""
-    return Account(
-        name=settings.name,
-        provider=settings.provider,
-        model=own_name(settings.provider, settings.model),
-        type=AccountType(settings.type),
-        api_key=settings.api_key,
-        base_url=settings.base_url,
-        home_dir=settings.home_dir,
-        priority=settings.priority,
-        requests_per_minute=settings.requests_per_minute,
-        tokens_per_minute=settings.tokens_per_minute,
-        concurrency=settings.concurrency,
-    )
-
-
 def _clients(
     live: LiveSettings, environment: Mapping[str, str], table: ModelTable, library: LiteLLMLibrary
 ) -> ProviderClients:
@@ -148,7 +122,9 @@ def _clients(
     )
 
 
-def _enter(store: Store, settings: Settings, keys: Keys, own: Sequence[AccountSettings]) -> Sequence[ModelAccount]:
+def _enter(
+    store: Store, settings: Settings, keys: SecretKeys, own: Sequence[AccountSettings]
+) -> Sequence[ModelAccount]:
     """Make the store say who there is, and return everybody."""
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
@@ -157,7 +133,7 @@ def _enter(store: Store, settings: Settings, keys: Keys, own: Sequence[AccountSe
         return tx.accounts.all()
 
 
-def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: datetime) -> ModelAccount:
+def _row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
     """Return what the store is told of an account: everything but its key."""
     key = settings.api_key.get_secret_value()
     account = account_of(settings)
@@ -179,19 +155,6 @@ def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: date
         created_at=now,
         updated_at=now,
     )
-
-
-def without_login(address: str) -> str:
-    """Return an address without the user and password in it, which nobody is shown.
-
-    See docs/decisions.md: secrets at rest.
-    """
-    return _LOGIN.sub("", address)
-
-
-def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
-    """Return the models that accounts name, with their providers."""
-    return [f"{one.provider}/{model}" for one in accounts for model in (one.model, *one.models.split())]
 
 
 def _unknown_window(model: str) -> str:

@@ -11,17 +11,16 @@ from datetime import timedelta
 from functools import partial
 from typing import ClassVar
 
-from maestro.bootstrap.chat_session import join_session
-from maestro.bootstrap.data_folder import DataFolder
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.log_lines import log_lines
-from maestro.bootstrap.logs import configure_logs, set_level
-from maestro.bootstrap.migration import migrate
-from maestro.bootstrap.storage import open_store, sweep
+from maestro.bootstrap.redaction import join_session
 from maestro.domain.errors import ConfigurationError
+from maestro.installation.data_folder import DataFolder
+from maestro.installation.migration import migrate
+from maestro.installation.storage import open_store, sweep_uploads
+from maestro.observability.logs import configure_logs, log_lines, set_level
 from maestro.operations.conversations import remove_discarded
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from temporal.sdk import configure_sdk
 
@@ -89,7 +88,7 @@ class Process(ABC):
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             self.prepare()
-            await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
+            await asyncio.to_thread(sweep_uploads, self.settings, STILL_ARRIVING if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 await asyncio.to_thread(store.keep_reserve)

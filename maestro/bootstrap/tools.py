@@ -5,13 +5,13 @@ from importlib import import_module
 
 import structlog
 
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.storage import open_files
 from maestro.chat import ChatService
 from maestro.child_process import plain_environment
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import takes_part
+from maestro.installation.storage import open_files
 from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
+from maestro.settings.live import LiveSettings
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool

@@ -8,39 +8,36 @@ from functools import partial
 
 from connectors.base import Connector
 from maestro.bootstrap.api_server import ApiServer, api_parts
-from maestro.bootstrap.batches import build_batch_work
-from maestro.bootstrap.bot_keeper import BotKeeper
-from maestro.bootstrap.bots import Workshop
-from maestro.bootstrap.chat import build_chat
-from maestro.bootstrap.chat_session import end_session
 from maestro.bootstrap.connectors import (
-    Contexts,
-    Stations,
+    ConnectorContexts,
+    ConnectorHost,
     configured_connectors,
-    listening,
-    silent,
+    not_listening,
     stop_accepting,
+    wait_until_listening,
     web_context,
     webhooks_of,
 )
-from maestro.bootstrap.context import StoreContext
-from maestro.bootstrap.endpoints import endpoint_of, places
-from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
-from maestro.bootstrap.health import process_metrics
-from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.flow import ModelParts, flow_parts, queues, run_settings, worker_parts
 from maestro.bootstrap.models import Models, begin_library, build_models
+from maestro.bootstrap.operations import build_batch_work, build_keeper
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.readiness import EngineHealth, own_workers
-from maestro.bootstrap.schedules import build_keeper
-from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
+from maestro.bootstrap.redaction import build_chat, end_session
 from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
+from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.health import Vitals
 from maestro.domain.redaction import TextKind
+from maestro.installation.keys import open_keys
 from maestro.llm.litellm_client import LiteLLMLibrary
+from maestro.observability.health import EngineHealth, own_workers, process_metrics
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
+from maestro.settings.addresses import address_lines, endpoint_of
 from maestro.store.store import Store
+from maestro.supervision import ReadySignals, Services, end, first_of
 from maestro.tools.registry import ToolRegistry
 from temporal.client import Endpoint
 from temporal.dispatcher import Dispatcher
@@ -75,14 +72,14 @@ class Up(Process):
         """Return the connectors to run."""
         return configured_connectors(self.settings, context)
 
-    def build_bots(self, store: Store, contexts: Contexts, stations: Stations) -> BotKeeper:
+    def build_bots(self, store: Store, contexts: ConnectorContexts, stations: ConnectorHost) -> BotKeeper:
         """Return what connects the other platforms."""
-        workshop = Workshop.of(self.settings, open_keys(self.settings, read_environment()))
+        workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
         return BotKeeper(store, workshop, contexts.of, stations.man_bot)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
         """Return what starts the jobs."""
-        return Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
+        return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return what connectors may ask of Maestro."""
@@ -128,11 +125,11 @@ class Up(Process):
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
-        stations = Stations(self.settings, flow, engine, self.say)
-        bots = self.build_bots(store, Contexts(self.live, store, dispatcher), stations)
+        stations = ConnectorHost(self.settings, flow, engine, self.say)
+        bots = self.build_bots(store, ConnectorContexts(self.live, store, dispatcher), stations)
         chat = build_chat(self.live, store, flow.scope.scanner)
-        brains = Brains(models, self.build_tools(chat))
-        services, begun = Services(stop), Beginnings()
+        brains = ModelParts(models, self.build_tools(chat))
+        services, begun = Services(stop), ReadySignals()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(bots.run(webhooks_of(connectors)), flow.growing.run())
         keeper = build_keeper(store, self.live)
@@ -141,7 +138,7 @@ class Up(Process):
         services.add(build_batch_work(store, engine, dispatcher.wake).run())
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
-            health = EngineHealth(store, engine, own_workers(engine), partial(silent, connectors))
+            health = EngineHealth(store, engine, own_workers(engine), partial(not_listening, connectors))
             vitals = Vitals(health, metrics)
             parts = api_parts(self.live, store, chat, control, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
@@ -155,9 +152,9 @@ class Up(Process):
 
         await services.until_stopped(self._announce(begun, connectors, models), drain)
 
-    async def _announce(self, begun: Beginnings, connectors: Sequence[Connector], models: Models) -> None:
+    async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
         """Tell people where everything is, as soon as it takes messages."""
-        await listening(connectors)
+        await wait_until_listening(connectors)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await begun.wait()
@@ -172,12 +169,12 @@ class Up(Process):
         self._tell(models)
 
     def _tell(self, models: Models) -> None:
-        for line in places(self.settings):
+        for line in address_lines(self.settings):
             self.say(line)
         self.say(models.announcement)
 
 
-async def _at_last(begun: Beginnings) -> None:
+async def _at_last(begun: ReadySignals) -> None:
     """Return when what answers messages has begun, or takes too long to let the dashboard wait for it."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -5,22 +5,20 @@ See docs/architecture.md: processes and queues.
 
 import asyncio
 
-from maestro.bootstrap.batches import build_batch_work
-from maestro.bootstrap.chat import build_chat
-from maestro.bootstrap.endpoints import connection_limits, endpoint_of
-from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
-from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
+from maestro.bootstrap.flow import ModelParts, flow_parts, queues, run_settings, worker_parts
 from maestro.bootstrap.models import Models, begin_library, build_models
+from maestro.bootstrap.operations import build_batch_work, build_keeper
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.readiness import EngineHealth, own_workers
-from maestro.bootstrap.schedules import build_keeper
-from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.bootstrap.redaction import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.llm.litellm_client import LiteLLMLibrary
+from maestro.observability.health import EngineHealth, HealthServer, own_workers, process_metrics, worker_address
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
+from maestro.settings.addresses import connection_limits, endpoint_of
 from maestro.store.store import Store
+from maestro.supervision import ReadySignals, Services
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
@@ -45,15 +43,15 @@ class Worker(SeparateProcess):
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
         skills = await load_skills(store, self.settings.skills.folder, self.settings.skills.look_seconds)
-        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
+        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
-        brains = Brains(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
-        services, begun = Services(stop), Beginnings()
-        place, hosts = worker_place(self.settings), self.settings.webui.allowed_hosts
+        brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
+        services, begun = Services(stop), ReadySignals()
+        place, hosts = worker_address(self.settings), self.settings.webui.allowed_hosts
         services.add(HealthServer(place, hosts, vitals, connection_limits(self.settings)).run())
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
@@ -70,7 +68,7 @@ class Worker(SeparateProcess):
         finally:
             await models.close()
 
-    async def _announce(self, begun: Beginnings, models: Models) -> None:
+    async def _announce(self, begun: ReadySignals, models: Models) -> None:
         await begun.wait()
         names = queues(self.settings)
         self.say(f"The worker is ready. It polls {names.main} and {names.llm}.")

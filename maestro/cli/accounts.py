@@ -6,8 +6,6 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.bootstrap.account_rules import account_columns
-from maestro.bootstrap.keys import encryption
 from maestro.cli.account_texts import listing, portrait
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.operation_commands import OperationCommands
@@ -16,8 +14,10 @@ from maestro.cli.output import write
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.account_views import REFERENCES, AccountChange, NewAccount
 from maestro.domain.llm.accounts import AccountStatus, AccountType
+from maestro.installation.keys import encryption
 from maestro.operations.accounts import AccountOperations
 from maestro.settings import read_environment
+from maestro.settings.accounts import account_columns
 
 KEYLESS = ("ollama",)
 """Providers that are usually asked without a key."""

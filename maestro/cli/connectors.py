@@ -9,7 +9,6 @@ import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.bootstrap.keys import encryption
 from maestro.cli.connector_texts import closed, listing, portrait
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.operation_commands import OperationCommands, Removal
@@ -18,6 +17,7 @@ from maestro.cli.output import write
 from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
 from maestro.settings import read_environment
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import typer
 
-from maestro.bootstrap.doctor import examine
 from maestro.cli.commands import Commands
 from maestro.cli.options import TEMPORAL_PORT, TEMPORAL_UI_PORT, WEB_PORT, WEBUI_PORT, Given
 from maestro.cli.output import write
 from maestro.cli.table import plain
+from maestro.diagnostics.doctor import examine
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.domain.values import Value
 from maestro.settings import read_environment

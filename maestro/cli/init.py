@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.initial import Action, Plan, Wish, carry_out, plan, prepare_cluster
 from maestro.cli.commands import Commands
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import plain
 from maestro.domain.values import Value
+from maestro.installation.initial import FileAction, InitPlan, InitRequest, plan_init, prepare_cluster, write_plan
 from maestro.settings import read_environment
 
 RETENTION_DAYS = 3
@@ -25,7 +25,7 @@ class Initialised(Value):
     """What ``--json`` writes; ``accounts`` are the names in the file, ``cluster`` says what was done there."""
 
     file: str
-    action: Action
+    action: FileAction
     backup: str | None
     accounts: tuple[str, ...]
     found: tuple[str, ...]
@@ -52,12 +52,12 @@ def init(
     search attributes are made ready as well. Running it again changes nothing.
     """
     overrides = {"dataDir": given.data_dir, "temporal.address": temporal_address, "temporal.namespace": namespace}
-    wish = Wish(given.config, overrides, force, timedelta(days=retention_days))
+    wish = InitRequest(given.config, overrides, force, timedelta(days=retention_days))
     environment = read_environment()
-    decided = plan(wish, environment)
+    decided = plan_init(wish, environment)
     if not (yes or given.as_json):
         _ask(decided)
-    backup = carry_out(decided)
+    backup = write_plan(decided)
     if not given.as_json:
         _say(_outcome(decided, backup))
     cluster = tuple(prepare_cluster(decided, wish, environment)) if decided.address else ()
@@ -66,39 +66,39 @@ def init(
     write(_initialised(decided, backup, cluster), [*map(plain, cluster), *_next(decided)], given.as_json)
 
 
-def _ask(decided: Plan) -> None:
+def _ask(decided: InitPlan) -> None:
     """Show what was found, and let a person at a terminal decide; a script has decided by running the command."""
     _say(f"Found: {sentence}." for sentence in decided.found.sentences)
     if not sys.stdin.isatty():
         return
-    does = [f"write {decided.file}"] if decided.action in (Action.WRITTEN, Action.REPLACED) else []
+    does = [f"write {decided.file}"] if decided.action in (FileAction.WRITTEN, FileAction.REPLACED) else []
     does += [f"prepare Temporal at {decided.address}"] if decided.address else []
     if does:
         typer.confirm(f"{' and '.join(does).capitalize()}?", default=True, abort=True)
 
 
-def _outcome(decided: Plan, backup: Path | None) -> Iterator[str]:
-    if decided.action is Action.UNCHANGED:
+def _outcome(decided: InitPlan, backup: Path | None) -> Iterator[str]:
+    if decided.action is FileAction.UNCHANGED:
         yield f"{decided.file} is already as it should be."
-    elif decided.action is Action.KEPT:
+    elif decided.action is FileAction.KEPT:
         yield f"{decided.file} is there already and stays as it is (--force would replace it)."
     else:
         yield f"Wrote {decided.file}; only you can read it." + (f" The old one is {backup}." if backup else "")
-    if decided.action is not Action.KEPT and not decided.found.accounts:
+    if decided.action is not FileAction.KEPT and not decided.found.accounts:
         yield (
             "No key, no Ollama and no login of `claude` was found: the demo model answers, on the web connector only. "
             "Set ANTHROPIC_API_KEY, or add an account to llm.accounts, to talk to a real one."
         )
-    elif decided.action is not Action.KEPT and any("apiKey" in entry for entry in decided.found.accounts):
+    elif decided.action is not FileAction.KEPT and any("apiKey" in entry for entry in decided.found.accounts):
         yield "The file names the variables that hold the keys: keep them set wherever Maestro runs."
 
 
-def _next(decided: Plan) -> list[str]:
+def _next(decided: InitPlan) -> list[str]:
     start = "`maestro up` (or worker, api and connect)" if decided.address else "`maestro up`"
     return [f"Next: `maestro doctor` checks everything, {start} starts it."]
 
 
-def _initialised(decided: Plan, backup: Path | None, cluster: Sequence[str]) -> Initialised:
+def _initialised(decided: InitPlan, backup: Path | None, cluster: Sequence[str]) -> Initialised:
     return Initialised(
         file=str(decided.file),
         action=decided.action,

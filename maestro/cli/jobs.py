@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.operator import Operator, open_operator
+from maestro.bootstrap.operations import Operator, open_operator
 from maestro.cli import job_batches, job_texts, prompt_texts, replay_texts
 from maestro.cli.checked import made
 from maestro.cli.commands import Commands

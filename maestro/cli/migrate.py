@@ -2,10 +2,10 @@
 
 import typer
 
-from maestro.bootstrap.migration import Migration, Outcome, migrate
 from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.options import Given
+from maestro.installation.migration import Migration, MigrationOutcome, migrate
 
 app = Commands()
 
@@ -24,9 +24,9 @@ def migrate_store(given: Given) -> None:
 def sentence(done: Migration) -> str:
     """Say what a migration did."""
     match done.outcome:
-        case Outcome.CREATED:
+        case MigrationOutcome.CREATED:
             return f"Created the database {done.database} (schema {done.after})."
-        case Outcome.UPGRADED:
+        case MigrationOutcome.UPGRADED:
             return f"Brought the database {done.database} from schema {done.before} to {done.after}."
-        case Outcome.UNCHANGED:
+        case MigrationOutcome.UNCHANGED:
             return f"The database {done.database} was up to date (schema {done.after})."

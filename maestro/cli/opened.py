@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.storage import open_existing_store
 from maestro.cli.configured import configured
 from maestro.cli.options import Given
+from maestro.installation.storage import open_existing_store
 from maestro.settings import Loaded
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
 ACTOR = "operator"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.access import pairing_rules
+from maestro.bootstrap.rules import pairing_rules
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.schedule_rules import open_schedules
+from maestro.bootstrap.operations import open_schedules
 from maestro.cli import schedule_texts
 from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR, Opened, opened

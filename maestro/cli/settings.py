@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
@@ -15,8 +14,9 @@ from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.live import RUNTIME, SettingsPage, SettingView
+from maestro.settings.control import StoreSettingsControl
 from maestro.settings.keys import KEYS
-from maestro.settings.texts import parse
+from maestro.settings.sources import parse
 
 COLUMNS = ("key", "value", "from", "changes")
 NOTHING = "Nothing was set while Maestro ran."

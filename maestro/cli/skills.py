@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.tools import names_of
 from maestro.cli.checked import made
 from maestro.cli.opened import ACTOR, Opened, opened
@@ -19,6 +18,7 @@ from maestro.domain.skills.trial import TrialWish
 from maestro.domain.skills.views import SkillChange
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
+from maestro.settings.live import LiveSettings
 
 HELP = """List, show, test, add, enable, disable and remove skills.
 

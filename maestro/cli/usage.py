@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.budgets import daily_budgets
+from maestro.bootstrap.rules import daily_budgets
 from maestro.cli import usage_texts
 from maestro.cli.checked import made
 from maestro.cli.commands import Commands

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from ulid import ULID
 
-from maestro.bootstrap.keys import encryption, open_keys
 from maestro.cli.field_options import FieldOptions
 from maestro.cli.given_files import bytes_of
 from maestro.cli.opened import ACTOR, Opened, opened
@@ -21,6 +20,7 @@ from maestro.domain.reading import read
 from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
 from maestro.domain.webhooks.views import REFERENCES
 from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.installation.keys import encryption, open_keys
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import read_environment
 

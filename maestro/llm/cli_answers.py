@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from maestro.child_process import Ended, Outcome
+from maestro.child_process import ProgramEnd, ProgramResult
 from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -130,7 +130,7 @@ class CommandAnswer:
     usage: Usage | None = None
 
 
-def read(ended: Ended, *, as_json: bool) -> CommandAnswer:
+def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
     """Return what the command said; asked for JSON it may still write plain text, above all of its troubles."""
     output = ended.output.decode(errors="replace")
     failed = ended.code != 0
@@ -145,24 +145,24 @@ def read(ended: Ended, *, as_json: bool) -> CommandAnswer:
     )
 
 
-def failure(ended: Ended, said: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
+def failure(ended: ProgramResult, said: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
     """Return what went wrong, with none of the command's own words; None when it answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
-    if ended.outcome is Outcome.TOO_LONG:
+    if ended.outcome is ProgramEnd.TOO_LONG:
         return _at(site, ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}"))
-    if ended.outcome is Outcome.TOO_MUCH:
+    if ended.outcome is ProgramEnd.TOO_MUCH:
         return _at(site, ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}"))
     if not said.failed:
         return None
     return _at(site, _refusal(f"{where}, exit {ended.code}", _words(ended, said), now))
 
 
-def has_no_session(ended: Ended, said: CommandAnswer) -> bool:
+def has_no_session(ended: ProgramResult, said: CommandAnswer) -> bool:
     """Say whether it found nothing to continue."""
     return said.failed and _NO_SESSION.search(_words(ended, said)) is not None
 
 
-def knows_no_option(ended: Ended, said: CommandAnswer) -> bool:
+def knows_no_option(ended: ProgramResult, said: CommandAnswer) -> bool:
     """Say whether it is a release that does not know one of our options; then it asked no model."""
     return said.failed and _NO_OPTION.search(_words(ended, said)) is not None
 
@@ -183,7 +183,7 @@ def _at(site: CallSite, failed: LLMFailure) -> LLMFailure:
     return failed
 
 
-def _words(ended: Ended, said: CommandAnswer) -> str:
+def _words(ended: ProgramResult, said: CommandAnswer) -> str:
     return f"{said.text}\n{ended.errors.decode(errors='replace')}"
 
 

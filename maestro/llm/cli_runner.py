@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from maestro.child_process import Bounds, Command, Ended, plain_environment, run
+from maestro.child_process import ProgramCommand, ProgramLimits, ProgramResult, plain_environment, run
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
 from maestro.domain.llm.models import bare, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
@@ -76,7 +76,7 @@ def utc_now() -> datetime:
 class _CommandSession:
     """One call: how the command is started, and the file that says that there is something to continue."""
 
-    command: Command
+    command: ProgramCommand
     marker: Path
     continues: bool
 
@@ -118,7 +118,7 @@ class CliRunner:
             raise failed
         return _response(site, request, said, timedelta(seconds=time.monotonic() - started))
 
-    async def _run(self, session: _CommandSession, site: CallSite) -> tuple[Ended, CommandAnswer]:
+    async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
         """Return what became of the command, started again where it refused before it asked the model anything."""
         until = time.monotonic() + self._seconds
         continues = session.continues
@@ -134,9 +134,9 @@ class CliRunner:
             else:
                 return ended, said
 
-    async def _started(self, command: Command, seconds: float, site: CallSite) -> Ended:
+    async def _started(self, command: ProgramCommand, seconds: float, site: CallSite) -> ProgramResult:
         try:
-            return await run(command, Bounds(seconds, OUTPUT_BYTES))
+            return await run(command, ProgramLimits(seconds, OUTPUT_BYTES))
         except OSError as error:
             failed = _not_started(site, f"it cannot be started ({error.strerror})")
         raise failed
@@ -156,7 +156,7 @@ class CliRunner:
         marker = folder / f".session-{hashlib.sha256(account.name.encode()).hexdigest()[:16]}"
         continues = marker.exists()
         marker.unlink(missing_ok=True)
-        command = Command(
+        command = ProgramCommand(
             words=(str(Path(program).absolute()), "--print", "--model", bare(request.model)),
             folder=folder,
             environment=self._environment_of(account),
@@ -164,7 +164,7 @@ class CliRunner:
         )
         return _CommandSession(command, marker, continues)
 
-    def _close(self, session: _CommandSession, ended: Ended, failed: LLMFailure | None) -> None:
+    def _close(self, session: _CommandSession, ended: ProgramResult, failed: LLMFailure | None) -> None:
         if failed is None:
             session.marker.touch()
         errors = _loggable(ended.errors.decode(errors="replace"), session.command.said.decode())

@@ -16,7 +16,7 @@ from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import MOVES_ON, FailoverProgress
 from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url, key
-from maestro.uninterrupted import uninterrupted
+from maestro.supervision import uninterrupted
 
 # Providers tell the format by the name of the file.
 _NAMES = {

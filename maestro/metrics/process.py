@@ -21,11 +21,8 @@ from prometheus_client import (
 from maestro.domain.errors import StoreBusy
 from maestro.domain.health import OK
 from maestro.domain.release import release
-from maestro.metrics.calls import ModelCalls
-from maestro.metrics.jobs import EndedJobs, WaitingJobs
-from maestro.metrics.ledger import Ledger
-from maestro.metrics.platforms import Traffic
-from maestro.metrics.writes import StoreWrites
+from maestro.metrics.jobs import EndedJobs, Ledger, WaitingJobs
+from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic
 from maestro.store.store import Clock, Store, utc_now
 
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)

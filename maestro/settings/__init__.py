@@ -1,8 +1,33 @@
 """Everything that can be set, and the only place that reads the environment."""
 
-from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
-from maestro.settings.chat import ChatSettings, ScannerSettings, SessionSettings
-from maestro.settings.checks import is_loopback
+from maestro.domain.settings.access import ConductorSettings, PairingSettings, RoutingSettings
+from maestro.domain.settings.chat import ChatSettings, ScannerSettings, SessionSettings
+from maestro.domain.settings.entries import (
+    DEFAULT_CLI_MODEL,
+    DEFAULT_MODELS,
+    AccountSettings,
+    AgentSettings,
+    ChannelSettings,
+    ClientSettings,
+)
+from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.llm import BudgetSettings, LlmSettings
+from maestro.domain.settings.process import (
+    LogSettings,
+    OwnerSettings,
+    StoreSettings,
+    TemporalSettings,
+    WebSettings,
+    WebuiSettings,
+)
+from maestro.domain.settings.section import is_loopback
+from maestro.domain.settings.tools import (
+    McpServerSettings,
+    MemorySettings,
+    QuestionSettings,
+    SkillSettings,
+    ToolSettings,
+)
 from maestro.settings.connectors import (
     BotSettings,
     ConnectorSettings,
@@ -12,31 +37,9 @@ from maestro.settings.connectors import (
     TelegramSettings,
     WhatsAppSettings,
 )
-from maestro.settings.entries import (
-    DEFAULT_CLI_MODEL,
-    DEFAULT_MODELS,
-    AccountSettings,
-    AgentSettings,
-    ChannelSettings,
-    ClientSettings,
-)
-from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment, variable_of
-from maestro.settings.file import find_file
-from maestro.settings.jobs import JobSettings
-from maestro.settings.knowledge import MemorySettings, SkillSettings
-from maestro.settings.llm import BudgetSettings, LlmSettings
-from maestro.settings.loading import Loaded, ValueOrigin, load
-from maestro.settings.model import (
-    LogSettings,
-    OwnerSettings,
-    Settings,
-    StoreSettings,
-    TemporalSettings,
-    WebSettings,
-    WebuiSettings,
-)
-from maestro.settings.survey import Survey, named_file, survey
-from maestro.settings.tools import McpServerSettings, QuestionSettings, ToolSettings
+from maestro.settings.environment import PROVIDER_VARIABLES, find_file, found_accounts, read_environment, variable_of
+from maestro.settings.loading import Loaded, Survey, ValueOrigin, load, named_file, survey_settings
+from maestro.settings.model import Settings
 
 __all__ = [
     "DEFAULT_CLI_MODEL",
@@ -83,6 +86,6 @@ __all__ = [
     "load",
     "named_file",
     "read_environment",
-    "survey",
+    "survey_settings",
     "variable_of",
 ]

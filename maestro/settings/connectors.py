@@ -10,9 +10,8 @@ from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
 from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.section import LIVE, NO_SECRET, Section, first_repeated
 from maestro.domain.words import AccountName, OptionalSlug, Word
-from maestro.settings.checks import repeated
-from maestro.settings.section import LIVE, NO_SECRET, Section
 
 
 class PlatformSettings(Section):
@@ -129,7 +128,7 @@ class ConnectorSettings(Section):
 def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
     """Two bots of a platform may not share a name, and the web connector is none of them."""
     named = [(name, one.account) for name, one in connectors.sections.items() if one.enabled]
-    twice = repeated([*named, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
+    twice = first_repeated([*named, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
     if twice is not None:
         raise ValueError(f"two bots have the name {'/'.join(twice)}; give one of them another account")
     if any(bot.platform == "web" for bot in connectors.bots):

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from maestro.domain.settings.section import LIVE
 from maestro.settings.model import Settings
-from maestro.settings.section import LIVE
 
 Location = tuple[str | int, ...]
 

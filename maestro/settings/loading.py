@@ -1,29 +1,76 @@
 """How the settings come together: default, then file, then environment, then command line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings.environment import texts, unknown_variables
-from maestro.settings.file import find_file, read_file
-from maestro.settings.keys import KEYS, LEAVES, Key, Location
+from maestro.settings.environment import CONFIG_FILE, DEFAULT_FILE, find_file, read_file, texts, unknown_variables
+from maestro.settings.keys import KEYS, LEAVES, VARIABLES, Key, Location
 from maestro.settings.model import Settings
 from maestro.settings.problems import describe, refuse, translate, unknown_key
-from maestro.settings.pruning import leave_out, without_accounts
-from maestro.settings.references import ENVIRONMENT, FILE, References, referred_variables, resolve
-from maestro.settings.texts import parse
+from maestro.settings.sources import ENVIRONMENT, FILE, References, parse, referred_variables, resolve
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
 
 PASSWORD = KEYS["webui.password"]
 ACCOUNTS = KEYS["llm.accounts"]
 _ABSENT = object()
+
+
+def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
+    """Take these places out of the tree, each with the nearest thing above it where it is itself not there.
+
+    A key that is missing takes the entry with it that lacks it. If nothing can be taken out, everything is.
+    """
+    found = [place for location in locations if (place := _nearest_present(tree, location))]
+    # From the end of a list to its beginning: what is gone must not move what is still to go.
+    for place in sorted(set(found), key=_by_position, reverse=True):
+        _remove(tree, place)
+    if not found:
+        tree.clear()
+
+
+def without_accounts(tree: dict[str, object]) -> dict[str, object]:
+    """Return a configuration that says nothing of accounts at providers of models."""
+    llm = tree.get("llm")
+    if not isinstance(llm, dict):
+        return tree
+    return {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
+
+
+def _nearest_present(tree: object, location: Location) -> Location:
+    """The longest beginning of the location that exists."""
+    for depth, part in enumerate(location):
+        if not _has(tree, part):
+            return location[:depth]
+        tree = tree[part]  # type: ignore[index] # it has that part
+    return location
+
+
+def _has(node: object, part: str | int) -> bool:
+    if isinstance(node, dict):
+        return part in node
+    return isinstance(node, list) and isinstance(part, int) and part < len(node)
+
+
+def _remove(tree: Any, location: Location) -> None:
+    *above, last = location
+    for part in above:
+        if not _has(tree, part):
+            return
+        tree = tree[part]
+    if _has(tree, last):
+        del tree[last]
+
+
+def _by_position(location: Location) -> tuple[tuple[int, str], ...]:
+    return tuple((part, "") if isinstance(part, int) else (0, part) for part in location)
 
 
 @dataclass(frozen=True)
@@ -53,7 +100,7 @@ def load(
     Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
     """
     file = find_file(config_file, environment)
-    draft = Draft(accounts=accounts)
+    draft = SettingsDraft(accounts=accounts)
     try:
         if file is not None:
             draft.add_file(file, environment)
@@ -64,7 +111,7 @@ def load(
         raise ConfigurationError("the configuration is nested too deeply; no key needs more than four levels") from None
 
 
-class Draft:
+class SettingsDraft:
     """The configuration while it is put together layer by layer, and everything found wrong with it."""
 
     def __init__(self, *, accounts: bool = True) -> None:
@@ -177,3 +224,40 @@ def _lookup(tree: object, location: Location) -> object:
             return _ABSENT
         tree = tree[name]
     return tree
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What could be read.
+
+    ``settings`` go without whatever is wrong and ``problems`` say what that is, a line each. ``written`` is the file as
+    it stands, references unread; empty when there is none or it cannot be read.
+    """
+
+    settings: Settings
+    problems: tuple[str, ...]
+    file: Path | None
+    written: Mapping[str, object]
+
+
+def named_file(given: Path | None, environment: Mapping[str, str]) -> Path:
+    """The file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json`` here; it need not exist."""
+    return given or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
+
+
+def survey_settings(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
+    """Read as much of the configuration as makes sense; ``file`` is None when there is none to read."""
+    draft = SettingsDraft()
+    unread: tuple[str, ...] = ()
+    try:
+        if file is not None:
+            draft.add_file(file, environment)
+    except (ConfigurationError, RecursionError) as error:
+        deep = f"{file}: it is nested too deeply; no key needs more than four levels"
+        unread = (deep if isinstance(error, RecursionError) else str(error),)
+        # Variables that only the file explains must not be called unknown because nobody could read it.
+        environment = {name: text for name, text in environment.items() if name in VARIABLES}
+    draft.add_environment(environment)
+    draft.add_overrides(overrides, environment)
+    settings, problems = draft.sound_settings()
+    return Survey(settings, (*unread, *problems), file, draft.written)

@@ -1,28 +1,14 @@
 """What can be set: one frozen section per part of Maestro, each key with its default, unit and meaning."""
 
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field
 
-from maestro.domain.words import Identifier, OptionalSlug, OwnerId
-from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
-from maestro.settings.chat import ChatSettings, SessionSettings
-from maestro.settings.checks import (
-    DatabaseUrl,
-    Folder,
-    Host,
-    HostName,
-    HttpUrl,
-    Origin,
-    ProxyAddress,
-    Seconds,
-    ServerAddress,
-    is_loopback,
-)
-from maestro.settings.connectors import ConnectorSettings, unique_bots
-from maestro.settings.entries import (
+from maestro.domain.settings.access import ConductorSettings, PairingSettings, RoutingSettings
+from maestro.domain.settings.background import ScheduleSettings, WebhookSettings
+from maestro.domain.settings.chat import ChatSettings, SessionSettings
+from maestro.domain.settings.entries import (
     AgentSettings,
     ChannelSettings,
     ClientSettings,
@@ -30,241 +16,21 @@ from maestro.settings.entries import (
     unique_channels,
     unique_clients,
 )
-from maestro.settings.jobs import JobSettings
-from maestro.settings.knowledge import MemorySettings, SkillSettings
-from maestro.settings.llm import BudgetSettings, LlmSettings
-from maestro.settings.schedules import ScheduleSettings
-from maestro.settings.section import LIVE, NO_SECRET, Section
-from maestro.settings.tools import QuestionSettings, ToolSettings
-from maestro.settings.webhooks import WebhookSettings
-
-HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a loaded machine is silent for several seconds
-HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
-
-Port = Annotated[int, Field(ge=1, le=65535)]
-ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
-
-
-class StoreSettings(Section):
-    """Where everything is kept."""
-
-    url: DatabaseUrl = Field(
-        default="", description="`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
-    )
-
-
-class TemporalSettings(Section):
-    """The engine that runs the workflows."""
-
-    address: ServerAddress = Field(default="", description="`host:port` of a Temporal server; empty: an embedded one")
-    namespace: Identifier = Field(default="default", description="the namespace on that server")
-    tls: bool = Field(default=False, description="whether the connection to `address` is encrypted")
-    tls_ca: str = Field(
-        default="", description='PEM of the authorities to trust, best as `"file:PATH"`; empty: those of this machine'
-    )
-    tls_cert: str = Field(
-        default="", description='PEM of our certificate where `address` asks for one, best as `"file:PATH"`'
-    )
-    tls_key: SecretStr = Field(default=NO_SECRET, description='PEM of the key of `tlsCert`, best as `"file:PATH"`')
-    tls_server_name: str = Field(
-        default="", max_length=253, description="the name in the server's certificate; empty: the host of `address`"
-    )
-    api_key: SecretStr = Field(default=NO_SECRET, description="the API key for `address`, as Temporal Cloud wants it")
-    port: Port = Field(default=7233, description="the port of the embedded server")
-    ui_port: Port = Field(default=8233, description="the port of the embedded server's Web UI")
-    ui_url: HttpUrl = Field(default="", description="where the Web UI is when `address` is set; empty: no links to it")
-    task_queue: Identifier = Field(
-        default="maestro", description="the task queue of the workflows; of everything when the server is embedded"
-    )
-    llm_queue: Identifier = Field(
-        default="maestro-llm", description="the task queue of model calls when `address` is set"
-    )
-    connector_queue: Identifier = Field(
-        default="maestro-connector",
-        description="how the task queues of connectors begin when `address` is set; platform and account follow",
-    )
-    heartbeat_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=3600,
-        description="seconds without a sign of life after which an activity is repeated, more on a busy machine; "
-        "0: 10 when embedded, 30 with an `address`",
-    )
-
-    @model_validator(mode="after")
-    def _encrypted(self) -> Self:
-        """A certificate or a key that would silently not be used is a mistake, and so is half of a pair."""
-        if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
-            raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to count")
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("temporal.tlsCert and temporal.tlsKey belong together; set both or none")
-        return self
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        """On a shared queue a worker would be given steps that it does not know."""
-        connectors = f"{self.connector_queue}-"
-        shared = self.task_queue == self.llm_queue
-        if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
-            raise ValueError(
-                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin as the queues of "
-                "connectors do (temporal.connectorQueue); correct one of the names"
-            )
-        return self
-
-    @property
-    def embedded(self) -> bool:
-        """Whether Maestro runs the Temporal server itself."""
-        return not self.address
-
-    @property
-    def heartbeat(self) -> timedelta:
-        """How long an activity may be silent before it counts as lost (docs/decisions.md: heartbeat timeout)."""
-        if self.heartbeat_seconds:
-            return timedelta(seconds=self.heartbeat_seconds)
-        return HEARTBEAT_EMBEDDED if self.embedded else HEARTBEAT_REMOTE
-
-
-class WebuiSettings(Section):
-    """The dashboard, the REST API and MCP."""
-
-    enabled: bool = Field(default=True, description="whether the dashboard and the API are served")
-    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `password` is needed")
-    port: Port = Field(default=8080, description="the port of dashboard, REST API and MCP")
-    public_url: HttpUrl = Field(
-        default="",
-        description="the address by which browsers reach the dashboard, for links to it, such as those in the Temporal "
-        "Web UI; empty: `http://host:port`",
-    )
-    password: SecretStr = Field(
-        default=NO_SECRET,
-        description="the password of user `maestro`; empty: none is asked. Here the file beats the environment",
-    )
-    viewer_password: SecretStr = Field(
-        default=NO_SECRET,
-        description="the password of user `viewer`, who sees everything and changes nothing; empty: there is none",
-    )
-    session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
-    allowed_hosts: tuple[HostName, ...] = Field(
-        default=(),
-        description="host names by which dashboard, web connector and health ports are reached, besides `host` and "
-        "loopback",
-    )
-    trusted_proxies: tuple[ProxyAddress, ...] = Field(
-        default=(),
-        description="addresses and networks of the proxies in front of the dashboard, which are believed when they say "
-        "for whom they ask (`X-Forwarded-For`) and under which scheme (`X-Forwarded-Proto`)",
-    )
-
-    @model_validator(mode="after")
-    def _told_apart(self) -> Self:
-        """A viewer with the operator's password would be the operator."""
-        if self.viewer_password and not self.password:
-            raise ValueError(
-                "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): without that "
-                "everybody is the operator"
-            )
-        if self.viewer_password and self.viewer_password.get_secret_value() == self.password.get_secret_value():
-            raise ValueError("webui.viewerPassword must be another password than webui.password")
-        return self
-
-    @model_validator(mode="after")
-    def _guarded(self) -> Self:
-        """Other machines need a password (docs/decisions.md: exposed ports)."""
-        if self.enabled and self.trusted_proxies and not self.password:
-            raise ValueError(
-                "webui.trustedProxies: a proxy lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) "
-                "must be set"
-            )
-        if self.enabled and not self.password and not is_loopback(self.host):
-            raise ValueError(
-                "webui.host lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) must be set; "
-                'or set webui.host to "localhost"'
-            )
-        return self
-
-
-class WebSettings(Section):
-    """The web connector: chat over WebSocket and HTTP."""
-
-    enabled: bool = Field(default=True, description="whether the web connector runs")
-    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `apiKey` is needed")
-    port: Port = Field(default=5070, description="the port of the web connector")
-    api_key: SecretStr = Field(default=NO_SECRET, description="the key programs present; empty: none is asked")
-    allowed_origins: tuple[Origin, ...] = Field(
-        default=(), description="origins of web pages that may connect, besides the dashboard's own"
-    )
-    agent: OptionalSlug = Field(
-        default="", description="the slug of the agent that answers all that is said here; empty: the rules of routing"
-    )
-    dm_policy: Literal["open", "pairing", "allowlist"] = Field(
-        default="open",
-        description="who is answered in channels that are bound to nobody: everyone who is let in, those who were "
-        "paired, or only those on the agent's list",
-    )
-    max_frame_bytes: ByteCount = Field(
-        default=4 * 1024**2,
-        description="bytes of the largest WebSocket frame taken; a message of 300,000 characters, the most there is, "
-        "may need all of the default",
-    )
-    max_upload_bytes: ByteCount = Field(default=10 * 1024**2, description="bytes of the largest upload taken")
-    auth_timeout_seconds: Seconds = Field(default=5, description="seconds a new connection has to say who it is")
-    typing_seconds: Seconds = Field(default=5, description="seconds between two signs that an agent is typing")
-
-    @model_validator(mode="after")
-    def _guarded(self) -> Self:
-        """Other machines need a key (docs/decisions.md: exposed ports)."""
-        if self.enabled and not self.api_key and not is_loopback(self.host):
-            raise ValueError(
-                'web.host lets other machines in, so web.apiKey must be set; or set web.host to "localhost"'
-            )
-        return self
-
-
-class ServerSettings(Section):
-    """Limits of each port that Maestro opens: dashboard, web connector and health."""
-
-    max_connections: int = Field(
-        default=8192,
-        ge=16,
-        le=1_000_000,
-        description="connections to one port at once; at most three eighths of the files this process may open",
-    )
-    max_connections_per_address: int = Field(
-        default=512,
-        ge=8,
-        le=1_000_000,
-        description="of these, connections from one address, at most half; this machine and `webui.trustedProxies` "
-        "have no limit of their own",
-    )
-    request_seconds: Seconds = Field(
-        default=10, description="seconds until a connection is closed whose client has not sent the head of a request"
-    )
-
-
-class HealthSettings(Section):
-    """Where `maestro worker` and `maestro connect` say how they are: `/healthz`, `/readyz` and `/metrics`."""
-
-    host: Host = Field(default="localhost", description="the address to bind; nobody is asked for a password there")
-    worker_port: Port = Field(default=9091, description="the port of `maestro worker`")
-    connect_port: Port = Field(default=9092, description="the port of `maestro connect`")
-
-
-class OwnerSettings(Section):
-    """Whose word always counts."""
-
-    ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
-
-
-class LogSettings(Section):
-    """What is written to the log."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        description="the least level shown; of libraries, warnings and errors at most",
-        json_schema_extra=LIVE,
-    )
-    format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
+from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.llm import BudgetSettings, LlmSettings
+from maestro.domain.settings.process import (
+    HealthSettings,
+    LogSettings,
+    OwnerSettings,
+    ServerSettings,
+    StoreSettings,
+    TemporalSettings,
+    WebSettings,
+    WebuiSettings,
+)
+from maestro.domain.settings.section import Folder, Section
+from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
+from maestro.settings.connectors import ConnectorSettings, unique_bots
 
 
 class Settings(Section):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from maestro.domain.errors import ConfigurationError
 from maestro.settings.keys import KEYS, Location, pattern, show
-from maestro.settings.texts import EXPECTATIONS
+from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
 """Sections and keys of later releases; each comes with the feature that reads it (docs/adr/0004)."""

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
+from maestro.domain.settings.section import Section
 from maestro.settings.keys import KEYS, LEAVES, Key
 from maestro.settings.model import Settings
-from maestro.settings.section import Section
 
 REGENERATE = "python -m maestro.settings.reference docs/configuration.md"
 

@@ -1,6 +1,6 @@
 """The tools ``chat_post`` and ``chat_get_new``, which write and read the channel #maestro."""
 
-from maestro.chat import ChatService, Posted
+from maestro.chat import ChatService, PostedMessage
 from maestro.domain.chat.message import Unread, author_of
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.llm.prompts import ToolSpec
@@ -57,13 +57,13 @@ class ChatPost:
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Keep the prepared text as a post of the agent."""
         try:
-            posted = Posted(tx.chat.post(author_of(tx.agents.get(caller.agent_id).slug), arguments["text"]))
+            posted = PostedMessage(tx.chat.post(author_of(tx.agents.get(caller.agent_id).slug), arguments["text"]))
         except Forbidden as error:
             raise ToolFailure(str(error)) from None
         return canonical(posted_json(posted))
 
 
-def posted_json(posted: Posted) -> dict[str, object]:
+def posted_json(posted: PostedMessage) -> dict[str, object]:
     """Return what the author reads of a post, as JSON has it."""
     return {"id": posted.id, "success": posted.success}
 

@@ -24,11 +24,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
+from maestro.supervision import uninterrupted
 from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, running
 from maestro.tools.mcp_server import McpServerSpec, local_name, without
 from maestro.tools.registry import check_parameters
-from maestro.uninterrupted import uninterrupted
 
 CONNECT_SECONDS = 30.0
 """How long a server may take from its start to its list of tools; some are downloaded first."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from maestro.child_process import Bounds, Command, Ended, Outcome, plain_environment, run
+from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, ProgramResult, plain_environment, run
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
 
 SHELL = "/bin/sh"
@@ -36,29 +36,29 @@ class RunShell:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return exit code and output; a code other than 0 is a result like any other."""
-        bounds = Bounds(self._seconds(), OUTPUT_BYTES)
-        command = Command((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
+        bounds = ProgramLimits(self._seconds(), OUTPUT_BYTES)
+        command = ProgramCommand((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
         try:
             ended = await run(await asyncio.to_thread(_at_home, command), bounds)
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
-        if ended.outcome is Outcome.TOO_LONG:
+        if ended.outcome is ProgramEnd.TOO_LONG:
             raise ToolFailure(f"The command was ended after {bounds.seconds:g} seconds.\n{_output_text(ended)}")
-        if ended.outcome is Outcome.TOO_MUCH:
+        if ended.outcome is ProgramEnd.TOO_MUCH:
             raise ToolFailure(
                 f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_output_text(ended)}"
             )
         return f"exit code {ended.code}\n{_output_text(ended)}"
 
 
-def _at_home(command: Command) -> Command:
+def _at_home(command: ProgramCommand) -> ProgramCommand:
     """Make the folder, and let it be the command's home, so that nothing of the user's own is read by accident."""
     folder = Path(command.folder)
     folder.mkdir(parents=True, exist_ok=True)
     return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})
 
 
-def _output_text(ended: Ended) -> str:
+def _output_text(ended: ProgramResult) -> str:
     outputs = (("output", ended.output), ("errors", ended.errors))
     parts = [f"--- {name}\n{_middle_out(text.decode(errors='replace'))}" for name, text in outputs if text]
     return "\n".join(parts) or "(it wrote nothing)"

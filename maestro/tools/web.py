@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urljoin
 
 import httpx
 
-from maestro.fetch import Access, Fetched, FetchFailed, FetchRefused, Limits, Network, fetch
+from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, Network, fetch
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolOutput, picture_of, shortened, tool_spec
 
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe"})
@@ -48,7 +48,7 @@ _MARKUP = re.compile(
 _ATTRIBUTE = re.compile(r"""(?<![a-z-])([a-z-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>]++))""", re.I)
 
 MAX_CHARS = 20_000
-FETCH_LIMITS = Limits(max_bytes=2_000_000, seconds=20, cut=True)
+FETCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=20, cut=True)
 
 _ERRORS_FROM = 400
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -68,7 +68,7 @@ _TEXTS = frozenset(
 _SNIFFED_BYTES = 1024
 _CUT = "\n[the page was longer than what was read of it]"
 
-SEARCH_LIMITS = Limits(max_bytes=2_000_000, seconds=10)
+SEARCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=10)
 FACTS = 6
 TOPICS = 5
 
@@ -200,7 +200,7 @@ class HttpFetch:
 
     def __init__(self, private_hosts: frozenset[str] = frozenset(), network: Network | None = None) -> None:
         """``private_hosts`` may be read although they are not public."""
-        self._access = Access(private_hosts=private_hosts)
+        self._access = FetchAccess(private_hosts=private_hosts)
         self._network = network
 
     async def run(
@@ -270,7 +270,7 @@ class WebSearch:
     def __init__(self, url: str, private_hosts: frozenset[str] = frozenset(), network: Network | None = None) -> None:
         """``url`` is asked; its host was chosen by the operator and need not be public."""
         self._url = url
-        self._access = Access(private_hosts=private_hosts | {httpx.URL(url).host.lower()})
+        self._access = FetchAccess(private_hosts=private_hosts | {httpx.URL(url).host.lower()})
         self._network = network
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool is told who calls

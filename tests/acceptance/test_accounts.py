@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.bootstrap.keys import Keys
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.installation.keys import SecretKeys
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -112,7 +112,7 @@ async def test_the_store_holds_the_key_encrypted_and_the_answers_and_the_audit_l
     await http.patch("/api/accounts/mine", json={"apiKey": OTHER_KEY})
     secret = stored(rows).secret
     assert "SECRET" not in secret
-    assert Keys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value() == OTHER_KEY
+    assert SecretKeys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value() == OTHER_KEY
     for path in ("/api/accounts", "/api/accounts/mine"):
         text = (await http.get(path)).text
         assert secret not in text

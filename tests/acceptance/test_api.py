@@ -16,7 +16,7 @@ from api.parts import AgentChat
 from connectors.base import IdentityRole
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.serving import Place, Server, config, listen, serve_until_cancelled
+from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.outside import chat_of
@@ -42,13 +42,13 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[str]:
     """Serve an app on a free port, over real sockets, and give its address."""
-    sockets = listen(Place("127.0.0.1", 0, section="webui", option="--port"))
+    sockets = listen(ListenAddress("127.0.0.1", 0, section="webui", option="--port"))
     started = asyncio.Event()
 
     async def serving() -> None:
         started.set()
 
-    task = asyncio.create_task(serve_until_cancelled(Server(config(app), serving), sockets))
+    task = asyncio.create_task(serve_until_cancelled(Server(uvicorn_config(app), serving), sockets))
     await started.wait()
     yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     task.cancel()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.domain.jobs.notices import BUDGET_NOTICE
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
+from maestro.settings.control import StoreSettingsControl
+from maestro.settings.live import LiveSettings
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_wires import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.support.web_client import WebClient

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.bootstrap.keys import Keys
 from maestro.domain.messages import Address
+from maestro.installation.keys import SecretKeys
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -42,7 +42,7 @@ def kept(rows: JobRows) -> str:
     """Return the token that the process of the connector would use."""
     with rows.store.view() as tx:
         secret = tx.bots.get("discord", "mine").kept_secrets["token"]
-    return Keys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value()
+    return SecretKeys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value()
 
 
 async def test_a_connector_that_is_added_shows_the_end_of_its_token_and_no_more(

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from maestro.bootstrap.keys import open_keys
-from maestro.bootstrap.models import account_of
 from maestro.domain.jobs.job import FAILURE_NOTICE, WAITING_NOTICE
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
+from maestro.installation.keys import open_keys
 from maestro.llm.accounts import AccountBook
+from maestro.settings.accounts import account_of
 from maestro.store.store import Store
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_script import Failure

@@ -12,12 +12,8 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.account_rules import account_columns
-from maestro.bootstrap.hooks import open_hooks
-from maestro.bootstrap.keys import Keys
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.schedule_rules import open_schedules
-from maestro.bootstrap.settings_control import StoreSettingsControl
+from maestro.bootstrap.operations import open_hooks, open_schedules
+from maestro.installation.keys import SecretKeys
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
@@ -27,6 +23,9 @@ from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import Settings
+from maestro.settings.accounts import account_columns
+from maestro.settings.control import StoreSettingsControl
+from maestro.settings.live import LiveSettings
 from temporal.replays import TemporalJobControl
 from tests.support.job_rows import JobRows
 from tests.support.outside import outside_tools
@@ -55,7 +54,7 @@ class FixedHealth:
 
 def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     """Return what an API is made of; ``changes`` are fields of ``ApiParts``."""
-    keys, live = Keys(ENCRYPTION_KEY, {}), LiveSettings.unchanging(Settings())
+    keys, live = SecretKeys(ENCRYPTION_KEY, {}), LiveSettings.unchanging(Settings())
     control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
     made = ApiParts(
         store=rows.store,

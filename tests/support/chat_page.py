@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from connectors.base import Identity, IdentityRole
-from maestro.serving import Server, config, serve_until_cancelled
+from maestro.serving import Server, serve_until_cancelled, uvicorn_config
 from tests.support.memory_context import MemoryContext
 
 DASHBOARD = Path(__file__).parents[2] / "api" / "dashboard"
@@ -88,7 +88,7 @@ async def chat_page(context: MemoryContext, web_port: int, listening: socket.soc
     async def serving() -> None:
         started.set()
 
-    server = Server(config(Starlette(routes=page.routes())), serving)
+    server = Server(uvicorn_config(Starlette(routes=page.routes())), serving)
     task = asyncio.create_task(serve_until_cancelled(server, [listening]))
     await started.wait()
     try:

@@ -16,10 +16,10 @@ from unittest import mock
 from connectors.base import Connector
 from maestro.bootstrap import connectors
 from maestro.bootstrap.connectors import web_config
-from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
 from maestro.chat import ChatService
+from maestro.connector_runtime.context import StoreContext
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
 from maestro.tools.registry import ToolRegistry

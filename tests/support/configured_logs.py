@@ -7,7 +7,7 @@ from typing import Literal
 
 import structlog
 
-from maestro.bootstrap.logs import OURS, configure_logs
+from maestro.observability.logs import OURS, configure_logs
 
 
 @contextmanager

@@ -23,15 +23,15 @@ from temporalio.client import Client
 from connectors.base import Connector, ConnectorContext
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.connectors import web_config
-from maestro.bootstrap.context import StoreContext
-from maestro.bootstrap.endpoints import endpoint_of
-from maestro.bootstrap.operator import Operator, open_operator
+from maestro.bootstrap.operations import Operator, open_operator
 from maestro.bootstrap.process import STORE_THREADS
 from maestro.bootstrap.up import READY, Up
+from maestro.connector_runtime.context import StoreContext
 from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.settings import Loaded, load
+from maestro.settings.addresses import endpoint_of
 from temporal.client import connect
 from temporal.server import ServerConfig, Timing
 from temporal.server_process import read_record

@@ -10,8 +10,15 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from maestro.connections import ConnectionLimits
-from maestro.serving import Place, Server, config, listen, raise_descriptor_limit, serve_until_cancelled
+from maestro.serving import (
+    ConnectionLimits,
+    ListenAddress,
+    Server,
+    listen,
+    raise_descriptor_limit,
+    serve_until_cancelled,
+    uvicorn_config,
+)
 
 REQUEST_SECONDS = 1.0
 
@@ -27,13 +34,13 @@ async def _echo(socket: WebSocket) -> None:
 
 
 async def _serve() -> None:
-    sockets = listen(Place("127.0.0.1", 0, "test", "--port"))
+    sockets = listen(ListenAddress("127.0.0.1", 0, "test", "--port"))
     app = Starlette(routes=[Route("/", _hello, methods=["GET", "POST"]), WebSocketRoute("/socket", _echo)])
 
     async def announce() -> None:
         print(sockets[0].getsockname()[1], resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True)
 
-    options = config(app, ConnectionLimits(request_seconds=REQUEST_SECONDS))
+    options = uvicorn_config(app, ConnectionLimits(request_seconds=REQUEST_SECONDS))
     await serve_until_cancelled(Server(options, announce), sockets)
 
 

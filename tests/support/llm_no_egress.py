@@ -12,11 +12,11 @@ from collections.abc import Awaitable
 
 from pydantic import SecretStr
 
-from maestro.bootstrap.logs import configure_logs
 from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.protocols import Account
+from maestro.observability.logs import configure_logs
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SEARCH, request_of, response_of
 from tests.support.llm_server import LLMServer
 

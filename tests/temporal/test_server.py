@@ -24,8 +24,8 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from maestro.bootstrap.data_folder import DataFolder
 from maestro.domain.errors import ConfigurationError, MaestroError, PortTaken, TemporalUnavailable
+from maestro.installation.data_folder import DataFolder
 from temporal.namespace import SEARCH_ATTRIBUTES
 from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, until_ready
 from temporal.server_process import (
@@ -45,7 +45,7 @@ OWNER = """
 import asyncio, sys
 from contextlib import nullcontext
 from pathlib import Path
-from maestro.bootstrap.data_folder import DataFolder
+from maestro.installation.data_folder import DataFolder
 from temporal.server import EmbeddedServer, ServerConfig, Timing
 
 async def main():

@@ -19,22 +19,22 @@ from connectors.base import (
     LengthUnit,
 )
 from connectors.options import Instance
-from maestro.bootstrap import bot_keeper
-from maestro.bootstrap.bot_keeper import BotKeeper
-from maestro.bootstrap.bots import Workshop
-from maestro.bootstrap.configured_bots import Bot
-from maestro.bootstrap.keys import Keys
+from maestro.connector_runtime import keeper
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.installation.keys import SecretKeys
+from maestro.settings.bots import ConfiguredBot
 from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
 
-KEYS = Keys(Fernet.generate_key(), {"TOKEN": "token-of-the-variable"})
+KEYS = SecretKeys(Fernet.generate_key(), {"TOKEN": "token-of-the-variable"})
 
 
 class Line:
@@ -73,14 +73,14 @@ class Bench:
         self.begun: list[str] = []
         bench = self
 
-        class Makes(Workshop):
+        class Makes(ConnectorFactory):
             """Makes lines instead of connectors."""
 
             def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
                 """Make one."""
                 return Line(instance, bench.script)
 
-        configured = Bot("discord", "ours", "", {"token": SecretStr("token-of-the-configuration")}, {})
+        configured = ConfiguredBot("discord", "ours", "", {"token": SecretStr("token-of-the-configuration")}, {})
         self.keeper = BotKeeper(store, Makes(KEYS, {("discord", "ours"): configured}), self._context, self._man)
 
     def put(self, account: str, change: Callable[[BotInstance], None]) -> None:
@@ -112,8 +112,8 @@ class Bench:
 
 @asynccontextmanager
 async def benched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(bot_keeper, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(bot_keeper, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_PAUSE", 0.01)
     with closing(fresh_store(folder / "maestro.db")) as store:
         bench = Bench(store)
         keeping = asyncio.create_task(bench.keeper.run(None))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.chat_session import end_session, join_session
+from maestro.bootstrap.redaction import end_session, join_session
 from maestro.chat import ChatRules, ChatService
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.chat.posting import NOTE, TRUNCATED

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from maestro.connections import ConnectionLimits
 from maestro.domain.proxies import TrustedProxies
+from maestro.serving import ConnectionLimits
 from tests.support.limited_server import REQUEST_SECONDS
 
 FILES = 1024

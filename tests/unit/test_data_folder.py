@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.data_folder import DataFolder
 from maestro.domain.errors import ConfigurationError, DataFolderBusy
+from maestro.installation.data_folder import DataFolder
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import sys
 from pathlib import Path
-from maestro.bootstrap.data_folder import DataFolder
+from maestro.installation.data_folder import DataFolder
 
 with DataFolder(Path(sys.argv[1])):
     print("taken", flush=True)

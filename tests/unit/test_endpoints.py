@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.bootstrap.endpoints import dashboard_url
 from maestro.settings import Settings
+from maestro.settings.addresses import dashboard_url
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import pytest
 import trustme
 from pydantic import SecretStr
 
-from maestro.fetch import Access, Fetched, FetchFailed, FetchRefused, Limits, Network, download, fetch
+from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, Network, download, fetch
 from tests.support.raw_server import Detour, FakeResolver, RawServer, answer_of, redirect_to
 
 PUBLIC = "93.184.215.14"
 ANOTHER = "151.101.1.69"
-LIMITS = Limits(max_bytes=10_000, seconds=20)
-TOKEN = Access(bearer=SecretStr("t0ken"))
+LIMITS = FetchLimits(max_bytes=10_000, seconds=20)
+TOKEN = FetchAccess(bearer=SecretStr("t0ken"))
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def network(server: RawServer, dead: Iterable[str] = (), **hosts: Sequence[Itera
     return Network(resolve=FakeResolver(**names), backend=Detour(server, dead))
 
 
-async def got(server: RawServer, url: str = "http://example.com/", limits: Limits = LIMITS, **hosts: object) -> Fetched:
+async def got(
+    server: RawServer, url: str = "http://example.com/", limits: FetchLimits = LIMITS, **hosts: object
+) -> Fetched:
     return await fetch(url, limits, network=network(server, **hosts))  # type: ignore[arg-type]
 
 
@@ -203,7 +205,7 @@ async def test_redirects_are_followed_five_times(server: RawServer) -> None:
 
 async def test_only_hosts_and_ports_of_the_list_are_asked(server: RawServer) -> None:
     server.answers["/away"] = redirect_to("http://other.org/")
-    access = Access(hosts=frozenset({"example.com"}), ports=frozenset({80}))
+    access = FetchAccess(hosts=frozenset({"example.com"}), ports=frozenset({80}))
     assert (await fetch("http://EXAMPLE.com/", LIMITS, access, network(server))).status == 200
     for url in ("http://other.org/", "http://example.com/away", "http://example.com:81/"):
         with pytest.raises(FetchRefused):
@@ -211,7 +213,7 @@ async def test_only_hosts_and_ports_of_the_list_are_asked(server: RawServer) -> 
 
 
 async def test_private_hosts_of_the_operator_are_asked_all_the_same(server: RawServer) -> None:
-    access = Access(private_hosts=frozenset({"intranet", "127.0.0.1"}))
+    access = FetchAccess(private_hosts=frozenset({"intranet", "127.0.0.1"}))
     for url in ("http://intranet/", "http://127.0.0.1/"):
         assert (await fetch(url, LIMITS, access, network(server, intranet=[["10.0.0.1"]]))).body == b"hello"
     with pytest.raises(FetchRefused):
@@ -253,13 +255,13 @@ async def test_an_endless_body_is_refused_at_the_limit(server: RawServer) -> Non
 
 async def test_an_endless_body_is_cut_at_the_limit_where_a_part_will_do(server: RawServer) -> None:
     server.answers["/"] = lambda writer: chunked(writer, b"x" * 999)
-    answer = await got(server, limits=Limits(max_bytes=10_000, seconds=20, cut=True))
+    answer = await got(server, limits=FetchLimits(max_bytes=10_000, seconds=20, cut=True))
     assert (answer.body, answer.cut) == (b"x" * 10_000, True)
 
 
 async def test_a_body_of_exactly_the_limit_is_whole(server: RawServer) -> None:
     server.answers["/"] = answer_of(b"x" * 10_000)
-    answer = await got(server, limits=Limits(max_bytes=10_000, seconds=20, cut=True))
+    answer = await got(server, limits=FetchLimits(max_bytes=10_000, seconds=20, cut=True))
     assert (len(answer.body), answer.cut) == (10_000, False)
 
 
@@ -300,7 +302,7 @@ async def test_everything_together_has_one_deadline(server: RawServer) -> None:
 
     server.answers["/"] = dribble
     with pytest.raises(FetchFailed, match=r"example\.com took longer than 0\.3 seconds"):
-        await got(server, limits=Limits(max_bytes=100_000, seconds=0.3))
+        await got(server, limits=FetchLimits(max_bytes=100_000, seconds=0.3))
 
 
 async def test_a_download_is_written_as_it_arrives(server: RawServer, tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from maestro.bootstrap.forgetful import ForgetfulThreads
+from maestro.diagnostics.doctor import DaemonThreads
 
 
 def test_an_answer_and_an_error_both_arrive() -> None:
-    threads = ForgetfulThreads()
+    threads = DaemonThreads()
     assert threads.submit(divmod, 7, 2).result() == (3, 1)
     with pytest.raises(ZeroDivisionError):
         threads.submit(divmod, 7, 0).result()
@@ -19,7 +19,7 @@ def test_an_event_loop_ends_although_a_call_hangs() -> None:
     never = threading.Event()
 
     async def give_up() -> str:
-        asyncio.get_running_loop().set_default_executor(ForgetfulThreads())
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
         try:
             await asyncio.wait_for(asyncio.to_thread(never.wait), 0.01)
         except TimeoutError:

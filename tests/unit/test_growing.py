@@ -21,12 +21,12 @@ from connectors.base import (
     OnAmbiguous,
     PermanentSend,
 )
-from maestro.bootstrap import growing
-from maestro.bootstrap.growing import GrowingAnswers
+from maestro import streaming
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.drafts import IN_FILES, PLACEHOLDER, STOPPED, Draft, DraftState
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.streaming import DraftStreamer
 from tests.support.job_rows import JobRows
 
 ABLE = Capabilities(140, LengthUnit.CODE_POINTS, 8, Idempotency.NATIVE, max_file_bytes=100, edit_interval=0.01)
@@ -88,7 +88,7 @@ class Bench:
     def __init__(self, rows: JobRows) -> None:
         self.rows = rows
         self.screen = Screen()
-        self.answers = GrowingAnswers(rows.store, self.screen)
+        self.answers = DraftStreamer(rows.store, self.screen)
         self.job_id = rows.add(platform="slack")
         self.now(JobStatus.RUNNING)
 
@@ -138,8 +138,8 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(growing, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(growing, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(streaming, "PATIENCE_SECONDS", 0.05)
     rows = JobRows.at(tmp_path)
     yield Bench(rows)
     rows.store.close()
@@ -216,7 +216,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         await bench.screen.edit(asked.outgoing(more=False))
         with bench.rows.store.begin() as tx:
             tx.drafts.forget(bench.job_id)
-    bench.answers = GrowingAnswers(bench.rows.store, bench.screen)
+    bench.answers = DraftStreamer(bench.rows.store, bench.screen)
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
         bench.write("this one")
@@ -231,7 +231,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
 async def test_a_placeholder_that_fails_is_asked_for_again(
     bench: Bench, failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growing, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(streaming, "LONGEST_PAUSE", 0.05)
     bench.screen.script.append(failure)
     async with bench.showing():
         bench.write("one")

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from maestro.bootstrap.health import HealthServer, connect_place, worker_place
 from maestro.domain.errors import PortTaken
 from maestro.domain.health import METRICS_TYPE, Vitals
+from maestro.observability.health import HealthServer, connect_address, worker_address
 from maestro.settings import Settings
 from tests.support.instance import free_port, until
 
@@ -40,7 +40,7 @@ class FixedMetrics:
 def server(condition: Condition, port: int = 9091, *hosts: str) -> HealthServer:
     """Return a server for a worker."""
     settings = Settings.model_validate({"health": {"workerPort": port}})
-    return HealthServer(worker_place(settings), hosts, Vitals(condition, FixedMetrics()))
+    return HealthServer(worker_address(settings), hosts, Vitals(condition, FixedMetrics()))
 
 
 @asynccontextmanager
@@ -125,7 +125,7 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
 
 async def test_connectors_have_a_port_of_their_own() -> None:
     settings = Settings.model_validate({"health": {"connectPort": 9099}})
-    assert (connect_place(settings).port, connect_place(settings).key) == (9099, "connectPort")
+    assert (connect_address(settings).port, connect_address(settings).key) == (9099, "connectPort")
 
 
 def connects(port: int) -> bool:

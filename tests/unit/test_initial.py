@@ -2,28 +2,27 @@
 
 import pytest
 
-from maestro.bootstrap.discovery import Discovery, choose_model
-from maestro.bootstrap.initial import Action, decide, document
-from maestro.settings import survey
+from maestro.installation.initial import Discovery, FileAction, choose_model, compose_document, decide_action
+from maestro.settings import survey_settings
 from tests.unit.settings.configured import write
 
 
 @pytest.mark.parametrize(
     ("present", "same", "force", "only_prepare", "action"),
     [
-        (False, False, False, False, Action.WRITTEN),
-        (False, False, True, True, Action.WRITTEN),
-        (True, True, False, False, Action.UNCHANGED),
-        (True, True, True, False, Action.UNCHANGED),
-        (True, False, True, True, Action.REPLACED),
-        (True, False, False, True, Action.KEPT),
+        (False, False, False, False, FileAction.WRITTEN),
+        (False, False, True, True, FileAction.WRITTEN),
+        (True, True, False, False, FileAction.UNCHANGED),
+        (True, True, True, False, FileAction.UNCHANGED),
+        (True, False, True, True, FileAction.REPLACED),
+        (True, False, False, True, FileAction.KEPT),
         (True, False, False, False, None),
     ],
 )
 def test_only_force_replaces_a_file(
-    present: bool, same: bool, force: bool, only_prepare: bool, action: Action | None
+    present: bool, same: bool, force: bool, only_prepare: bool, action: FileAction | None
 ) -> None:
-    assert decide(present, same, force, only_prepare) is action
+    assert decide_action(present, same, force, only_prepare) is action
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,8 @@ def test_where_data_and_cluster_are_is_taken_over(tmp_path: object, monkeypatch:
     temporal = {"address": "old:7233", "namespace": "ours", "apiKey": "env:CLUSTER_KEY"}
     older = {"dataDir": "precious", "temporal": temporal, "webui": {"port": 1}}
     options = {"temporal.address": "new:7233"}
-    surveyed = survey(write(older), {"CLUSTER_KEY": "secret"}, options)
-    assert document(surveyed, Discovery(), options) == {
+    surveyed = survey_settings(write(older), {"CLUSTER_KEY": "secret"}, options)
+    assert compose_document(surveyed, Discovery(), options) == {
         "dataDir": "precious",
         "temporal": {**temporal, "address": "new:7233"},
         "agents": [{"slug": "conductor", "role": "conductor"}],

@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from maestro.bootstrap.keys import Keys, last4, open_keys
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import KeptKey
+from maestro.installation.keys import SecretKeys, last4, open_keys
 from maestro.settings import Settings
 
 KEY = "sk-KEY-SECRET-23-and-more"
 
 
 @pytest.fixture
-def keys() -> Keys:
-    return Keys(Fernet.generate_key(), {"MY_KEY": KEY})
+def keys() -> SecretKeys:
+    return SecretKeys(Fernet.generate_key(), {"MY_KEY": KEY})
 
 
-def test_a_typed_key_is_encrypted_and_comes_back(keys: Keys) -> None:
+def test_a_typed_key_is_encrypted_and_comes_back(keys: SecretKeys) -> None:
     kept = keys.keep(KEY)
     assert "KEY-SECRET" not in kept.secret
     assert kept.last4 == "more"
@@ -26,7 +26,7 @@ def test_a_typed_key_is_encrypted_and_comes_back(keys: Keys) -> None:
     assert keys.keep(KEY).secret != kept.secret, "equal keys do not look equal"
 
 
-def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: Keys, tmp_path: Path) -> None:
+def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: SecretKeys, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     for reference in ("env:MY_KEY", f"file:{file}"):
@@ -38,21 +38,21 @@ def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: Keys, t
     ("reference", "expectation"),
     [("file:key", "the whole path"), ("env:", "name of an environment variable"), ("env:MY KEY", "name of an")],
 )
-def test_a_reference_that_cannot_be_one_is_refused(keys: Keys, reference: str, expectation: str) -> None:
+def test_a_reference_that_cannot_be_one_is_refused(keys: SecretKeys, reference: str, expectation: str) -> None:
     with pytest.raises(ConfigurationError, match=expectation):
         keys.keep(reference)
 
 
-def test_a_reference_to_nothing_names_the_fix(keys: Keys) -> None:
+def test_a_reference_to_nothing_names_the_fix(keys: SecretKeys) -> None:
     with pytest.raises(ConfigurationError, match="OTHER_KEY is not set; set it"):
         keys.reveal("env:OTHER_KEY")
     with pytest.raises(ConfigurationError, match=r"cannot be read .* fix the path"):
         keys.reveal("file:/nowhere/key")
 
 
-def test_without_the_file_it_was_encrypted_under_a_key_is_lost(keys: Keys) -> None:
+def test_without_the_file_it_was_encrypted_under_a_key_is_lost(keys: SecretKeys) -> None:
     with pytest.raises(ConfigurationError, match=r"another secrets\.key .* enter the key again") as caught:
-        Keys(Fernet.generate_key(), {}).reveal(keys.keep(KEY).secret)
+        SecretKeys(Fernet.generate_key(), {}).reveal(keys.keep(KEY).secret)
     assert caught.value.__cause__ is None
 
 
@@ -63,11 +63,11 @@ def test_the_file_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_fingerprint_tells_keys_apart_and_gives_none_away(keys: Keys) -> None:
+def test_a_fingerprint_tells_keys_apart_and_gives_none_away(keys: SecretKeys) -> None:
     assert keys.fingerprint("openai", "", KEY) == keys.fingerprint("openai", "", KEY)
     assert keys.fingerprint("openai", "", KEY) != keys.fingerprint("openai", "", KEY[:-1])
     assert keys.fingerprint("a", "bc") != keys.fingerprint("ab", "c")
-    assert Keys(Fernet.generate_key(), {}).fingerprint(KEY) != keys.fingerprint(KEY)
+    assert SecretKeys(Fernet.generate_key(), {}).fingerprint(KEY) != keys.fingerprint(KEY)
 
 
 def test_the_end_of_a_short_key_is_not_shown() -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from connectors.base import Connector
-from maestro.bootstrap import leases
-from maestro.bootstrap.leases import lease
-from maestro.bootstrap.locks import FileLock
+from maestro.connector_runtime import leases
+from maestro.connector_runtime.leases import lease
 from maestro.domain.errors import ConfigurationError
+from maestro.installation.data_folder import FileLock
 from tests.support.bot import Bot
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from maestro.bootstrap.leases import lease
+from maestro.connector_runtime.leases import lease
 from tests.support.bot import Bot
 
 async def hold():

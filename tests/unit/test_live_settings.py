@@ -11,12 +11,12 @@ import pytest
 from pydantic import JsonValue
 from structlog.testing import capture_logs
 
-from maestro.bootstrap import live as module
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.logs import OURS, set_level
-from maestro.bootstrap.settings_control import StoreSettingsControl, flat
 from maestro.domain.errors import Conflict, InvalidEdit, NeedsRestart
+from maestro.observability.logs import OURS, set_level
 from maestro.settings import Loaded, Settings
+from maestro.settings import live as module
+from maestro.settings.control import StoreSettingsControl, flat
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 

@@ -14,13 +14,13 @@ import pytest
 
 from maestro.bootstrap.api import Api
 from maestro.bootstrap.connect import Connect
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.supervision import Services
 from maestro.bootstrap.up import Up
 from maestro.bootstrap.worker import Worker
 from maestro.settings import Loaded, Settings
 from maestro.settings.keys import LEAVES, Key
+from maestro.settings.live import LiveSettings
+from maestro.supervision import Services
 from tests.support.running import free_ports
 
 ONLY_LOOKED_AT = {"tools.approval"}

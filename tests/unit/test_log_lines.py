@@ -9,11 +9,11 @@ from typing import Literal
 import pytest
 import structlog
 
-from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.log_lines import log_lines
 from maestro.domain.errors import StoreBusy
+from maestro.observability.logs import log_lines
 from maestro.scanner.scanner import Rules
 from maestro.settings import Settings
+from maestro.settings.live import LiveSettings
 from tests.support.configured_logs import configured_logs
 from tests.support.secret_corpus import draw
 

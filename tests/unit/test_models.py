@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.scope import Scope
+from maestro.bootstrap.redaction import RedactionScope
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.interruption import StopWatch
 from maestro.settings import Settings, load
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
 KEY = "sk-KEY-SECRET-23-and-more"
@@ -85,7 +85,7 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
-    scope = Scope.built(LiveSettings.unchanging(settings))
+    scope = RedactionScope.built(LiveSettings.unchanging(settings))
     client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
     names = []
     while client is not None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from maestro.bootstrap.storage import open_existing_store, open_store
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, MemoryScope
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT
 from maestro.domain.errors import ConfigurationError, OlderDatabase
 from maestro.domain.messages import Address
+from maestro.installation.storage import open_existing_store, open_store
 from maestro.settings import Settings
 from maestro.store.store import Store
 

@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.tools import build_tools, missing
+from maestro.domain.settings.tools import DEFAULT_TOOLS
 from maestro.settings import AgentSettings, McpServerSettings, Settings, ToolSettings
-from maestro.settings.tools import DEFAULT_TOOLS
+from maestro.settings.live import LiveSettings
 from tests.support.tool_agents import agent_with
 
 FILES = ("read_file", "write_file", "list_files", "send_file")

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from connectors.options import Options
 from maestro.domain.messages import Attachment
-from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, download
 
 SECONDS = 120.0
 MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_-]+)")
@@ -25,7 +25,7 @@ class Media:
         host = (urlsplit(self._address).hostname or "").lower()
         # An operator named it, and on one's own network it is at a private address.
         hosts = frozenset({host, *(one.lower() for one in options.media_hosts)})
-        self._access = Access(hosts=hosts, private_hosts=hosts, bearer=token)
+        self._access = FetchAccess(hosts=hosts, private_hosts=hosts, bearer=token)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Put a file into the folder and return its path; raises a ``FetchFailure``."""
@@ -39,7 +39,7 @@ class Media:
         url = f"{self._address}/_matrix/client/v1/media/download/{quote(found[1], safe='')}/{found[2]}"
         path = folder / "file"
         try:
-            head = await download(url, path, Limits(self._most, SECONDS), self._access)
+            head = await download(url, path, FetchLimits(self._most, SECONDS), self._access)
         except FetchRefused as error:
             raise PermanentFetch(str(error)) from None
         except FetchFailed as error:

@@ -33,7 +33,7 @@ from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook, Roster, WindowCheck, WindowOf
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
-from maestro.uninterrupted import uninterrupted
+from maestro.supervision import uninterrupted
 
 log = structlog.get_logger(__name__)
 

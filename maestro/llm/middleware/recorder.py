@@ -29,7 +29,7 @@ from maestro.llm.wire import heard_by
 from maestro.store.llm.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.uninterrupted import uninterrupted
+from maestro.supervision import uninterrupted
 
 RESERVED_WAIT = timedelta(seconds=10)
 """How long a call waits for reservations of other calls to be settled."""

@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.bootstrap.keys import Keys
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import Address
 from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.installation.keys import SecretKeys
 from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, OTHER_ADDRESS, app_of, client
 from tests.support.hooks import SECRET, new_webhook, post, signature
@@ -49,7 +49,7 @@ def rules() -> Rules:
 @pytest.fixture
 async def http(rows: JobRows, rules: Rules) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to an API that has one webhook, deploys, as somebody who knows no password."""
-    app = app_of(rows, hooks=WebhookIntake(rows.store, Keys(ENCRYPTION_KEY, {}).reveal, rules))
+    app = app_of(rows, hooks=WebhookIntake(rows.store, SecretKeys(ENCRYPTION_KEY, {}).reveal, rules))
     async with client(app, auth=BASIC) as operator:
         assert (await operator.post("/api/webhooks", json=new_webhook())).status_code == 201
     async with client(app, OTHER_ADDRESS) as http:
@@ -77,7 +77,7 @@ async def github(rows: JobRows, http: httpx.AsyncClient) -> None:
     """Make the webhook one of GitHub's."""
     with rows.store.begin() as tx:
         webhook = tx.webhooks.get("deploys")
-        webhook.scheme, webhook.secret = GITHUB, Keys(ENCRYPTION_KEY, {}).keep(GITHUB_SECRET).secret
+        webhook.scheme, webhook.secret = GITHUB, SecretKeys(ENCRYPTION_KEY, {}).keep(GITHUB_SECRET).secret
     del http
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.tools import names_of
 from maestro.operations.skill_folder import SkillFolder, SkillLoader
 from maestro.operations.skills import SkillOperations
 from maestro.settings import Settings
+from maestro.settings.live import LiveSettings
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent

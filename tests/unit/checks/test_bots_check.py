@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from maestro.bootstrap.checks.bots import bots
-from maestro.bootstrap.checks.holder import Holder
-from maestro.bootstrap.checks.subject import Subject
+from maestro.diagnostics.connectors import bots
+from maestro.diagnostics.subject import Examined
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.diagnosis import Verdict
 from maestro.domain.people.people import ConnectorStatus
-from maestro.settings import survey
+from maestro.installation.data_folder import FolderHolder
+from maestro.settings import survey_settings
 
 TOKEN = "TOKEN-SECRET-of-the-bot"
 ENABLED = {"connectors.discord.enabled": True, "connectors.discord.token": TOKEN}
 ROW = BotInstance(platform="discord", account="default", configured=True)
 
 
-def subject(folder: Path, **overrides: Any) -> Subject:
+def subject(folder: Path, **overrides: Any) -> Examined:
     """Return an installation that runs."""
-    return Subject(survey(None, {}, {"dataDir": str(folder), **overrides}), {}, Holder(running=True))
+    return Examined(survey_settings(None, {}, {"dataDir": str(folder), **overrides}), {}, FolderHolder(running=True))
 
 
 def status(state: str, detail: str = "") -> ConnectorStatus:

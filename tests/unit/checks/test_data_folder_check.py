@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.checks import data_folder as module
-from maestro.bootstrap.checks.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
-from maestro.bootstrap.checks.subject import Subject
+from maestro.diagnostics import data_folder as module
+from maestro.diagnostics.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
+from maestro.diagnostics.subject import Examined
 from maestro.domain.diagnosis import Verdict
-from maestro.settings import survey
+from maestro.settings import survey_settings
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "data").exists()
 
 
-def subject(folder: Path) -> Subject:
+def subject(folder: Path) -> Examined:
     """Return an installation with this data folder."""
-    return Subject(survey(None, {}, {"dataDir": folder}), {})
+    return Examined(survey_settings(None, {}, {"dataDir": folder}), {})

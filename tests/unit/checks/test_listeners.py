@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from maestro.bootstrap.checks.listeners import PROC, listener
+from maestro.diagnostics.ports import PROC, listener
 
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="this system has no /proc")
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from maestro.bootstrap.checks.schedules import schedules
+from maestro.diagnostics.store import schedules
 from maestro.domain.diagnosis import Verdict
 from maestro.domain.schedules.schedule import Cron
 

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from maestro.bootstrap.checks.skills import skills
-from maestro.bootstrap.checks.subject import Subject
+from maestro.diagnostics.data_folder import skills
+from maestro.diagnostics.subject import Examined
 from maestro.domain.diagnosis import Verdict
-from maestro.settings import survey
+from maestro.settings import survey_settings
 from tests.support.skill_texts import skill_text, write_skill
 
 
-def subject(folder: Path, *listed: str) -> Subject:
+def subject(folder: Path, *listed: str) -> Examined:
     """Return an installation with this folder of skills, and an agent that lists these."""
     agents = [{"slug": "ada", "skills": list(listed)}] if listed else []
-    return Subject(survey(None, {}, {"skills.folder": str(folder), "agents": agents}), {})
+    return Examined(survey_settings(None, {}, {"skills.folder": str(folder), "agents": agents}), {})
 
 
 def test_the_skills_of_maestro_are_fine_without_a_folder(tmp_path: Path) -> None:

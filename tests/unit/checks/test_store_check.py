@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.checks import store as module
-from maestro.bootstrap.checks.holder import Holder
-from maestro.bootstrap.checks.subject import Subject
+from maestro.diagnostics import store as module
+from maestro.diagnostics.subject import Examined
 from maestro.domain.diagnosis import Verdict
-from maestro.settings import survey
+from maestro.installation.data_folder import FolderHolder
+from maestro.settings import survey_settings
 from tests.support.fresh_store import fresh_store
 from tests.support.locking import locked
 
@@ -16,7 +16,7 @@ from tests.support.locking import locked
 def test_a_program_that_holds_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.1)
     store = fresh_store(tmp_path / "maestro.db")
-    running = Subject(survey(None, {}, {"dataDir": str(tmp_path)}), {}, Holder(running=True))
+    running = Examined(survey_settings(None, {}, {"dataDir": str(tmp_path)}), {}, FolderHolder(running=True))
     with locked(tmp_path / "maestro.db"):
         found = module.store(running).diagnoses
     assert [(one.check, one.verdict) for one in found] == [("store", Verdict.FINE), ("store", Verdict.BROKEN)]

@@ -3,15 +3,15 @@
 import base64
 from datetime import UTC, datetime
 
-from maestro.bootstrap.checks.webhooks import webhooks
-from maestro.bootstrap.keys import Keys
+from maestro.diagnostics.store import webhooks
 from maestro.domain.diagnosis import Verdict
 from maestro.domain.webhooks.webhook import Webhook
+from maestro.installation.keys import SecretKeys
 from tests.support.hooks import SECRET
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-KEYS = Keys(base64.urlsafe_b64encode(b"the key of the keys of the tests"), {"SECRET": SECRET})
-OTHER = Keys(base64.urlsafe_b64encode(b"another key of the keys of tests"), {})
+KEYS = SecretKeys(base64.urlsafe_b64encode(b"the key of the keys of the tests"), {"SECRET": SECRET})
+OTHER = SecretKeys(base64.urlsafe_b64encode(b"another key of the keys of tests"), {})
 
 
 def webhook(secret: str, *, enabled: bool = True) -> Webhook:
@@ -55,6 +55,6 @@ def test_what_only_another_process_may_read_is_a_note() -> None:
 
 
 def test_a_secret_that_can_sign_nothing_is_told() -> None:
-    (said,) = webhooks([webhook("env:SECRET")], Keys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"}))
+    (said,) = webhooks([webhook("env:SECRET")], SecretKeys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"}))
     assert said.verdict is Verdict.NOTE
     assert "hunter2" not in said.found

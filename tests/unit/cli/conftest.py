@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from maestro.bootstrap.logs import OURS
 from maestro.cli.main import run
+from maestro.observability.logs import OURS
 from tests.support.job_rows import JobRows
 
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.bootstrap.keys import open_keys
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.installation.keys import open_keys
 from maestro.settings import Settings
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro

@@ -8,11 +8,11 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from maestro.bootstrap.data_folder import DataFolder
-from maestro.bootstrap.migration import Migration, Outcome, migrate
-from maestro.bootstrap.storage import open_existing_store
 from maestro.cli.main import run
 from maestro.cli.migrate import sentence
+from maestro.installation.data_folder import DataFolder
+from maestro.installation.migration import Migration, MigrationOutcome, migrate
+from maestro.installation.storage import open_existing_store
 from maestro.settings import Settings
 from maestro.store import store as store_module
 from maestro.store.engine import schema
@@ -81,7 +81,7 @@ def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_names_both_schemas() -> None:
-    done = Migration(outcome=Outcome.UPGRADED, database=Path("maestro.db"), before="0001", after="0002")
+    done = Migration(outcome=MigrationOutcome.UPGRADED, database=Path("maestro.db"), before="0001", after="0002")
     assert sentence(done) == "Brought the database maestro.db from schema 0001 to 0002."
 
 
@@ -135,7 +135,7 @@ def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(t
         process.join()
     assert [process.exitcode for process in processes] == [0] * PROCESSES
     for folder in folders:
-        assert migrate(Settings.model_validate({"dataDir": folder})).outcome is Outcome.UNCHANGED
+        assert migrate(Settings.model_validate({"dataDir": folder})).outcome is MigrationOutcome.UNCHANGED
 
 
 def test_a_worker_does_not_change_tables_under_an_older_process(

@@ -9,9 +9,9 @@ from pydantic import SecretStr
 
 from connectors.options import Instance
 from connectors.platforms import platform, platforms
-from maestro.bootstrap.configured_bots import configured_bots
 from maestro.domain.errors import ConfigurationError
-from maestro.settings import survey
+from maestro.settings import survey_settings
+from maestro.settings.bots import configured_bots
 from tests.support.memory_context import MemoryContext
 
 PACKAGE = """
@@ -64,7 +64,7 @@ def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
         "A4",
     )
     bots = [{"platform": "paper", "account": "desk", "secrets": {"pen": "blue"}, "options": {"size": "A3"}}]
-    settings = survey(None, {}, {"connectors.bots": bots}).settings
+    settings = survey_settings(None, {}, {"connectors.bots": bots}).settings
     [bot] = configured_bots(settings)
     assert (bot.platform, bot.account, bot.options) == ("paper", "desk", {"size": "A3"})
     instance = Instance("desk", bot.secrets, found.options.model_validate(bot.options))

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 from maestro.bootstrap.chain import build_chain
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.scope import Scope
+from maestro.bootstrap.redaction import RedactionScope
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.llm.budgets import BudgetScope, Level
 from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
@@ -24,6 +23,7 @@ from maestro.llm.middleware.interruption import StopWatch
 from maestro.llm.middleware.replay import UNREAD_POSTS, ReplayGuard
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
@@ -109,7 +109,7 @@ class Process:
         live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
         models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)
-        client = build_chain(models, self.store, Scope.built(live), Unwatched(self.store, lambda: 3600))
+        client = build_chain(models, self.store, RedactionScope.built(live), Unwatched(self.store, lambda: 3600))
         asyncio.get_running_loop().set_default_executor(CountingThreads(self.costs))
         self.costs.take()
         return client

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from maestro.settings.overlay import overlay
-from maestro.settings.shown import hint, settings_page, shown
+from maestro.settings.control import secret_hint, settings_page, visible_value
+from maestro.settings.live import overlay
 from tests.unit.settings.configured import SECRET, loaded, write
 
 
@@ -107,5 +107,5 @@ def test_every_key_is_shown_and_no_secret() -> None:
 
 
 def test_a_hint_tells_little_of_a_long_secret_and_nothing_of_a_short_one() -> None:
-    assert [hint(""), hint("0123456789"), hint("0123456789abcdef")] == ["", "set", "...cdef"]
-    assert shown("http://me:pass@host/x?token=abc&y=1") == "http://host/x?&"
+    assert [secret_hint(""), secret_hint("0123456789"), secret_hint("0123456789abcdef")] == ["", "set", "...cdef"]
+    assert visible_value("http://me:pass@host/x?token=abc&y=1") == "http://host/x?&"

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from maestro.settings import Settings, Survey, survey
-from maestro.settings.pruning import leave_out
+from maestro.settings import Settings, Survey, survey_settings
+from maestro.settings.loading import leave_out
 from tests.unit.settings.configured import write
 
 
 def surveyed(tree: object, **environment: str) -> Survey:
     """Survey a file of this test."""
-    return survey(write(tree), environment, {})
+    return survey_settings(write(tree), environment, {})
 
 
 def test_what_is_right_counts_beside_what_is_wrong() -> None:
@@ -50,7 +50,7 @@ def test_a_section_that_breaks_a_rule_as_a_whole_goes_as_a_whole(tree: dict[str,
 
 
 def test_wrong_options_are_problems_too() -> None:
-    found = survey(None, {}, {"temporal.address": "http://x", "webui.port": 5})
+    found = survey_settings(None, {}, {"temporal.address": "http://x", "webui.port": 5})
     assert found.settings.webui.port == 5
     assert "temporal.address" in found.problems[0]
     assert found.file is None

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from maestro.bootstrap.endpoints import endpoint_of
 from maestro.settings import load
+from maestro.settings.addresses import endpoint_of
 from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, explain
 

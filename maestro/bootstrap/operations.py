@@ -1,0 +1,90 @@
+"""Composes what operators work with: schedules, webhooks, budgets, batches, and the control of jobs."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from maestro.bootstrap.flow import queues, run_settings
+from maestro.domain.jobs.replay import JobControl
+from maestro.installation.keys import SecretKeys
+from maestro.installation.storage import open_existing_store
+from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
+from maestro.operations.schedules import PlanningRules, ScheduleOperations
+from maestro.settings import Loaded, Settings
+from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
+from maestro.settings.live import LiveSettings
+from maestro.store.store import Store
+from temporal.client import connect_soon
+from temporal.engine import Engine
+from temporal.replays import BatchWork, TemporalJobControl
+from temporal.schedule_keeper import KeeperIntervals, ScheduleKeeper
+from temporal.schedules import ScheduleTerms
+
+CONNECT_SECONDS = 3.0
+
+
+def open_schedules(store: Store, live: LiveSettings) -> ScheduleOperations:
+    """Return the operations on schedules."""
+    return ScheduleOperations(store, live.of(_planning_rules))
+
+
+def _planning_rules(settings: Settings) -> PlanningRules:
+    return PlanningRules(settings.schedules.shortest, queues(settings).main)
+
+
+def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
+    """Return the intake of deliveries from programs outside."""
+    return WebhookIntake(store, keys.reveal, live.of(_hook_rules))
+
+
+def _hook_rules(settings: Settings) -> WebhookIntakeRules:
+    hooks = settings.webhooks
+    return WebhookIntakeRules(hooks.max_body_bytes, settings.jobs.max_pending, hooks.kept)
+
+
+def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
+    """Return what begins the jobs of batches; ``wake`` tells a dispatcher of this process, if there is one."""
+    control = TemporalJobControl(store, engine.present, wake)
+    return BatchWork(store, control.interrupt, wake)
+
+
+def build_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
+    """Return the keeper of a process that works with Temporal."""
+    return ScheduleKeeper(store, live.of(_terms), live.of(_rhythm))
+
+
+def _terms(settings: Settings) -> ScheduleTerms:
+    return ScheduleTerms(queues(settings), run_settings(settings))
+
+
+def _rhythm(settings: Settings) -> KeeperIntervals:
+    schedules = settings.schedules
+    return KeeperIntervals(look=schedules.follow_seconds, compare=schedules.compare_minutes * 60)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator's access; what it changes in the store is found by the dispatcher of the running Maestro.
+
+    ``dashboard`` is where the pages are, empty where there are none.
+    """
+
+    store: Store
+    control: JobControl
+    temporal_ui_url: str
+    namespace: str
+    dashboard: str = ""
+
+
+@contextlib.contextmanager
+def open_operator(loaded: Loaded) -> Iterator[Operator]:
+    """Open the store of an existing data folder; raises ``ConfigurationError`` when there is none."""
+    store = open_existing_store(loaded.settings)
+    endpoint = endpoint_of(loaded.settings)
+    control = TemporalJobControl(store, lambda: connect_soon(endpoint, CONNECT_SECONDS), wake=lambda: None)
+    try:
+        settings = loaded.settings
+        ui_url, pages = temporal_ui_url(settings), dashboard_url(settings)
+        yield Operator(store, control, ui_url, settings.temporal.namespace, pages)
+    finally:
+        store.close()

@@ -1,0 +1,1 @@
+"""Runs connectors: their context, their lease, and which bots are connected."""

@@ -1,0 +1,77 @@
+"""Makes connectors of bots: of the configuration, and of rows that operators added."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from connectors.base import Connector, ConnectorContext
+from connectors.options import Instance
+from connectors.platforms import platform
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.errors import ConfigurationError, InvalidEdit
+from maestro.domain.reading import read
+from maestro.installation.keys import SecretKeys
+from maestro.settings import Settings
+from maestro.settings.bots import ConfiguredBot, configured_bots
+
+
+@dataclass(frozen=True)
+class ConnectorFactory:
+    """Makes the connector of a bot; what the configuration says of it beats its row."""
+
+    keys: SecretKeys
+    configured: Mapping[tuple[str, str], ConfiguredBot]
+
+    @classmethod
+    def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
+        """Return the workshop of a process."""
+        return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
+
+    def instance(self, row: BotInstance) -> Instance:
+        """Return a bot with its secrets revealed.
+
+        Raises ``ConfigurationError`` for one that cannot be connected; the text says what to mend and quotes nothing.
+        """
+        bot = self._bot(row)
+        described = platform(row.platform)
+        unknown = sorted(set(bot.secrets) - set(described.secrets))
+        if unknown:
+            known = ", ".join(described.secrets)
+            raise ConfigurationError(f"{row.place} has no secret {', '.join(unknown)}; there are {known}")
+        try:
+            options = read(described.options, bot.options)
+        except InvalidEdit as error:
+            raise ConfigurationError(f"{row.place}: {error}") from None
+        first = next((bot.secrets[name] for name in described.secrets if name in bot.secrets), SecretStr(""))
+        token = first.get_secret_value()
+        digest = self.keys.fingerprint(row.platform, token) if token else ""
+        instance = Instance(row.account, bot.secrets, options, digest)
+        problem = described.complete(instance)
+        if problem is not None:
+            raise ConfigurationError(f"{row.place}: {problem}")
+        return instance
+
+    def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
+        """Make the connector; imports the platform's library, which takes a moment the first time."""
+        return platform(row.platform).connect(instance, context)
+
+    def state_of(self, row: BotInstance) -> str:
+        """Return what tells whether a bot has to be connected anew; it says nothing of its secrets."""
+        try:
+            instance = self.instance(row)
+        except ConfigurationError as error:
+            return str(error)
+        secrets = [f"{name}={value.get_secret_value()}" for name, value in sorted(instance.secrets.items())]
+        return self.keys.fingerprint(instance.options.model_dump_json(), *secrets)
+
+    def _bot(self, row: BotInstance) -> ConfiguredBot:
+        if not row.configured:
+            secrets = {name: self.keys.reveal(kept) for name, kept in row.kept_secrets.items()}
+            return ConfiguredBot(row.platform, row.account, "", secrets, row.chosen)
+        found = self.configured.get((row.platform, row.account))
+        if found is None:
+            raise ConfigurationError(
+                f"{row.place} stands in a configuration that this process was not started with; start it with that file"
+            )
+        return found

@@ -1,0 +1,176 @@
+"""Runs a connector for each enabled bot; starts, stops and re-configures them while everything else goes on."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from connectors.base import AccountRefused, Connector, ConnectorContext, ConnectorState, HasRoutes
+from connectors.webhooks import PlatformWebhooks
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
+from maestro.store.cache import StoreState
+from maestro.store.store import Store
+from maestro.supervision import end
+
+LOOK_SECONDS = 0.5
+"""How late at most a change of a bot is followed."""
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds before a connector that broke is run again; each pause is twice the one before."""
+
+BotName = tuple[str, str]
+ContextOf = Callable[[str, str], ConnectorContext]
+RunConnector = Callable[[Connector], Awaitable[None]]
+"""Runs a connector where its account is ours; raises ``AccountRefused`` when its platform takes nothing any more."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class EnabledBot:
+    """A bot that is to run, and what tells whether it has to be connected anew."""
+
+    row: BotInstance
+    state: str
+
+
+@dataclass
+class RunningBot:
+    """A bot in its task, which ends when the platform refuses it; ``changed_at`` is when its row was last written."""
+
+    state: str
+    changed_at: datetime | None
+    task: "asyncio.Task[None]"
+
+    def serves(self, bot: EnabledBot) -> bool:
+        """Say whether it is to go on; one that was refused is tried again whenever somebody sets anything of it."""
+        return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
+
+
+class BotKeeper:
+    """Keeps the bots of one process; ``platforms`` are those it may connect, None for all of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        workshop: ConnectorFactory,
+        context_of: ContextOf,
+        man: RunConnector,
+        platforms: Collection[str] | None = None,
+    ) -> None:
+        self._store = store
+        self._workshop = workshop
+        self._context_of = context_of
+        self._man = man
+        self._platforms = platforms
+        self._kept: dict[BotName, RunningBot] = {}
+        self._webhooks: PlatformWebhooks | None = None
+        self._seen: object = self  # no edition is equal to it
+
+    async def run(self, webhooks: PlatformWebhooks | None) -> None:
+        """Look at the bots until cancelled; ``webhooks`` is where their platforms call, None where nobody can."""
+        self._webhooks = webhooks
+        changes = self._store.changes
+        try:
+            with changes.subscribed(self._is_changed, lambda: LOOK_SECONDS) as changed:
+                changed.set()
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    await self._follow()
+        finally:
+            await end([kept.task for kept in self._kept.values()])
+
+    def _is_changed(self, state: StoreState) -> bool:
+        return state.bot_instances != self._seen
+
+    async def _follow(self) -> None:
+        try:
+            seen, wanted = await asyncio.to_thread(self._wanted)
+            await self._apply(wanted)
+        except StoreBusy as error:
+            log.warning("bots.postponed", reason=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            self._seen = seen
+
+    def _wanted(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
+        """Return the edition of the bots, and those that are to run."""
+        with self._store.view() as tx:
+            seen = tx.editions.now().bot_instances
+            rows = [row for row in tx.bots.all() if row.enabled]
+        chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
+        return seen, {(row.platform, row.account): EnabledBot(row, self._workshop.state_of(row)) for row in chosen}
+
+    async def _apply(self, wanted: Mapping[BotName, EnabledBot]) -> None:
+        over = [place for place, kept in self._kept.items() if place not in wanted or not kept.serves(wanted[place])]
+        # An account has one connector: the old one is gone before the new one begins.
+        await end([self._kept.pop(place).task for place in over])
+        for place, bot in wanted.items():
+            if place not in self._kept:
+                task = asyncio.create_task(self._keep(bot.row))
+                self._kept[place] = RunningBot(bot.state, bot.row.changed_at, task)
+
+    async def _keep(self, row: BotInstance) -> None:
+        """Run a bot until cancelled, or until the platform refuses it: then only a change begins anew."""
+        context = self._context_of(row.platform, row.account)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await context.report(ConnectorState.STARTING)
+                await self._connected(row, context)
+                problem = "its connector ended by itself"
+            except (AccountRefused, ConfigurationError) as error:
+                log.warning("connector.failed", connector=row.place, reason=str(error))
+                await self._give_up(context, str(error))
+                return
+            except asyncio.CancelledError:
+                with contextlib.suppress(MaestroError):
+                    await context.report(ConnectorState.STOPPED)
+                raise
+            # Whatever breaks a connector, messages still wait on its platform, and those of others must go on.
+            except Exception as error:  # noqa: BLE001 - see above
+                problem = _describe_error(error)
+                log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
+            await self._tell(context, f"{problem}; it is run again in {pause:g} s")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _connected(self, row: BotInstance, context: ConnectorContext) -> None:
+        instance = await asyncio.to_thread(self._workshop.instance, row)
+        connector = await asyncio.to_thread(self._workshop.connect, row, instance, context)
+        with self._reachable(connector):
+            await self._man(connector)
+
+    def _reachable(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
+        """Let the connector's platform call it, where it does; raises ``ConfigurationError`` where it cannot."""
+        if not (isinstance(connector, HasRoutes) and connector.routes()):
+            return contextlib.nullcontext()
+        if self._webhooks is None:
+            raise ConfigurationError(
+                f"{connector.platform} calls us on the web connector's port, and this process has none: set "
+                f"web.enabled to true, and with separate processes start `maestro connect web {connector.platform}`"
+            )
+        return self._webhooks.serving(connector)
+
+    async def _give_up(self, context: ConnectorContext, reason: str) -> None:
+        """Tell why a bot is left alone; nothing more is told of it, so this must be kept, however busy the store is."""
+        while True:
+            try:
+                return await context.report(ConnectorState.FAILED, reason)
+            except StoreBusy:
+                await asyncio.sleep(FIRST_PAUSE)
+
+    async def _tell(self, context: ConnectorContext, detail: str) -> None:
+        with contextlib.suppress(MaestroError):  # the store may be what broke; the log has it
+            await context.report(ConnectorState.DEGRADED, detail)
+
+
+def _describe_error(error: Exception) -> str:
+    """Say what broke a connector; what a library says may quote a token or a message, so only its class is told."""
+    return str(error) if isinstance(error, MaestroError) else f"its connector broke ({type(error).__name__})"

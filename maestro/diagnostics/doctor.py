@@ -1,0 +1,140 @@
+"""``maestro doctor``: runs every check side by side, each with a timeout, and changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from maestro.diagnostics.accounts import accounts
+from maestro.diagnostics.connectors import bots, connectors
+from maestro.diagnostics.data_folder import data_folder, skills
+from maestro.diagnostics.engine import engine
+from maestro.diagnostics.ports import ports
+from maestro.diagnostics.store import StoreFindings, schedules, store, webhooks
+from maestro.diagnostics.subject import Examined, broken, fine
+from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.errors import ConfigurationError, MaestroError
+from maestro.installation.data_folder import holder_of, server_of
+from maestro.installation.keys import existing_keys
+from maestro.settings import Survey, find_file, survey_settings
+from maestro.store.inspection import Inspection
+
+CONFIGURATION_CHECK = "configuration"
+FIX = "Correct it; docs/configuration.md lists every key. The other checks go on as if this were left out."
+
+Result = TypeVar("Result")
+
+READ_SECONDS = 3.0
+FOLDER_SECONDS = 1.0
+CHECK_SECONDS = 6.0
+"""How long one look may take; all begin together, so this is about how long everything takes at most."""
+
+Options = Mapping[str, object]
+
+
+def configuration(subject: Examined) -> list[Diagnosis]:
+    """One line for each problem, which names its own fix, or which file counts."""
+    survey = subject.survey
+    if survey.problems:
+        return [broken(CONFIGURATION_CHECK, problem, FIX) for problem in survey.problems]
+    if survey.file is None:
+        return [fine(CONFIGURATION_CHECK, "no maestro.json here: defaults and environment (`maestro init` writes one)")]
+    return [fine(CONFIGURATION_CHECK, f"{survey.file} is in order")]
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An executor for an event loop; each call gets a thread of its own, which does not outlive the process."""
+
+    def submit(self, work: Callable[..., Result], /, *arguments: Any, **named: Any) -> "Future[Result]":
+        """Begin."""
+        future: Future[Result] = Future()
+        Thread(target=_fulfil, args=(future, lambda: work(*arguments, **named)), daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Forget what still runs."""
+
+
+def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    # Whatever it is, it belongs to who waits for the result.
+    except BaseException as error:  # noqa: BLE001
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def examine(config_file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
+    """Return what there is to say about this installation, in the order in which a person would mend it."""
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_default_executor(DaemonThreads())
+        return runner.run(_examine(config_file, environment, overrides))
+
+
+async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
+    subject = await _subject(await _survey(file, environment, overrides), environment)
+    groups = await asyncio.gather(
+        _within("data folder", lambda: asyncio.to_thread(data_folder, subject)),
+        _within("store", lambda: _store_and_connectors(subject)),
+        _within("Temporal", lambda: engine(subject)),
+        _within("accounts", lambda: accounts(subject)),
+        _within("skills", lambda: asyncio.to_thread(skills, subject)),
+        _within("ports", lambda: ports(subject)),
+    )
+    return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
+
+
+async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
+    """Read the configuration, without the file where that cannot be read at all."""
+    try:
+        found = await asyncio.to_thread(find_file, file, environment)
+        async with asyncio.timeout(READ_SECONDS):
+            return await asyncio.to_thread(survey_settings, found, environment, overrides)
+    except ConfigurationError as error:
+        problem = str(error)
+    except TimeoutError:
+        problem = f"reading the file, or one it refers to, took more than {READ_SECONDS:g} seconds; look at its disk"
+    without = survey_settings(None, environment, overrides)
+    return Survey(without.settings, (problem, *without.problems), None, {})
+
+
+async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Examined:
+    folder = surveyed.settings.data_dir
+    looks = (asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder))
+    try:
+        async with asyncio.timeout(FOLDER_SECONDS):
+            holder, server = await asyncio.gather(*looks)
+    except TimeoutError:  # the check of the data folder will say so
+        return Examined(surveyed, environment)
+    return Examined(surveyed, environment, holder, server)
+
+
+async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
+    look: StoreFindings = await asyncio.to_thread(store, subject)
+    inspection = look.inspection or Inspection(damage="", thorough=False)
+    keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
+    planned = [*schedules(inspection.schedules), *webhooks(inspection.webhooks, keys)]
+    said = inspection.connectors
+    connected = [*await connectors(subject, said), *await asyncio.to_thread(bots, subject, said, inspection.bots)]
+    return [*look.diagnoses, *planned, *connected]
+
+
+async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:
+    """Look, and say so when it takes too long or cannot be done: one check never hides the others."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await look()
+    except TimeoutError:
+        found = f"there was no answer within {CHECK_SECONDS:g} seconds"
+        return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
+    except MaestroError as error:  # its text names the fix
+        return [broken(check, str(error), "Correct that, then look again.")]
+    # What nobody foresaw is a finding too, and the other checks still have something to say.
+    except Exception as error:  # noqa: BLE001
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return [broken(check, f"the check itself failed: {reason}", "Please report this with the line above.")]

@@ -1,0 +1,1 @@
+"""The sections of the settings: frozen values that any layer may take."""

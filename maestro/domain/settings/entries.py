@@ -1,0 +1,221 @@
+"""What stands in the lists of the configuration: agents, their channels, and accounts at providers of models."""
+
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticKnownError
+
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, first_repeated
+from maestro.domain.words import (
+    ClientName,
+    Description,
+    DisplayName,
+    Dollars,
+    Fallbacks,
+    Identifier,
+    ModelName,
+    Name,
+    OptionalSlug,
+    PeopleIds,
+    PreferredModel,
+    Quirks,
+    SkillNames,
+    Slug,
+    SystemPrompt,
+    ToolNames,
+    Voice,
+    Weight,
+    Word,
+)
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-haiku-4-5",
+    "openai": "gpt-4o-mini",
+    "gemini": "gemini-2.5-flash",
+    "openrouter": "anthropic/claude-sonnet-4",
+    "ollama": "qwen2.5-coder:7b",
+    "demo": "demo",
+}
+MOST = 1_000_000_000
+"""Of what is counted in a minute or at once: beyond any that there is, and within what a row can hold."""
+DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
+
+
+class AgentSettings(Section):
+    """One agent."""
+
+    slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
+    name: DisplayName = Field(default="", description="the name people see; empty: the slug")
+    role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
+    description: Description = Field(default="", description="what it is for, in a sentence")
+    voice: Voice = Field(default="", description="how it speaks, such as `casual` or `professional`")
+    quirks: Quirks = Field(default=(), description="habits of its speech, each a sentence")
+    model: PreferredModel = Field(default="", description="the model it prefers; empty: the account's")
+    fallbacks: Fallbacks = Field(
+        default=(), description="models to try, in order, when no account for `model` can be asked"
+    )
+    system_prompt: SystemPrompt = Field(default="", description="its own instructions to the model")
+    tools: ToolNames | None = Field(
+        default=None, description="the tools it may call; without it, those of `tools.default`"
+    )
+    skills: SkillNames | None = Field(
+        default=None, description="the slugs of the skills it may be given; without it, every skill"
+    )
+    allow_users: PeopleIds | None = Field(
+        default=None, description="who may talk to it besides owners, as `platform:userId`; without it, everyone"
+    )
+    memory_scope: Literal["agent", "conversation"] | None = Field(
+        default=None, description="where it remembers what it learned; without it, `memory.scope`"
+    )
+    client: ClientName = Field(
+        default="", description="the name of the client who pays for it, where the channel names none"
+    )
+    daily_budget_usd: Dollars | None = Field(
+        default=None, description="US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
+    )
+
+    @property
+    def display_name(self) -> str:
+        """The name people see."""
+        return self.name or self.slug
+
+
+class ChannelSettings(Section):
+    """One channel that belongs to an agent."""
+
+    platform: Word = Field(description="the platform, such as `discord`")
+    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="which of our accounts on that platform")
+    channel: Identifier = Field(description="the platform's id of the channel")
+    agent: Slug = Field(description="the slug of the agent that answers there")
+    permissions: Literal["full", "read_only", "notify_only"] = Field(
+        default="full", description="only with `full` may users talk to the agent"
+    )
+    key_by_user: bool = Field(default=False, description="whether each user has a conversation of their own")
+    busy: Literal["queue", "collect", "interrupt"] | None = Field(
+        default=None, description="what becomes of a message while another is answered; without it, `routing.busy`"
+    )
+    allow_bots: bool = Field(default=False, description="whether messages of other bots are answered there")
+    client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
+
+
+class ClientSettings(Section):
+    """One client, for whom agents work."""
+
+    name: Name = Field(description="the name of the client, unique")
+    slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; empty: none")
+    plan: Word = Field(default="per_task", description="how it is billed, a word for your books")
+    daily_budget_usd: Dollars | None = Field(
+        default=None,
+        description="US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`",
+    )
+    weight: Weight = Field(
+        default=1.0, description="its share of what many wait for, against 1 of the others; see `jobs.fairness`"
+    )
+
+
+class AccountSettings(Section):
+    """One account at a provider of models."""
+
+    name: Name = Field(description="a name of your choice, unique")
+    type: Literal["api_key", "cli"] = Field(
+        default="api_key", description="`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
+    )
+    # Validators of fields, not one of the whole before its fields: that one would hand Python objects on, and the
+    # strict reading of the file takes no list for a tuple there, so ``models`` could not be set.
+    provider: Word = Field(
+        default="",
+        validate_default=True,
+        description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
+        "or `demo`, the built-in model that works offline; only a `cli` account needs none",
+    )
+    model: str = Field(
+        default="",
+        validate_default=True,
+        description="the model; empty: the provider's default, where Maestro knows one",
+    )
+    models: tuple[ModelName, ...] = Field(
+        default=(), description="other models it may be asked for; empty: any of its provider"
+    )
+    api_key: SecretStr = Field(default=NO_SECRET, description='its key, best as `"env:NAME"`')
+    base_url: HttpUrl = Field(default="", description="another server that speaks the provider's protocol")
+    home_dir: str = Field(
+        default="", description="of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual"
+    )
+    priority: int = Field(default=20, ge=0, le=1000, description="the order in which accounts are tried, lowest first")
+    requests_per_minute: int = Field(
+        default=0, ge=0, le=MOST, description="requests a minute and worker; 0: no limit of ours"
+    )
+    tokens_per_minute: int = Field(
+        default=0, ge=0, le=MOST, description="tokens a minute and worker; 0: no limit of ours"
+    )
+    concurrency: int = Field(default=0, ge=0, le=MOST, description="calls at once and worker; 0: `llm.concurrency`")
+
+    @field_validator("provider", mode="before")
+    @classmethod
+    def _default_provider(cls, provider: object, info: ValidationInfo) -> object:
+        """Fill in the provider of a subscription, which needs not be named; every other account names its own."""
+        if provider != "":
+            return provider
+        if info.data.get("type") != "cli":
+            raise PydanticKnownError("missing")
+        return "anthropic"
+
+    @field_validator("model")
+    @classmethod
+    def _default_model(cls, model: str, info: ValidationInfo) -> str:
+        """Fill in the provider's default, so that ``model`` always names one."""
+        if model or "provider" not in info.data:
+            return model
+        by_provider = DEFAULT_MODELS.get(info.data["provider"], "")
+        return DEFAULT_CLI_MODEL if info.data.get("type") == "cli" else by_provider
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        """A key or an address that would silently not be used is a mistake."""
+        if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
+            raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
+        if self.type == "api_key" and self.home_dir:
+            raise ValueError('homeDir belongs to an account of type "cli"; leave it out')
+        return self
+
+    @model_validator(mode="after")
+    def _model_named(self) -> Self:
+        if not self.model:
+            raise ValueError("model must be set: Maestro knows no default for this provider")
+        return self
+
+
+def unique_agents(agents: tuple[AgentSettings, ...]) -> tuple[AgentSettings, ...]:
+    """Two agents may not share a slug."""
+    twice = first_repeated(agent.slug for agent in agents)
+    if twice is not None:
+        raise ValueError(f"two agents have the slug {twice}; rename one")
+    return agents
+
+
+def unique_channels(channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
+    """A channel belongs to one agent."""
+    twice = first_repeated((binding.platform, binding.account, binding.channel) for binding in channels)
+    if twice is not None:
+        raise ValueError(f"the channel {'/'.join(twice)} is bound twice; keep one binding")
+    return channels
+
+
+def unique_accounts(accounts: tuple[AccountSettings, ...]) -> tuple[AccountSettings, ...]:
+    """Two accounts may not share a name."""
+    twice = first_repeated(account.name for account in accounts)
+    if twice is not None:
+        raise ValueError(f"two accounts have the name {twice}; rename one")
+    return accounts
+
+
+def unique_clients(clients: tuple[ClientSettings, ...]) -> tuple[ClientSettings, ...]:
+    """Two clients may not share a name."""
+    twice = first_repeated(client.name for client in clients)
+    if twice is not None:
+        raise ValueError(f"two clients have the name {twice}; rename one")
+    shared = first_repeated(client.slug for client in clients if client.slug)
+    if shared is not None:
+        raise ValueError(f"two clients have the slug {shared}; change one")
+    return clients

@@ -1,0 +1,102 @@
+"""The base of all sections of the settings, and the rules a single key must keep, each with its sentence."""
+
+from collections.abc import Hashable, Iterable
+from ipaddress import IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
+
+from maestro.domain.values import Value
+from maestro.domain.words import matching
+
+NO_SECRET = SecretStr("")
+
+LIVE: JsonDict = {"live": True}
+"""Marks a key that may be set while Maestro runs: whoever needs the value asks for it at each use (docs/invariants.md:
+live settings). Every other key is read once, at the start."""
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Section(Value):
+    """The base of all sections: camelCase in the file, snake_case in code; no error ever shows a value."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a socket bound to this host can only be reached from this machine.
+
+    A name other than ``localhost`` counts as reachable: what it resolves to may change after we looked.
+    """
+    name = host.strip().removeprefix("[").removesuffix("]").lower()
+    if name == "localhost":
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def first_repeated(items: Iterable[Item]) -> Item | None:
+    """The first item that occurs a second time, or nothing."""
+    seen: set[Item] = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None
+
+
+def _named(value: object) -> object:
+    # Path("") is the current folder: an empty dataDir would scatter the data wherever Maestro was started.
+    if value == "":
+        raise ValueError("expected a folder; leave the key out for the default")
+    return value
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("the home folder of ~ is not known here; write the whole path") from None
+
+
+Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
+Host = Annotated[str, matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
+HostName = Annotated[str, matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
+ServerAddress = Annotated[str, matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
+HttpUrl = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
+Origin = Annotated[str, matching(r"https?://[^\s/*]+", "an origin without a path, such as https://app.example.org")]
+DatabaseUrl = Annotated[
+    str,
+    matching(
+        r"(|sqlite:///(?!:memory:).+)",
+        "an empty text (SQLite in dataDir) or sqlite:///PATH; other databases are not supported yet",
+    ),
+]
+
+
+def _network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError("expected an address or a network, such as 10.0.0.5 or 10.0.0.0/24") from None
+    return text
+
+
+ProxyAddress = Annotated[str, AfterValidator(_network)]
+ChannelReference = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]

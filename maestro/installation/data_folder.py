@@ -1,0 +1,250 @@
+"""The data folder: made, checked, and locked by one ``maestro up``, or shared by processes that work together."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from maestro.domain.errors import ConfigurationError, DataFolderBusy
+from temporal.server_process import ServerConfig, ServerRecord, read_record
+
+LOCK = "maestro.lock"
+_PID = "maestro.pid"
+OWNER_ONLY = 0o077
+"""The mask of files and folders that only their owner may read: prompts, keys and what people sent are in them."""
+CONTENT = (
+    *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
+    *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
+)
+"""What Maestro makes in the folder; it may be one that holds other things as well."""
+TRIES_ALONE = 4
+TRIES_SHARED = 60
+TRY_AGAIN_SECONDS = 0.05
+
+
+class FileLock:
+    """A lock that processes on one machine, containers on one volume included, hold alone or share.
+
+    Only flock will do: a lock that is merely a file would outlive a kill.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def take(self, *, shared: bool = False, wait: bool = False) -> bool:
+        """Take the lock; false when another process has it and we do not ``wait``. Raises ``OSError``."""
+        # Not close-on-exec by chance: Python opens files so that a child process does not inherit the lock.
+        file = self._path.open("a+")
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            file.close()
+            return False
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock alone for the length of the block, after waiting for it; raises ``OSError``."""
+        self.take(wait=True)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def sign(self) -> None:
+        """Write down which process has the lock."""
+        assert self._file is not None
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
+
+    def holder(self) -> str:
+        """Return who signed the lock: ``process 123``, or ``another process``."""
+        try:
+            return f"process {int(self._path.read_text())}"
+        except (OSError, ValueError):  # the holder is between its lock and its signature
+            return "another process"
+
+    def release(self) -> None:
+        """Give the lock back; harmless when it is not held."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def close_to_others(paths: Iterable[Path]) -> None:
+    """Take from everybody but their owner what they may do with these files, and with all in these folders."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # gone since, or of another user, who decides about it
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode) and mode & OWNER_ONLY:
+                path.chmod(stat.S_IMODE(mode) & ~OWNER_ONLY)
+            if stat.S_ISDIR(mode):
+                close_to_others(path.iterdir())
+
+
+class DataFolder:
+    """The folder for everything Maestro keeps; as a context manager it is held.
+
+    Meanwhile all that this process creates, and what it starts, is readable by its owner only.
+
+    Who runs its own Temporal server has the folder alone. Worker, API and connectors beside a cluster share it with
+    each other, but not with one that wants it alone.
+    """
+
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
+        """``path`` is created on entry if it does not exist, readable by its owner only."""
+        self.path = path.expanduser().absolute()
+        self._shared = shared
+        self._lock = FileLock(self.path / LOCK)
+        self._mask = 0
+
+    @property
+    def pid_file(self) -> Path:
+        """Holds the process id of who has the folder alone; gone after a clean exit."""
+        return self.path / _PID
+
+    def __enter__(self) -> "DataFolder":
+        """Take the folder.
+
+        Raises DataFolderBusy when another process has it, ConfigurationError when it cannot be created or written.
+        """
+        self._mask = os.umask(OWNER_ONLY)
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.umask, self._mask)
+            try:
+                self._take()
+            except OSError as error:
+                raise ConfigurationError(self._unusable(error)) from error
+            undo.pop_all()
+        close_to_others(path for pattern in CONTENT for path in self.path.glob(pattern))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the folder back."""
+        if not self._shared:
+            self.pid_file.unlink(missing_ok=True)
+        self._lock.release()
+        os.umask(self._mask)
+
+    def _take(self) -> None:
+        if not self.path.is_dir():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # another may be making it at this moment
+        if not self._locked():
+            raise DataFolderBusy(self._busy())
+        try:
+            # Also by those who share the folder: that it can be written is known before anything else begins.
+            fresh = self.pid_file.with_suffix(f".{os.getpid()}")
+            fresh.write_text(f"{os.getpid()}\n")
+            if self._shared:
+                fresh.unlink(missing_ok=True)
+                self.pid_file.unlink(missing_ok=True)  # of one who had the folder alone and was killed
+            else:
+                fresh.replace(self.pid_file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            self._lock.release()
+            raise
+
+    def _locked(self) -> bool:
+        # `maestro doctor` holds the lock for an instant when it looks who has the folder; who starts together with us
+        # may have it alone for as long as it changes the tables.
+        for _ in range(TRIES_SHARED if self._shared else TRIES_ALONE):
+            if self._lock.take(shared=self._shared):
+                return True
+            time.sleep(TRY_AGAIN_SECONDS)
+        return False
+
+    def _busy(self) -> str:
+        try:
+            holder = f"process {int(self.pid_file.read_text())}"
+        except (OSError, ValueError):  # the holder is between its lock and its pid file, or there are several
+            holder = "another Maestro, such as a worker or connectors of its own"
+        return (
+            f"The data folder {self.path} is in use by {holder}. "
+            "Stop that Maestro first, or give this one a folder of its own (dataDir)."
+        )
+
+    def _unusable(self, error: OSError) -> str:
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "Free some space on that disk, or set" if full else "Set"
+        return (
+            f"The data folder {self.path} (dataDir) cannot be used: {reason}. "
+            f"{fix} dataDir to a folder on a local disk that this user may create and write."
+        )
+
+
+@dataclass(frozen=True)
+class FolderHolder:
+    """Whether a Maestro runs on the folder, and its process id where one has it alone and has said so."""
+
+    running: bool = False
+    shared: bool = False
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        if self.shared:
+            return "separate processes of Maestro"
+        return f"a running Maestro (process {self.pid})" if self.pid else "a running Maestro"
+
+
+def holder_of(folder: Path) -> FolderHolder:
+    """Return who has the folder.
+
+    It is asked for by a lock that is given back at once. Who starts in that very moment would find the folder taken,
+    so the stronger of the two locks is asked for only where the weaker one tells too little.
+    """
+    data = DataFolder(folder)
+    try:
+        lock = os.open(data.path / LOCK, os.O_RDONLY)
+    except OSError:
+        return FolderHolder()
+    try:
+        if not _free(lock, fcntl.LOCK_SH):
+            return FolderHolder(running=True, pid=_signed_process(data.pid_file))
+        return FolderHolder() if _free(lock, fcntl.LOCK_EX) else FolderHolder(running=True, shared=True)
+    finally:
+        os.close(lock)
+
+
+def server_of(folder: Path) -> ServerRecord | None:
+    """Return the embedded Temporal server that was started on the folder, if it lives."""
+    try:
+        record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
+    except OSError:  # a folder that cannot be read is told by its own check
+        return None
+    return record if record is not None and record.exists() else None
+
+
+def _free(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks; another check says so
+        return True
+    return True
+
+
+def _signed_process(pid_file: Path) -> int | None:
+    try:
+        return int(pid_file.read_text())
+    except (OSError, ValueError):  # it is between its lock and its signature
+        return None

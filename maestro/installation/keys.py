@@ -1,0 +1,93 @@
+"""Keys of accounts in the store: encrypted under a key outside of it, or references.
+
+See docs/decisions.md: secrets at rest.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken
+from pydantic import SecretStr
+
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import KeptKey
+from maestro.installation.storage import encryption_file, encryption_key
+from maestro.operations.inputs import EncryptSecret
+from maestro.settings import Settings
+from maestro.settings.sources import ENVIRONMENT, FILE, References
+
+SEALED = "sealed:"
+VISIBLE_CHARACTERS = 4
+"""Characters of a key that people are shown, and only of one long enough that they give nothing away."""
+LONG_ENOUGH = 16
+
+
+class SecretKeys:
+    """Keeps keys so that the database alone gives none away.
+
+    ``environment`` is where references to variables are looked up, at each call; paths of files are whole ones, because
+    nobody could say from which folder another process starts.
+    """
+
+    def __init__(self, encryption: bytes, environment: Mapping[str, str]) -> None:
+        self._fernet = Fernet(encryption)
+        self._salt = encryption
+        self._references = References(environment, Path("/"))
+
+    def keep(self, text: str) -> KeptKey:
+        """Return what may be stored of a key that a person typed, or of a reference.
+
+        Raises ``ConfigurationError`` for a reference that cannot be one; whether it can be read is for the process that
+        uses it to find out.
+        """
+        if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
+            raise ConfigurationError(
+                "file: must be followed by the whole path of a file, such as file:/run/secrets/key"
+            )
+        if text.startswith(ENVIRONMENT) and not text.removeprefix(ENVIRONMENT).isidentifier():
+            raise ConfigurationError("env: must be followed by the name of an environment variable")
+        if text.startswith((ENVIRONMENT, FILE)):
+            return KeptKey(text)
+        return KeptKey(SEALED + self._fernet.encrypt(text.encode()).decode(), last4(text))
+
+    def reveal(self, secret: str) -> SecretStr:
+        """Return the key; raises ``ConfigurationError`` with the fix."""
+        if not secret.startswith(SEALED):
+            try:
+                return SecretStr(self._references.read(secret))
+            except ValueError as error:
+                raise ConfigurationError(str(error)) from None
+        try:
+            return SecretStr(self._fernet.decrypt(secret.removeprefix(SEALED)).decode())
+        except InvalidToken:
+            raise ConfigurationError(
+                "its key was encrypted under another secrets.key than that of this data folder; put the old file back, "
+                "or enter the key again"
+            ) from None
+
+    def fingerprint(self, *parts: str) -> str:
+        """Return what tells one key from another and says nothing of either."""
+        return hmac.new(self._salt, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
+    """Return the keys of a data folder."""
+    return SecretKeys(encryption_key(settings), environment)
+
+
+def encryption(settings: Settings) -> EncryptSecret:
+    """Return what encrypts secrets under the key of a data folder, which is made with the first secret."""
+    return lambda text: open_keys(settings, {}).keep(text)
+
+
+def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
+    """Return the keys of a data folder without making anything; what is not there opens nothing."""
+    path = encryption_file(settings)
+    return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
+
+
+def last4(key: str) -> str:
+    """Return the end of a key for people to know it by, nothing of a short one."""
+    return key[-VISIBLE_CHARACTERS:] if len(key) >= LONG_ENOUGH else ""

@@ -1,0 +1,1 @@
+"""The log, the health port and the readiness of a process."""

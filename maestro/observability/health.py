@@ -1,0 +1,203 @@
+"""Readiness of a process, and the small port on which ``maestro worker`` and ``maestro connect`` report it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from maestro.domain.health import METRICS_TYPE, OK, Alive, Readiness, Vitals
+from maestro.domain.hosts import KnownHosts
+from maestro.domain.values import Value
+from maestro.metrics.process import ProcessMetrics
+from maestro.serving import ConnectionLimits, ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
+from maestro.settings import Settings
+from maestro.settings.live import LiveSettings
+from maestro.store.store import Store
+from temporal.engine import Engine
+
+STORE_SECONDS = 2.0
+"""How long the store may take to answer; a write that waits for the lock of the database takes up to 30 s."""
+NO_ANSWER = (
+    f"the store has not answered for {STORE_SECONDS:g} s: another program holds the lock of the database, or its disk "
+    "hangs. Check its disk and who else uses the database."
+)
+
+
+class StoreHealth:
+    """Asks the store for its problem, once at a time: while it cannot be written, each question takes long."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asking: asyncio.Task[str | None] | None = None
+
+    async def problem(self) -> str | None:
+        """Return why the store cannot be read or written, or None."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(asyncio.to_thread(self._store.problem))
+        asking = self._asking
+        await asyncio.wait([asking], timeout=STORE_SECONDS)
+        if asking.done():
+            return asking.result()
+        return self._store.writes.problem if self._store.writes.failing else NO_ANSWER
+
+
+class EngineHealth:
+    """The store, Temporal, and whether work is done: by the workers of this process, or by those of others."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        working: Callable[[], Awaitable[str]],
+        silent: Callable[[], str] | None = None,
+    ) -> None:
+        """``working`` returns why no work is done, or nothing when it is; ``silent`` which connectors do not listen."""
+        self._store = StoreHealth(store)
+        self._engine = engine
+        self._working = working
+        self._silent = silent
+
+    async def checks(self) -> Mapping[str, str]:
+        """Return "ok" or the problem for the store, Temporal, the worker, and the connectors where there are any."""
+        store, temporal = await asyncio.gather(self._store.problem(), self._engine.reachable())
+        checks = {
+            "store": store or OK,
+            "temporal": temporal or OK,
+            "worker": ("Temporal has to be reachable first" if temporal else await self._working()) or OK,
+        }
+        return checks if self._silent is None else {**checks, "connectors": self._silent() or OK}
+
+
+STARTING = "this process does not poll its queues yet"
+STANDING_BY = "this process polls no queue: it is starting, or stands by until the one that has its connector ends"
+
+
+def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
+    """Ask the workers of this process; ``idle`` is what to say while there are none."""
+
+    async def working() -> str:
+        return "" if engine.polling else idle
+
+    return working
+
+
+def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
+    """Ask Temporal who polls the queue of the workflows."""
+
+    async def working() -> str:
+        return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
+
+    return working
+
+
+def worker_address(settings: Settings) -> ListenAddress:
+    """Return where ``maestro worker`` says how it is."""
+    return _health_address(settings, settings.health.worker_port, "workerPort")
+
+
+def connect_address(settings: Settings) -> ListenAddress:
+    """Return where ``maestro connect`` says how it is."""
+    return _health_address(settings, settings.health.connect_port, "connectPort")
+
+
+def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
+    """Return what a process counts, from now on; this reads the store."""
+    return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
+
+
+class HealthServer:
+    """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only."""
+
+    def __init__(
+        self, place: ListenAddress, allowed_hosts: Iterable[str], vitals: Vitals, limits: ConnectionLimits | None = None
+    ) -> None:
+        """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
+        self._place = place
+        self._hosts = KnownHosts.of((place.host, *allowed_hosts))
+        self._vitals = vitals
+        self._limits = limits
+
+    async def run(self) -> None:
+        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
+        sockets = await asyncio.to_thread(listen, self._place)
+        await serve_until_cancelled(Server(uvicorn_config(self.app(), self._limits)), sockets)
+
+    def app(self) -> Starlette:
+        """Return the application; it holds no sockets and starts nothing by itself."""
+        routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._measured)]
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(_KnownHostsOnly, hosts=self._hosts)],
+            exception_handlers={HTTPException: _nothing_else},
+        )
+
+    async def _ready(self, _: Request) -> Response:
+        """Say whether everything that the process needs works; 503 when something does not."""
+        readiness = Readiness.of(await self._vitals.health.checks())
+        return _json(readiness, readiness.http_status)
+
+    async def _measured(self, _: Request) -> Response:
+        """Return what the process counts and measures."""
+        checks = await self._vitals.health.checks()
+        return Response(await asyncio.to_thread(self._vitals.metrics.render, checks), media_type=METRICS_TYPE)
+
+
+class _KnownHostsOnly:
+    """ASGI middleware: a web page must not reach a loopback service by DNS rebinding.
+
+    See docs/decisions.md: exposed ports.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: KnownHosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        known = scope["type"] != "http" or self._hosts.admit(Headers(scope=scope).getlist("host"))
+        refusal = _error(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            "UnknownHost",
+            "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost.",
+        )
+        await (self._app if known else refusal)(scope, receive, send)
+
+
+class _HealthError(Value):
+    """What a failed request answers, as everywhere in Maestro."""
+
+    error: str
+    message: str
+
+
+async def _alive(_: Request) -> Response:
+    """Say that the process is alive; nothing else is looked at."""
+    return _json(Alive(), HTTPStatus.OK)
+
+
+async def _nothing_else(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    name = "".join(filter(str.isalpha, status.phrase.title()))
+    message = f"There is nothing for {request.method} at {request.url.path}; GET /healthz, /readyz or /metrics."
+    return _error(status, name, message)
+
+
+def _error(status: HTTPStatus, name: str, message: str) -> Response:
+    return _json(_HealthError(error=name, message=message), status)
+
+
+def _json(body: Value, status: HTTPStatus) -> Response:
+    return JSONResponse(body.model_dump(), status, headers={"Cache-Control": "no-store"})
+
+
+def _health_address(settings: Settings, port: int, key: str) -> ListenAddress:
+    return ListenAddress(settings.health.host, port, section="health", option="--health-port", key=key)

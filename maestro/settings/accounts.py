@@ -1,0 +1,74 @@
+"""The accounts of the configuration as the parts that call models know them, and as the store keeps them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import DEMO, AccountType, ModelAccount
+from maestro.domain.llm.models import own_name
+from maestro.llm.protocols import Account
+from maestro.settings import AccountSettings, Settings
+from maestro.settings.problems import refuse, translate
+
+_LOGIN = re.compile(r"(?<=//)[^/?#]*@")
+
+NOT_COLUMNS = {"status", "api_key"}
+"""What is not a column as it stands in an entry."""
+
+
+def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
+    """Return the accounts that a provider answers for; without any, the demo model answers.
+
+    See docs/decisions.md: demo model.
+    """
+    return [account for account in settings.llm.accounts or found if account.provider != DEMO]
+
+
+def account_of(settings: AccountSettings) -> Account:
+    """Return the account that an entry of the configuration describes."""
+    return Account(
+        name=settings.name,
+        provider=settings.provider,
+        model=own_name(settings.provider, settings.model),
+        type=AccountType(settings.type),
+        api_key=settings.api_key,
+        base_url=settings.base_url,
+        home_dir=settings.home_dir,
+        priority=settings.priority,
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        concurrency=settings.concurrency,
+    )
+
+
+def without_login(address: str) -> str:
+    """Return an address without the user and password in it, which nobody is shown.
+
+    See docs/decisions.md: secrets at rest.
+    """
+    return _LOGIN.sub("", address)
+
+
+def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
+    """Return the models that accounts name, with their providers."""
+    return [f"{one.provider}/{model}" for one in accounts for model in (one.model, *one.models.split())]
+
+
+def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the columns of an account; raises ``ConfigurationError``, which names the key of the configuration."""
+    try:
+        entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
+    except ValidationError as error:
+        raise refuse(translate(error, (), {})) from None
+    if without_login(entry.base_url) != entry.base_url:
+        raise ConfigurationError(
+            "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "
+            "the account into llm.accounts of the configuration"
+        )
+    models = " ".join(own_name(entry.provider, model) for model in entry.models)
+    own = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
+    return {**entry.model_dump(by_alias=False, exclude=NOT_COLUMNS), **own}

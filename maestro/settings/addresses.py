@@ -1,0 +1,68 @@
+"""The addresses of one configuration: Temporal, its Web UI, the dashboard, and the limits of ports."""
+
+from maestro.domain.proxies import TrustedProxies
+from maestro.serving import ConnectionLimits
+from maestro.settings import Settings
+from temporal.endpoint import Endpoint, Tls
+
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+"""Addresses to bind that lead a browser nowhere."""
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Return where Temporal is: the configured address, or the embedded server.
+
+    Raises ``ConfigurationError`` when a certificate or key is none.
+    """
+    temporal = settings.temporal
+    if temporal.embedded:
+        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace, embedded=True)
+    tls = Tls(temporal.tls_ca, temporal.tls_cert, temporal.tls_key.get_secret_value(), temporal.tls_server_name)
+    return Endpoint(
+        temporal.address, temporal.namespace, tls if temporal.tls else None, temporal.api_key.get_secret_value()
+    )
+
+
+def temporal_ui_url(settings: Settings) -> str:
+    """Return the address of the Temporal Web UI, empty when nobody told us."""
+    temporal = settings.temporal
+    return f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
+
+
+def dashboard_url(settings: Settings) -> str:
+    """Return where browsers reach the dashboard's pages, empty where there are none."""
+    webui = settings.webui
+    if not webui.enabled:
+        return ""
+    host = f"[{webui.host}]" if ":" in webui.host else webui.host
+    local = f"http://{'localhost' if webui.host in WILDCARD_ADDRESSES else host}:{webui.port}"
+    return webui.public_url.rstrip("/") or local
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return the limits of each port's connections."""
+    server, proxies = settings.server, TrustedProxies.of(settings.webui.trusted_proxies)
+    return ConnectionLimits(server.max_connections, server.max_connections_per_address, server.request_seconds, proxies)
+
+
+def address_lines(settings: Settings) -> list[str]:
+    """Return where everything is, a line each."""
+    lines = []
+    if settings.webui.enabled:
+        lines.append(f"  Chat and dashboard   {dashboard_url(settings)}")
+    if settings.web.enabled:
+        lines.append(f"  Web connector        ws://{settings.web.host}:{settings.web.port}")
+    if settings.temporal.embedded:
+        lines.append(f"  Temporal Web UI      http://localhost:{settings.temporal.ui_port}")
+    else:
+        lines.append(f"  Temporal             {settings.temporal.address}, namespace {settings.temporal.namespace}")
+    lines.append(f"  Data folder          {settings.data_dir}")
+    return lines
+
+
+def dashboard_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins from which the dashboard's pages are served."""
+    webui = settings.webui
+    named = (f"[{host}]" if ":" in host else host for host in (webui.host, *webui.allowed_hosts))
+    hosts = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", *named))
+    return tuple(f"{scheme}://{host}:{webui.port}" for host in hosts for scheme in ("http", "https"))

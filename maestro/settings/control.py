@@ -1,0 +1,192 @@
+"""Shows and changes the settings for operators, and never shows a secret.
+
+See docs/decisions.md: secrets at rest.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import JsonValue, SecretStr
+from pydantic_core import PydanticUndefined
+
+from maestro.domain.errors import Conflict, InvalidEdit, NeedsRestart
+from maestro.domain.live import RUNTIME, SettingsPage, SettingView
+from maestro.domain.settings.section import Section
+from maestro.settings.keys import KEYS, LEAVES, Key
+from maestro.settings.live import LiveSettings, OverlaidSettings, Values, not_settable, overlay
+from maestro.settings.loading import Loaded
+from maestro.settings.model import Settings
+from maestro.settings.reference import limits
+from maestro.store.store import Store
+
+SET = "set"
+PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
+VISIBLE_CHARACTERS = 4
+LONG_ENOUGH = 16
+"""Characters that a secret has at least before any of it is shown."""
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
+_LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
+"""What may be secret in an address: the user with a password, and the values of a query."""
+
+CHANGE_ACTION = "settings.change"
+LONGEST_NOTE = 200
+"""Characters of a value in the audit log."""
+
+
+def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
+    """Return every key as it holds now."""
+    return SettingsPage(
+        items=tuple(_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
+    )
+
+
+def visible_value(value: Any) -> JsonValue:
+    """Return a value as it may be shown to anybody who may see the settings at all."""
+    if isinstance(value, SecretStr):
+        return secret_hint(value.get_secret_value())
+    if isinstance(value, Section):
+        fields = type(value).model_fields
+        return {field.alias or name: _of_entry(name, getattr(value, name)) for name, field in fields.items()}
+    if isinstance(value, dict):
+        return {name: visible_value(below) for name, below in value.items()}
+    if isinstance(value, tuple):
+        return [visible_value(below) for below in value]
+    if isinstance(value, str | Path):
+        return _LOGIN.sub("", str(value))
+    plain: JsonValue = value
+    return plain
+
+
+def secret_hint(secret: str) -> str:
+    """Return what people know a secret by: its end if it is long enough, else that it is set."""
+    if not secret:
+        return ""
+    return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
+
+
+def value_of(settings: Settings, key: Key) -> Any:
+    """Return the value of a key."""
+    value: Any = settings
+    for name in key.names:
+        value = getattr(value, name)
+    return value
+
+
+def _of_key(key: Key, value: Any) -> JsonValue:
+    # People choose passwords themselves: the end of one is a good part of it, and a viewer reads this too.
+    if key.path in PASSWORDS:
+        return SET if value.get_secret_value() else ""
+    return visible_value(value)
+
+
+def _of_entry(name: str, value: Any) -> JsonValue:
+    # Programs are often told their keys as arguments.
+    return [SET for _ in value] if name == "args" else visible_value(value)
+
+
+def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
+    default = key.field.default
+    return SettingView(
+        key=key.path,
+        value=_of_key(key, value_of(overlaid.settings, key)),
+        default=None if default is PydanticUndefined else visible_value(default),
+        origin=RUNTIME if key.path in overlaid.values else loaded.origins.get(key.path, "default"),
+        changes="live" if key.live else "restart",
+        type="secret" if isinstance(default, SecretStr) else _TYPES[key.kind],
+        limits=limits(key),
+        choices=_choices(key.field.annotation),
+        description=key.field.description or "",
+        variable=key.variables[0],
+        problem=overlaid.refused.get(key.path, ""),
+    )
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """Return the words that a key, or each item of its list, may be."""
+    if get_origin(annotation) is tuple:
+        annotation = get_args(annotation)[0]
+    return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()
+
+
+class StoreSettingsControl:
+    """Keeps what is set in the store, where every process finds it; a ``SettingsControl``."""
+
+    def __init__(self, store: Store, live: LiveSettings) -> None:
+        self._store = store
+        self._live = live
+
+    def page(self) -> SettingsPage:
+        """Return every key as it holds now."""
+        self._live.look(self._store)
+        return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
+
+    def change(self, wishes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
+        """Set keys by path while Maestro runs, all or none of them; None takes back what was set.
+
+        Raises ``NeedsRestart``, ``InvalidEdit`` and ``Conflict``.
+        """
+        loaded, wanted = self._live.loaded, flat(wishes)
+        with self._store.begin() as tx:
+            newest, before = tx.live_settings.version(), tx.live_settings.values()
+            if version is not None and version != newest:
+                raise Conflict(
+                    f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read them "
+                    "again, and change them then."
+                )
+            after = changed(loaded, before, wanted)
+            if after != before:
+                tx.live_settings.add(after, actor)
+                for key, note in _notes(loaded, before, after):
+                    tx.audit.add(actor, CHANGE_ACTION, key, note)
+        return self.page()
+
+
+def flat(wishes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return wishes by path, also those that are written as in the file, an object for each section."""
+    found: dict[str, JsonValue] = {}
+    for path, value in wishes.items():
+        if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):
+            found |= flat({f"{path}.{name}": below for name, below in value.items()})
+        else:
+            found[path] = value
+    return found
+
+
+def changed(loaded: Loaded, before: Values, wishes: Mapping[str, JsonValue]) -> Values:
+    """Return the values with the wishes among them; raises ``NeedsRestart`` and ``InvalidEdit``."""
+    unsettable = {
+        path: problem
+        for path, value in wishes.items()
+        # What an earlier release has left behind can at least be taken back.
+        if (problem := not_settable(path, loaded)) and not (value is None and path in before)
+    }
+    if unsettable:
+        known = all(path in KEYS for path in unsettable)
+        raise (NeedsRestart if known else InvalidEdit)("; ".join(unsettable.values()))
+    after = {path: value for path, value in {**before, **wishes}.items() if value is not None}
+    already = overlay(loaded, before).refused
+    refused = overlay(loaded, after).refused
+    problems = {problem: path for path, problem in refused.items() if path in wishes or path not in already}
+    if problems:
+        raise InvalidEdit("; ".join(problems))
+    return after
+
+
+def _notes(loaded: Loaded, before: Values, after: Values) -> Iterator[tuple[str, str]]:
+    """Yield each key that was changed, and what from and what to."""
+    old, new = overlay(loaded, before), overlay(loaded, after)
+    for path in sorted({*before, *after}):
+        if before.get(path) != after.get(path):
+            back = "" if path in after else " (taken back)"
+            yield path, f"{_note(old, path)} -> {_note(new, path)}{back}"
+
+
+def _note(overlaid: OverlaidSettings, path: str) -> str:
+    if path not in KEYS:
+        return "unknown"
+    text = json.dumps(visible_value(value_of(overlaid.settings, KEYS[path])), ensure_ascii=False)
+    return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}..."

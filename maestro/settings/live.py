@@ -1,0 +1,186 @@
+"""The settings as they hold now: what Maestro was started with, and over it what operators set while it runs.
+
+See docs/invariants.md: live settings.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from maestro.domain.errors import StoreBusy
+from maestro.settings.keys import KEYS, LEAVES, Location
+from maestro.settings.loading import Loaded, validated
+from maestro.settings.model import Settings
+from maestro.settings.problems import translate, unknown_key
+from maestro.store.store import Store
+from maestro.supervision import end
+
+NEEDS_RESTART = "{path}: it is read at the start only; set it in {file} or in {variable}, and restart Maestro"
+DEFAULT_FILE = "maestro.json"
+
+Values = Mapping[str, object]
+"""Values by key, as ``chat.limits.maxMessageChars``."""
+
+Chosen = TypeVar("Chosen")
+
+LOOK_SECONDS = 0.5
+"""How late at most a process takes over what another one set."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class OverlaidSettings:
+    """The settings that hold, the values of ours that count in them, and what is wrong with each of the others."""
+
+    settings: Settings
+    values: Values
+    refused: Mapping[str, str]
+
+
+def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
+    """Lay the values over what was loaded; those that this release refuses are left out, and said to be.
+
+    A value may have been fine for the release, or beside the file, that it was set with.
+    """
+    refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
+    while wanted := {path: value for path, value in values.items() if path not in refused}:
+        try:
+            return OverlaidSettings(validated(_laid(loaded.tree, wanted)), wanted, refused)
+        except ValidationError as error:
+            refused |= _blamed(error, wanted)
+    return OverlaidSettings(loaded.settings, {}, refused)
+
+
+def not_settable(path: str, loaded: Loaded) -> str | None:
+    """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
+    # Entries of a list are set all together, as the list is.
+    key = KEYS[path.partition("[]")[0]] if path in KEYS else None
+    below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
+    if key is None and below is not None:
+        return f"{path}: it is a section; name a key in it, such as {below.path}"
+    if key is None:
+        return f"{path}: {unknown_key(tuple(path.split('.')))}"
+    file = loaded.file or DEFAULT_FILE
+    return None if key.live else NEEDS_RESTART.format(path=key.path, file=file, variable=key.variables[0])
+
+
+def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
+    laid: dict[str, Any] = json.loads(json.dumps(tree))
+    for path, value in values.items():
+        section = laid
+        *above, last = path.split(".")
+        for name in above:
+            section = section.setdefault(name, {})
+        section[last] = value
+    return laid
+
+
+def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
+    """Return which values a refusal is about; all of them where it is about none in particular."""
+    blamed: dict[str, str] = {}
+    found = error.errors(include_url=False, include_input=False)
+    for problem, sentence in zip(found, translate(error, (), {}), strict=True):
+        near = [path for path in values if _meet(KEYS[path].location, problem["loc"])]
+        blamed |= dict.fromkeys(near or values, sentence)
+    return blamed
+
+
+def _meet(key: Location, problem: Iterable[str | int]) -> bool:
+    """Say whether a problem is at a key, within its value, or about a section that the key is in."""
+    return all(one == other for one, other in zip(key, problem, strict=False))
+
+
+class CurrentSettings:
+    """Settings that may be replaced by others as a whole; to ask costs nothing, and any thread may."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._current = settings
+
+    def current(self) -> Settings:
+        """Return the settings that hold now; the caller must not keep them."""
+        return self._current
+
+    def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:
+        """Return what a part asks at each use for the rules that it works by; they are made anew after a change."""
+        made: tuple[Settings, Chosen] | None = None
+
+        def ask() -> Chosen:
+            nonlocal made
+            settings, known = self._current, made
+            if known is None or known[0] is not settings:
+                known = made = (settings, rules(settings))
+            return known[1]
+
+        return ask
+
+
+class LiveSettings(CurrentSettings):
+    """Gives every part of a process the settings that hold now (docs/invariants.md: live settings).
+
+    To ask costs nothing: the store is read only while looking, which happens beside everything else. ``start`` is what
+    Maestro was started with; only keys that need a restart may be read from it.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded.settings)
+        self.start: Settings = loaded.settings
+        self.loaded = loaded
+        self.version = 0
+        self.overlaid = OverlaidSettings(loaded.settings, {}, {})
+        self._looking = Lock()
+        self._tell: Callable[[Settings], None] | None = None
+
+    @classmethod
+    def unchanging(cls, settings: Settings) -> "LiveSettings":
+        """Return settings that nobody changes."""
+        return cls(Loaded(settings, {}, None))
+
+    def look(self, store: Store) -> None:
+        """Take over what was set since the last look; raises ``StoreBusy``."""
+        with self._looking:
+            with store.view() as tx:
+                newest = tx.live_settings.version()
+                values = tx.live_settings.values() if newest != self.version else None
+            if values is not None:
+                self._take(newest, values)
+
+    def _take(self, version: int, values: Mapping[str, object]) -> None:
+        overlaid = self.overlaid = overlay(self.loaded, values)
+        self._current = overlaid.settings
+        if self._tell is not None:  # a command says what it was asked for and nothing else
+            for key, problem in overlaid.refused.items():
+                log.warning("a value that was set at run time does not count", key=key, problem=problem)
+            self._tell(overlaid.settings)
+        self.version = version  # last: what could not be told is told again at the next look
+
+    @contextlib.asynccontextmanager
+    async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
+        """Look at once, and now and then during the block; ``tell`` is called with what holds from each change on."""
+        self._tell = tell
+        await asyncio.to_thread(self.look, store)
+        watch = asyncio.create_task(self._watch(store))
+        try:
+            yield
+        finally:
+            await end([watch])
+
+    async def _watch(self, store: Store) -> None:
+        with store.changes.subscribed(lambda state: state.settings != self.version, lambda: LOOK_SECONDS) as changed:
+            while True:
+                await changed.wait()
+                changed.clear()
+                try:
+                    await asyncio.to_thread(self.look, store)
+                except StoreBusy as error:
+                    log.warning("settings.postponed", reason=str(error))
+                # Whatever is wrong with what was set, this process must still hear of the change that puts it right.
+                except Exception:
+                    log.exception("settings.broken")

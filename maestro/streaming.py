@@ -1,0 +1,297 @@
+"""Streaming: shows answers while they are written, each in one message that is placed once and then edited.
+
+See ADR 21."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from activities.chunks import measure_of, reply_to
+from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
+from connectors.hub import SendAction, choose_action, hand_over
+from connectors.splitting import chunks
+from maestro.domain.deliveries import Purpose
+from maestro.domain.drafts import STOPPED, DraftState, Next, ending, next_of
+from maestro.domain.errors import StoreBusy
+from maestro.domain.jobs.job import Job
+from maestro.domain.messages import OutgoingMessage, Receipt
+from maestro.store.deliveries.drafts import AddressedDraft, Place
+from maestro.store.store import Store, committed
+from maestro.store.transaction import Transaction
+from maestro.supervision import end, uninterrupted
+
+LOOK_SECONDS = 0.1
+"""How often the store is asked whether anything was written: one number."""
+PATIENCE_SECONDS = 3.0
+"""How long an answer waits at most for an edit of its draft that is under way, so that it is not overtaken by it."""
+PAUSE_SECONDS = 1.0
+LONGEST_PAUSE = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class Drafting:
+    """Each of its methods returns None when it is done, else how many seconds to wait at least before it is tried."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def place(self, job_id: str, connector: Connector, *, anew: bool) -> float | None:
+        """Let the platform have a message without a word of the answer, and keep what it knows it as.
+
+        Unless ``anew``, only one that may be there already is settled. Where nobody can say whether it is, nothing is
+        shown: what may be left on the platform says nothing.
+        """
+        message = await asyncio.to_thread(self._asked, job_id, anew)
+        if message is None:
+            return None
+        move = await asyncio.to_thread(self._move, message, connector)
+        if move not in (SendAction.SEND, SendAction.LOOK):
+            await asyncio.to_thread(self._dropped, job_id)
+            return None
+        outcome = await hand_over(connector, message, move)
+        return await committed(self._store, partial(self._told, job_id, message, outcome))
+
+    async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
+        """Let the message say what is written so far, as much of it as fits."""
+        message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
+        outcome = await hand_over(connector, message, SendAction.SEND)
+        if isinstance(outcome, PermanentSend):
+            await asyncio.to_thread(self._dropped, sheet.draft.job_id)
+        return _pause(outcome)
+
+    async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
+        """Let the message say that nothing more comes; what cannot be said is left as it is."""
+        text = ending(_fitting(sheet.draft.text, connector, len(STOPPED)))
+        outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
+        if isinstance(outcome, Receipt | PermanentSend):
+            await self.forget(sheet.draft.job_id)
+        return _pause(outcome)
+
+    async def forget(self, job_id: str) -> None:
+        """Forget a draft."""
+        await uninterrupted(asyncio.to_thread(self._forget, job_id))
+
+    def _asked(self, job_id: str, anew: bool) -> OutgoingMessage | None:
+        """Commit that the platform is about to be asked; None when it is not to be."""
+        with self._store.begin() as tx:
+            job, draft = tx.jobs.get(job_id), tx.drafts.find(job_id)
+            if draft is None or (anew and not _may_be_shown(tx.channels.why_disabled(job.address), job.stop_requested)):
+                return None
+            if anew and _another_speaks(tx, job):
+                return None
+            if draft.state is DraftState.WRITTEN and not anew:
+                return None
+            if not tx.drafts.sending(job_id):
+                return None
+            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
+
+    def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
+        """Say what is safe; where a platform knows keys, what it has forgotten is not looked for: many say the same."""
+        with self._store.view() as tx:
+            move = choose_action(message, connector, tx.now)
+        forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
+        return SendAction.LEAVE if forgotten else move
+
+    def _told(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
+        """Keep what became of the message."""
+        with self._store.begin() as tx:
+            if isinstance(outcome, Receipt):
+                tx.drafts.placed(job_id, outcome)
+            elif isinstance(outcome, PermanentSend | Unsettled):
+                tx.drafts.drop(job_id)
+            elif outcome.surely_unsent and message.tried_at is None:
+                tx.drafts.unsent(job_id)
+        return _pause(outcome)
+
+    def _dropped(self, job_id: str) -> None:
+        with self._store.begin() as tx:
+            tx.drafts.drop(job_id)
+
+    def _forget(self, job_id: str) -> None:
+        with self._store.begin() as tx:
+            tx.drafts.forget(job_id)
+
+
+def _another_speaks(tx: Transaction, job: Job) -> bool:
+    """Say whether a new message would tear apart what another job says there."""
+    holder = tx.deliveries.lane_holder(job.address.outbound_lane)
+    return holder not in (None, job.id) or tx.drafts.another_shown(job.id, job.address)
+
+
+def _may_be_shown(disabled: str | None, stopped: bool) -> bool:
+    return disabled is None and not stopped
+
+
+def _pause(outcome: Receipt | SendFailure) -> float | None:
+    if isinstance(outcome, Receipt | PermanentSend | Unsettled):
+        return None
+    return outcome.retry_after.total_seconds() if outcome.retry_after is not None else 0.0
+
+
+def _fitting(text: str, connector: Connector, spare: int) -> str:
+    """Return as much of a text as one message holds."""
+    return next(chunks(text, connector.capabilities.max_length - spare, measure_of(connector)))
+
+
+class HeldConnectors(Protocol):
+    """The connectors this process holds."""
+
+    def all(self) -> Sequence[Connector]:
+        """Return all of them."""
+        ...
+
+
+@dataclass
+class DraftProgress:
+    """How far one draft is shown: its revision, and when it may be written anew, by a clock that is never set."""
+
+    revision: int = 0
+    due: float = 0.0
+    failures: int = 0
+    over: bool = False
+    work: asyncio.Task[None] | None = field(default=None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the platform is being asked for something."""
+        return self.work is not None and not self.work.done()
+
+
+class DraftStreamer:
+    """Looks at the drafts of the accounts of this process, and does about each what is to be done.
+
+    It is a courtesy: what fails is tried again later, ever more slowly, and never keeps an answer waiting for long.
+    """
+
+    def __init__(self, store: Store, held: HeldConnectors) -> None:
+        self._store = store
+        self._held = held
+        self._drafting = Drafting(store)
+        self._shown: dict[str, DraftProgress] = {}
+        self._offers: dict[Place, float] = {}
+        self._mark = ""
+        self._waiting = True
+        self._left = False
+
+    async def run(self) -> None:
+        """Show until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                try:
+                    await self._look()
+                except StoreBusy as error:
+                    log.warning("drafts.postponed", reason=str(error))
+                    await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            await end([shown.work for shown in self._shown.values() if shown.work is not None])
+
+    async def finished(self, job_id: str) -> None:
+        """Show nothing more of a job, whose answer is about to take the place of its draft.
+
+        Returns when what was under way is over.
+        """
+        if not self._looks:
+            return
+        # One that was not looked at yet may be looked at right now.
+        shown = self._shown.setdefault(job_id, DraftProgress())
+        shown.over = True
+        if shown.work is not None and shown.busy:
+            done, _ = await asyncio.wait([shown.work], timeout=PATIENCE_SECONDS)
+            if not done:
+                shown.work.cancel()
+                await asyncio.wait([shown.work])
+
+    @property
+    def _looks(self) -> bool:
+        """Whether there is, or may be, anything to show."""
+        return self._waiting or self._left or any(self._offers.values())
+
+    async def settle(self, job_id: str, connector: Connector) -> None:
+        """Learn whether the platform has the message of a draft; raises ``AmbiguousSend`` while it does not say."""
+        if await self._drafting.place(job_id, connector, anew=False) is not None:
+            raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
+
+    async def _look(self) -> None:
+        connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, EditsMessages)}
+        offers = {place: one.capabilities.edit_interval for place, one in connectors.items()}
+        if offers != self._offers:
+            await asyncio.to_thread(self._offer, offers)
+            self._waiting = True
+        if not self._looks:
+            return
+        mark = await asyncio.to_thread(self._store.mark)
+        if mark == self._mark and not self._waiting:
+            return
+        self._mark = mark
+        sheets = await asyncio.to_thread(self._sheets, list(connectors))
+        # What was shown before answers grew no more is looked after until its job is over.
+        self._left = bool(sheets)
+        known = {sheet.draft.job_id for sheet in sheets}
+        self._shown = {job_id: shown for job_id, shown in self._shown.items() if job_id in known or shown.busy}
+        left = [self._consider(sheet, connectors) for sheet in sheets]
+        self._waiting = any(left)
+
+    def _consider(self, sheet: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
+        """Do what is to be done about a draft; true when something is left for which nobody need write."""
+        shown = self._shown.setdefault(sheet.draft.job_id, DraftProgress())
+        if shown.busy or (shown.over and not sheet.status.ended):
+            return shown.busy
+        move = next_of(sheet.draft, sheet.status, shown.revision, free=sheet.free)
+        if move is Next.NOTHING:
+            # A channel in which somebody else sends gets free by a commit.
+            return False
+        if time.monotonic() >= shown.due:
+            connector = connectors[sheet.address.platform, sheet.address.account]
+            shown.work = asyncio.create_task(self._do(move, sheet, shown, connector))
+        return True
+
+    async def _do(self, move: Next, sheet: AddressedDraft, shown: DraftProgress, connector: Connector) -> None:
+        try:
+            pause = await self._done(move, sheet, connector)
+        # Whatever breaks while a draft is shown, the answer is not the worse for it.
+        except Exception as error:  # noqa: BLE001 - see above
+            log.warning("draft.postponed", job=sheet.draft.job_id, error=type(error).__name__)
+            pause = LONGEST_PAUSE
+        interval = connector.capabilities.edit_interval
+        if pause is None:
+            shown.failures, shown.due = 0, time.monotonic() + interval
+            if move is Next.EDIT:
+                shown.revision = sheet.draft.revision
+        else:
+            shown.failures += 1
+            longer = min(max(interval, LOOK_SECONDS) * 2**shown.failures, LONGEST_PAUSE)
+            shown.due = time.monotonic() + max(pause, longer)
+
+    async def _done(self, move: Next, sheet: AddressedDraft, connector: Connector) -> float | None:
+        """Ask the platform; None when it has done it, else the seconds it asks to wait at least."""
+        job_id = sheet.draft.job_id
+        match move:
+            case Next.PLACE:
+                return await self._drafting.place(job_id, connector, anew=sheet.draft.state is DraftState.WRITTEN)
+            case Next.EDIT:
+                return await self._drafting.edit(sheet, connector)
+            case Next.END:
+                return await self._drafting.end(sheet, connector)
+        await self._drafting.forget(job_id)
+        return None
+
+    def _offer(self, offers: Mapping[Place, float]) -> None:
+        """Tell the processes that call models where answers grow."""
+        with self._store.view() as tx:
+            known = {place: tx.drafts.offered(place) for place in offers}
+        if any(seconds != known[place] for place, seconds in offers.items()):
+            with self._store.begin() as tx:
+                for place, seconds in offers.items():
+                    tx.drafts.offer(place, seconds)
+        self._offers = dict(offers)
+
+    def _sheets(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
+        with self._store.view() as tx:
+            return tx.drafts.at(places)
