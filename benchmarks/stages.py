@@ -32,7 +32,7 @@ STAGES = {
     "route": ("activities/routing",),
     "record": ("activities/conversations",),
     "context": ("activities/context",),
-    "tags": ("activities/acting",),
+    "tags": ("activities/tags",),
     "send": ("activities/delivery", "activities/chunks", "connectors/hub"),
     "model: the step": ("activities/llm", "activities/groups"),
     "model: litellm and HTTP": (
