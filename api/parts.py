@@ -13,12 +13,14 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.intake.pairing import PairingRules
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
 from maestro.operations.memory import MemoryOperations
 from maestro.operations.people import PeopleOperations
+from maestro.operations.questions import QuestionOperations
 from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -100,6 +102,26 @@ class ApiParts:
     chat: AgentChat | None = None
     redact: Callable[[], Redact] = lambda: as_it_is
     budgets: Callable[[], DailyBudgets] = DailyBudgets
+
+    @property
+    def agents(self) -> AgentOperations:
+        """Return the operations on agents."""
+        return AgentOperations(self.store)
+
+    @property
+    def bindings(self) -> BindingOperations:
+        """Return the operations on bindings."""
+        return BindingOperations(self.store)
+
+    @property
+    def tokens(self) -> TokenOperations:
+        """Return the operations on the tokens of agents."""
+        return TokenOperations(self.store)
+
+    @property
+    def questions(self) -> QuestionOperations:
+        """Return the operations on questions."""
+        return QuestionOperations(self.store)
 
     @property
     def clients(self) -> ClientOperations:

@@ -2,14 +2,19 @@
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from fastapi import Form
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from maestro.domain.agents.edits import MAX_REASON
+from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
 
 Result = TypeVar("Result")
+FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
+"""The number of a row, in a form."""
 
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -21,6 +26,11 @@ class TextForm(BaseModel):
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return what is in the fields, without the blanks around it."""
         return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
+
+
+def reason_of(text: str) -> str:
+    """Return the reason of an edit as it is stored: without blanks around it, and cut."""
+    return text.strip()[:MAX_REASON]
 
 
 def submit(

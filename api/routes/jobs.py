@@ -4,7 +4,7 @@ See docs/decisions.md: questions.
 """
 
 import asyncio
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response, status
 from pydantic import Field, model_validator
@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Number, Parts
-from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import SeenView, seen_view
 from maestro.domain.jobs.batch_views import BatchView, BatchWish, Selection, check_edits
 from maestro.domain.jobs.batches import BatchAction
@@ -24,11 +23,9 @@ from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.timeline import CallPage
 from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
-from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, of_operator
-from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value, readable_by
 from maestro.operations.batches import BatchOperations
-from maestro.store.jobs.questions import QuestionRecord
+from maestro.operations.questions import QuestionOperations
 from maestro.store.replays import foreseen
 from maestro.store.store import Store
 
@@ -42,8 +39,6 @@ LIMIT = 50
 MOST = 200
 
 jobs = APIRouter(route_class=PasswordRoute, tags=["jobs"], prefix="/api/jobs")
-
-questions = APIRouter(route_class=PasswordRoute, tags=["questions"], prefix="/api/questions")
 
 
 class BulkReplay(Selection):
@@ -194,52 +189,7 @@ def _status(store: Store, job_id: str) -> JobStatus:
         return tx.jobs.status(job_id)
 
 
-class QuestionQuery(Value):
-    """Which questions, and a page of them; ``cursor`` is the ``next`` of the page before."""
-
-    status: tuple[QuestionStatus, ...] = ()
-    limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: int | None = Field(default=None, ge=1, le=LARGEST)
-
-
-class OperatorsAnswer(Value):
-    """Either ``answer``, in words, or ``approve``, which is what an approval takes."""
-
-    answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_CHARS)
-    approve: bool | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.answer is None) == (self.approve is None):
-            raise ValueError('send either {"answer": "..."} or {"approve": true} or {"approve": false}')
-        return self
-
-
-@questions.get("")
-def list_questions(parts: Parts, query: Annotated[QuestionQuery, Query()]) -> QuestionPage:
-    """List questions, newest first; ``status`` may be given several times."""
-    with parts.store.view() as tx:
-        found, following = tx.questions.page(query.status, query.cursor, query.limit)
-    items = tuple(question_view(one.question, one.agent, one.job, tx.now) for one in found)
-    return QuestionPage(items=items, next=str(following) if following else None)
-
-
-@questions.get("/{question_id}")
-def show_question(parts: Parts, question_id: Number) -> QuestionView:
-    """Return a question."""
-    return _question(parts.store, question_id)
-
-
-@questions.post("/{question_id}/answer")
-def answer_question(parts: Parts, question_id: Number, answer: OperatorsAnswer) -> QuestionView:
-    """Answer a question as its operator, and let its job go on; 409 when it is not open any more."""
-    with parts.store.begin() as tx:
-        asked = tx.questions.get(question_id)
-        tx.answer(of_operator(asked.question, answer.answer, answer.approve, tx.now), OPERATOR)
-    return _question(parts.store, question_id)
-
-
-def _question(store: Store, question_id: int) -> QuestionView:
-    with store.view() as tx:
-        asked: QuestionRecord = tx.questions.get(question_id)
-    return question_view(asked.question, asked.agent, asked.job, tx.now)
+questions = OperationAPIRouter("questions")
+questions.serve("GET", "", QuestionOperations.list, "list_questions")
+questions.serve("GET", "/{question_id}", QuestionOperations.show, "show_question")
+questions.serve("POST", "/{question_id}/answer", QuestionOperations.answer, "answer_question")

@@ -15,5 +15,8 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 RowId = Annotated[int, Field(ge=1, le=LARGEST)]
 """The number of a row."""
 
+RowCursor = Annotated[str | None, Field(pattern=r"^\d{1,18}$")]
+"""Where a list goes on that is in the order of its rows."""
+
 EncryptSecret = Callable[[str], KeptKey]
 """Return what the store may hold of a secret or of a reference to one; raises ``ConfigurationError``."""

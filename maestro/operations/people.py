@@ -1,9 +1,6 @@
 """What an operator does with people: pairings, users who were let in, and messages that were dropped."""
 
 from collections.abc import Callable
-from typing import Annotated
-
-from pydantic import Field
 
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.views import (
@@ -20,10 +17,8 @@ from maestro.domain.people.views import (
 )
 from maestro.domain.words import OwnerId
 from maestro.intake.pairing import PairingRules, approve, forget, invite, refuse
-from maestro.operations.inputs import LIMIT, Limit
+from maestro.operations.inputs import LIMIT, Limit, RowCursor
 from maestro.store.store import Store
-
-RowCursor = Annotated[str | None, Field(pattern=r"^\d{1,18}$")]
 
 
 class PeopleOperations:

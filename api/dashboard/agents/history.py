@@ -1,20 +1,19 @@
 """The history of an agent: its versions, their differences, and the rollback."""
 
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.agents.pages import AGENT_PAGE
+from api.dashboard.forms import reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
+from api.errors import status_after
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts, parts_of
 from maestro.domain.agents.differences import lines_of
-from maestro.domain.agents.edits import MAX_REASON
-from maestro.domain.agents.views import version_detail, version_page
+from maestro.domain.agents.edits import Rollback
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
 
@@ -30,10 +29,8 @@ Version = Annotated[int | None, Query(ge=1, le=LARGEST)]
 def show(request: Request, parts: Parts, slug: str, cursor: Version = None) -> HTMLResponse:
     """List the edits of an agent, newest first."""
     try:
-        with parts.store.view() as tx:
-            agent = tx.agents.named(slug)
-            shown = version_page(tx.versions.of(agent, cursor, SHOWN + 1), SHOWN)
-            newest = agent.version
+        newest = parts.agents.show(slug).version
+        shown = parts.agents.versions(slug, SHOWN, str(cursor) if cursor is not None else None)
     except MaestroError as error:
         return refused(request, HERE, error)
     title = f"History of {slug} – Maestro"
@@ -55,30 +52,27 @@ def roll_back(
     reason: Annotated[str, Form()] = "",
     force: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Make a new version that is as that one was, and lead back to the agent."""
-    try:
-        with parts_of(request).store.begin() as tx:
-            agent = tx.agents.named(slug)
-            tx.agents.roll_back(agent, number, OPERATOR, reason.strip()[:MAX_REASON], force=force)
-    except MaestroError as error:
-        return _version(request, slug, number, None, error)
-    return lead_back(f"{AGENT_PAGE}/{slug}", done="rolled")
+    """Make a new version with the content of an earlier one, and lead back to the agent."""
+    rollback = Rollback(version=number, reason=reason_of(reason), force=force)
+    return submit(
+        lambda: parts_of(request).agents.roll_back(slug, rollback, OPERATOR),
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="rolled"),
+        lambda error: _version(request, slug, number, None, error),
+    )
 
 
 def _version(
     request: Request, slug: str, number: int, against: int | None, problem: MaestroError | None = None
 ) -> HTMLResponse:
+    agents = parts_of(request).agents
     try:
-        with parts_of(request).store.view() as tx:
-            agent = tx.agents.named(slug)
-            edit = version_detail(*tx.versions.pair(agent, number, against))
-            newest = agent.version
+        edit, newest = agents.version(slug, number, against), agents.show(slug).version
     except MaestroError as error:
         return refused(request, HERE, error)
     return render(
         request,
         "agent-version.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
+        status_after(problem),
         title=f"{slug}, version {number} – Maestro",
         slug=slug,
         edit=edit,

@@ -1,23 +1,22 @@
 """The pages of agents: the list, a new agent, and one agent with its channels and latest actions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from http import HTTPStatus
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import FormRow, reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
+from api.errors import status_after
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMode, MemoryScope, Permission
-from maestro.domain.agents.edits import MAX_REASON, AgentChange, NewAgent, NewBinding
-from maestro.domain.agents.views import AgentDetail, version_page
-from maestro.domain.columns import LARGEST
+from maestro.domain.agents.edits import AgentChange, BoundChannel, NewAgent
+from maestro.domain.agents.views import AgentDetail
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.usage import Period, UsageBy, UsageWish
 from maestro.domain.messages import DEFAULT_ACCOUNT
@@ -54,8 +53,6 @@ DONE = {
 """What was done, by the word that stands in the address: no text of an address is shown."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AGENT_PAGE)
-
-RowId = Annotated[int, Form(ge=1, le=LARGEST)]
 
 
 class AgentForm(BaseModel):
@@ -166,29 +163,24 @@ def ask(request: Request) -> HTMLResponse:
 @list_router.post("")
 def make(request: Request, parts: Parts, typed: Annotated[AgentForm, Form()]) -> Response:
     """Make an agent, and lead to its page; what cannot be made is said above the form."""
-    try:
-        new = read(NewAgent, typed.new())
-        with parts.store.begin() as tx:
-            agent = tx.agents.create(new, OPERATOR, typed.reason.strip()[:500])
-    except MaestroError as error:
-        return _new_form(request, typed, str(error), status_of(error))
-    return lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made")
+    return submit(
+        lambda: parts.agents.add(read(NewAgent, typed.new()), OPERATOR, reason_of(typed.reason)),
+        lambda agent: lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made"),
+        lambda error: _new_form(request, typed, error),
+    )
 
 
-def _new_form(
-    request: Request, typed: AgentForm, problem: str = "", status: HTTPStatus = HTTPStatus.OK
-) -> HTMLResponse:
-    with parts_of(request).store.view() as tx:
-        clients = [client.name for client in tx.budgets.clients()]
+def _new_form(request: Request, typed: AgentForm, problem: MaestroError | None = None) -> HTMLResponse:
+    clients = [client.name for client in parts_of(request).clients.list().items]
     return render(
         request,
         "agent-new.html",
-        status,
+        status_after(problem),
         title="Make an agent – Maestro",
         typed=typed,
         clients=clients,
         scopes=[scope.value for scope in MemoryScope],
-        problem=problem,
+        problem=str(problem or ""),
     )
 
 
@@ -255,14 +247,14 @@ def show(request: Request, slug: str, done: str = "") -> HTMLResponse:
 
 
 @router.post("/{slug}")
-def change(request: Request, slug: str, typed: Annotated[AgentForm, Form()]) -> Response:
+def change(request: Request, parts: Parts, slug: str, typed: Annotated[AgentForm, Form()]) -> Response:
     """Change an agent, and lead back to it; what cannot be is said above the form, with what was typed."""
-
-    def wish(tx: Transaction) -> None:
-        wanted = read(AgentChange, typed.change())
-        tx.agents.change(tx.agents.named(slug), wanted, OPERATOR, typed.reason.strip()[:MAX_REASON])
-
-    return _submit(request, slug, wish, _AgentPageState(typed, done="saved"))
+    return _submit(
+        request,
+        slug,
+        lambda: parts.agents.change(slug, read(AgentChange, typed.change()), OPERATOR, reason_of(typed.reason)),
+        _AgentPageState(typed, done="saved"),
+    )
 
 
 @router.post("/{slug}/status")
@@ -274,79 +266,72 @@ def change_status(
     force: Annotated[bool, Form()] = False,
 ) -> Response:
     """Pause an agent, let it answer again, or archive it."""
-
-    def wish(tx: Transaction) -> None:
-        wanted = AgentChange(status=status, force=force)
-        tx.agents.change(tx.agents.named(slug), wanted, OPERATOR, reason.strip()[:MAX_REASON])
-
-    return _submit(request, slug, wish, _AgentPageState(done=status))
+    wanted = AgentChange(status=status, force=force)
+    return _submit(
+        request,
+        slug,
+        lambda: parts_of(request).agents.change(slug, wanted, OPERATOR, reason_of(reason)),
+        _AgentPageState(done=status),
+    )
 
 
 @router.post("/{slug}/purge")
 def purge(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
-    """Take an agent away for good, and lead back to the list."""
-    try:
-        with parts.store.begin() as tx:
-            tx.agents.purge(tx.agents.named(slug), OPERATOR, force=force)
-    except MaestroError as error:
-        return _page(request, slug, _AgentPageState(problem=error))
-    return lead_back(AGENTS_PAGE)
-
-
-@router.post("/{slug}/channels")
-def bind(request: Request, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
-    """Give a channel to an agent."""
-
-    def wish(tx: Transaction) -> None:
-        tx.agents.bind_channel(tx.agents.named(slug), read(NewBinding, channel.fields()), OPERATOR)
-
-    return _submit(request, slug, wish, _AgentPageState(channel=channel, done="bound"))
-
-
-@router.post("/{slug}/channels/remove")
-def free(request: Request, slug: str, number: RowId) -> Response:
-    """Free a channel."""
-    return _submit(
-        request,
-        slug,
-        lambda tx: tx.agents.unbind_channel(tx.agents.channel(number), OPERATOR),
-        _AgentPageState(done="freed"),
+    """Remove an agent for good, and lead back to the list."""
+    return submit(
+        lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
+        lambda _: lead_back(AGENTS_PAGE),
+        lambda error: _page(request, slug, _AgentPageState(problem=error)),
     )
 
 
-def _submit(request: Request, slug: str, wish: Callable[[Transaction], None], shown: _AgentPageState) -> Response:
-    try:
-        with parts_of(request).store.begin() as tx:
-            wish(tx)
-    except MaestroError as error:
-        return _page(request, slug, _AgentPageState(shown.typed, shown.channel, problem=error))
-    return lead_back(f"{AGENT_PAGE}/{slug}", done=shown.done)
+@router.post("/{slug}/channels")
+def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
+    """Bind a channel to an agent."""
+    return _submit(
+        request,
+        slug,
+        lambda: parts.bindings.add(read(BoundChannel, {**channel.fields(), "agent": slug}), OPERATOR),
+        _AgentPageState(channel=channel, done="bound"),
+    )
+
+
+@router.post("/{slug}/channels/remove")
+def free(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
+    """Free a channel."""
+    return _submit(request, slug, lambda: parts.bindings.remove(number, OPERATOR), _AgentPageState(done="freed"))
+
+
+def _submit(request: Request, slug: str, operation: Callable[[], object], shown: _AgentPageState) -> Response:
+    return submit(
+        operation,
+        lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done=shown.done),
+        lambda error: _page(request, slug, replace(shown, problem=error)),
+    )
 
 
 def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
+    parts = parts_of(request)
     try:
-        with parts_of(request).store.view() as tx:
-            agent = tx.agents.named(slug)
-            detail = tx.agents.detail(agent)
-            values = {
-                "agent": detail,
-                "typed": shown.typed or form_of_agent(detail),
-                "edits": version_page(tx.versions.of(agent, None, EDITS + 1), EDITS),
-                "actions": tx.actions.lately(agent, ACTIONS),
-                "clients": [client.name for client in tx.budgets.clients()],
-            }
+        agent = parts.agents.show(slug)
     except MaestroError as error:
         return refused(request, HERE, error)
+    with parts.store.view() as tx:
+        actions = tx.actions.lately(tx.agents.get(agent.id), ACTIONS)
     return render(
         request,
         "agent.html",
-        status_of(shown.problem) if shown.problem is not None else HTTPStatus.OK,
+        status_after(shown.problem),
         title=f"{slug} – Maestro",
+        agent=agent,
+        typed=shown.typed or form_of_agent(agent),
+        edits=parts.agents.versions(slug, EDITS),
+        actions=actions,
+        clients=[client.name for client in parts.clients.list().items],
         channel=shown.channel,
         problem=str(shown.problem or ""),
         said=DONE.get(shown.done, ""),
         scopes=[scope.value for scope in MemoryScope],
         permissions=[one.value for one in Permission],
         modes=[mode.value for mode in BusyMode],
-        **values,
     )

@@ -1,20 +1,21 @@
-"""The page of the tokens by which agents outside are known: made, listed and revoked, with plain forms."""
+"""The page of the tokens of agents outside: made, listed and revoked, with plain forms."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
-from pydantic import ValidationError
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
+from api.dashboard.forms import FormRow, submit
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.tokens import MadeToken, NewToken
 from maestro.domain.columns import LARGEST
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.reading import read
 
 PAGE = "/agents/tokens"
 TITLE = "Tokens of agents – Maestro"
@@ -27,7 +28,7 @@ Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 @dataclass(frozen=True)
 class _TokenFormState:
-    """What the page is told beside the list: who was chosen, what was typed, and what came of it."""
+    """The chosen agent, the text of the form, and the new token or the reason why there is none."""
 
     agent: str = ""
     name: str = ""
@@ -40,45 +41,30 @@ _EMPTY = _TokenFormState()
 
 @router.get("")
 def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
-    """List the tokens that are not revoked, and offer to make another, for ``agent`` if somebody named one."""
+    """List the tokens that are not revoked, and offer to make another, for ``agent`` if that is given."""
     return _page(request, form=_TokenFormState(agent), before=cursor)
 
 
 @router.post("")
 def make(
     request: Request, parts: Parts, agent: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
-) -> HTMLResponse:
+) -> Response:
     """Make a token and show it, the only time; what cannot be made is said on the page."""
-    try:
-        new = NewToken(name=name.strip())
-        with parts.store.begin() as tx:
-            made = tx.agent_tokens.make(tx.agents.named(agent), new.name, OPERATOR)
-    except ValidationError as error:
-        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        return _page(request, HTTPStatus.BAD_REQUEST, _TokenFormState(agent, name, f"Name: {problem}"))
-    except (NotFound, Conflict) as error:
-        return _page(request, _status(error), _TokenFormState(agent, name, str(error)))
-    return _page(request, HTTPStatus.CREATED, _TokenFormState(agent, made=made))
+    return submit(
+        lambda: parts.tokens.add(agent, read(NewToken, {"name": name.strip()}), OPERATOR),
+        lambda made: _page(request, HTTPStatus.CREATED, _TokenFormState(agent, made=made)),
+        lambda error: _page(request, status_of(error), _TokenFormState(agent, name, str(error))),
+    )
 
 
 @router.post("/revoke")
-def revoke(
-    request: Request,
-    parts: Parts,
-    agent: Annotated[str, Form()],
-    number: Annotated[int, Form(ge=1, le=LARGEST)],
-) -> Response:
+def revoke(request: Request, parts: Parts, agent: Annotated[str, Form()], number: FormRow) -> Response:
     """Revoke a token, and lead back to the list."""
-    try:
-        with parts.store.begin() as tx:
-            tx.agent_tokens.revoke(tx.agents.named(agent), number, OPERATOR)
-    except NotFound as error:
-        return _page(request, _status(error), _TokenFormState(agent, problem=str(error)))
-    return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)
-
-
-def _status(error: NotFound | Conflict) -> HTTPStatus:
-    return HTTPStatus.NOT_FOUND if isinstance(error, NotFound) else HTTPStatus.CONFLICT
+    return submit(
+        lambda: parts.tokens.revoke(agent, number, OPERATOR),
+        lambda _: lead_back(PAGE),
+        lambda error: _page(request, status_of(error), _TokenFormState(agent, problem=str(error))),
+    )
 
 
 def _page(

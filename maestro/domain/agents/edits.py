@@ -77,6 +77,14 @@ class AgentChange(AgentFields):
         return frozenset(self.model_fields_set & AgentFields.model_fields.keys())
 
 
+class Rollback(View):
+    """Which version an agent is to be like again, and why."""
+
+    version: int = Field(ge=1)
+    reason: str = Field(default="", max_length=MAX_REASON)
+    force: bool = False
+
+
 class BindingFields(View):
     """All that people can edit of a bound channel."""
 
@@ -98,6 +106,12 @@ class NewBinding(BindingFields):
     platform: Word
     account: Identifier = DEFAULT_ACCOUNT
     channel: Identifier
+
+
+class BoundChannel(NewBinding):
+    """A channel that is to belong to the agent of this slug."""
+
+    agent: Slug
 
 
 class BindingChange(BindingFields):

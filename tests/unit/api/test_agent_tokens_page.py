@@ -65,7 +65,7 @@ async def test_a_token_is_revoked_by_its_button(rows: JobRows, http: httpx.Async
         ("nobody", "", 404, "there is no agent &#39;nobody&#39;"),
         ("", "", 404, "there is no agent"),
         ("gone", "", 409, "agent gone is archived"),
-        ("ada", "two\nlines", 400, "Name: expected up to 64 characters"),
+        ("ada", "two\nlines", 400, "name: expected up to 64 characters"),
     ],
 )
 async def test_what_cannot_be_made_is_said_on_the_page(

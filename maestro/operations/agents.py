@@ -1,0 +1,158 @@
+"""What an operator does with agents, with the channels bound to them, and with their tokens."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.edits import (
+    MAX_REASON,
+    AgentChange,
+    BindingChange,
+    BoundChannel,
+    NewAgent,
+    Rollback,
+)
+from maestro.domain.agents.tokens import MadeToken, NewToken, TokenPage, TokenView, token_page
+from maestro.domain.agents.views import (
+    AgentDetail,
+    AgentPage,
+    Binding,
+    BindingPage,
+    VersionDetail,
+    VersionPage,
+    agent_page,
+    version_detail,
+    version_page,
+)
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address
+from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId
+from maestro.store.store import Store
+
+Reason = Annotated[str, Field(max_length=MAX_REASON, description="Why, for the history of the agent.")]
+
+
+class AgentOperations:
+    """The operations on agents and their versions; each raises ``NotFound`` for an unknown slug."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> AgentPage:
+        """List the agents by slug; the cursor is the last slug of the page before."""
+        with self._store.view() as tx:
+            return agent_page(tx.agents.all(), cursor, limit)
+
+    def show(self, slug: str) -> AgentDetail:
+        """Return an agent with all that can be edited of it, and its channels."""
+        with self._store.view() as tx:
+            return tx.agents.detail(tx.agents.named(slug))
+
+    def add(self, new: NewAgent, actor: str, reason: Reason = "") -> AgentDetail:
+        """Make an agent, which answers from the next message on; 409 when the slug is taken."""
+        with self._store.begin() as tx:
+            return tx.agents.detail(tx.agents.create(new, actor, reason))
+
+    def change(self, slug: str, change: AgentChange, actor: str, reason: Reason = "") -> AgentDetail:
+        """Change the fields that are given, from the next message on; null stands for the common setting.
+
+        With ``version``, 409 when the agent is not at that version any more. 409 too when the last active conductor
+        would go, unless ``force`` is true. A status of ``active`` restores an agent that is archived or paused.
+        """
+        with self._store.begin() as tx:
+            return tx.agents.detail(tx.agents.change(tx.agents.named(slug), change, actor, reason))
+
+    def remove(self, slug: str, actor: str, reason: Reason = "", *, purge: bool = False, force: bool = False) -> None:
+        """Archive an agent: it answers no more, its channels are free, its conversations and memory stay.
+
+        With ``purge`` it is removed for good, 409 while jobs, memory or conversations refer to it. 409 for the last
+        active conductor, unless ``force`` is true.
+        """
+        with self._store.begin() as tx:
+            agent = tx.agents.named(slug)
+            if purge:
+                tx.agents.purge(agent, actor, force=force)
+            else:
+                tx.agents.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor, reason)
+
+    def versions(self, slug: str, limit: Limit = LIMIT, cursor: RowCursor = None) -> VersionPage:
+        """List the edits of an agent, newest first."""
+        with self._store.view() as tx:
+            before = int(cursor) if cursor is not None else None
+            return version_page(tx.versions.of(tx.agents.named(slug), before, limit + 1), limit)
+
+    def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
+        """Return an agent as it was after an edit, and its differences to the version before, or to ``against``."""
+        with self._store.view() as tx:
+            return version_detail(*tx.versions.pair(tx.agents.named(slug), number, against))
+
+    def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
+        """Make a new version with the content of an earlier one."""
+        with self._store.begin() as tx:
+            agent = tx.agents.named(slug)
+            return tx.agents.detail(
+                tx.agents.roll_back(agent, rollback.version, actor, rollback.reason, force=rollback.force)
+            )
+
+
+class BindingOperations:
+    """The operations on bindings; each raises ``NotFound`` for an unknown one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(
+        self,
+        agent: str | None = None,
+        limit: Limit = LIMIT,
+        cursor: RowCursor = None,
+    ) -> BindingPage:
+        """List the bound channels, the oldest first, of one agent if its slug is given."""
+        with self._store.view() as tx:
+            return tx.agents.bound(agent, int(cursor or 0), limit)
+
+    def find(self, platform: str, account: str, channel: str) -> Binding:
+        """Return the binding of a channel."""
+        with self._store.view() as tx:
+            binding = tx.agents.binding(Address(platform=platform, account=account, channel=channel))
+            if binding is None:
+                raise NotFound(f"{platform}/{channel} is bound to no agent")
+            return tx.agents.view(binding)
+
+    def add(self, new: BoundChannel, actor: str) -> Binding:
+        """Bind a channel to an agent, from the next message on; 409 when it is bound already."""
+        with self._store.begin() as tx:
+            return tx.agents.view(tx.agents.bind_channel(tx.agents.named(new.agent), new, actor))
+
+    def change(self, binding_id: RowId, change: BindingChange, actor: str) -> Binding:
+        """Change the fields that are given; 409 for a binding of the configuration."""
+        with self._store.begin() as tx:
+            return tx.agents.view(tx.agents.change_binding(tx.agents.channel(binding_id), change, actor))
+
+    def remove(self, binding_id: RowId, actor: str) -> None:
+        """Free a channel; 409 for a binding of the configuration."""
+        with self._store.begin() as tx:
+            tx.agents.unbind_channel(tx.agents.channel(binding_id), actor)
+
+
+class TokenOperations:
+    """The operations on the tokens of an agent; each raises ``NotFound`` for an unknown slug or token."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
+        """List the tokens of an agent, newest first, those that were revoked too; no token itself is stored."""
+        with self._store.view() as tx:
+            return token_page(tx.agent_tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
+
+    def add(self, slug: str, new: NewToken, actor: str) -> MadeToken:
+        """Make a token for an agent; it is shown only now. 409 for an archived agent."""
+        with self._store.begin() as tx:
+            return tx.agent_tokens.make(tx.agents.named(slug), new.name, actor)
+
+    def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
+        """Revoke a token: from its next request on it opens nothing."""
+        with self._store.begin() as tx:
+            return TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), token_id, actor))

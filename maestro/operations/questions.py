@@ -1,0 +1,80 @@
+"""What an operator does with the questions and approvals for which jobs wait (docs/decisions.md: questions)."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from maestro.domain.columns import LARGEST
+from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, of_operator
+from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
+from maestro.domain.values import Value
+from maestro.operations.inputs import RowId
+from maestro.store.jobs.questions import QuestionRecord
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+LIMIT = 50
+
+
+class QuestionQuery(Value):
+    """A filter of questions and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    status: tuple[QuestionStatus, ...] = ()
+    limit: int = Field(default=LIMIT, ge=1, le=200)
+    cursor: int | None = Field(default=None, ge=1, le=LARGEST)
+
+
+class OperatorAnswer(Value):
+    """Either ``answer``, in words, or ``approve``, which is what an approval takes."""
+
+    answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_CHARS)
+    approve: bool | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.answer is None) == (self.approve is None):
+            raise ValueError('send either {"answer": "..."} or {"approve": true} or {"approve": false}')
+        return self
+
+
+class QuestionOperations:
+    """The operations on questions; each raises ``NotFound`` for an unknown number."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, query: QuestionQuery) -> QuestionPage:
+        """List questions, newest first; ``status`` may be given several times."""
+        return self.page(query.status, query.cursor, query.limit)
+
+    def page(self, statuses: Sequence[QuestionStatus], cursor: int | None, limit: int) -> QuestionPage:
+        """Return a page of any length of the questions."""
+        with self._store.view() as tx:
+            found, following = tx.questions.page(statuses, cursor, limit)
+            return QuestionPage(items=_views(tx, found), next=str(following) if following else None)
+
+    def waiting(self, limit: int) -> Sequence[QuestionView]:
+        """Return the questions that wait for an answer, the oldest first."""
+        with self._store.view() as tx:
+            return _views(tx, tx.questions.waiting(limit))
+
+    def show(self, question_id: RowId) -> QuestionView:
+        """Return a question."""
+        with self._store.view() as tx:
+            return _views(tx, [tx.questions.get(question_id)])[0]
+
+    def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
+        """Answer a question as its operator, and let its job go on; 409 when it is not open any more."""
+        return self.settle(question_id, answer.answer, answer.approve, actor)
+
+    def settle(self, question_id: int, words: str | None, approves: bool | None, actor: str) -> QuestionView:
+        """Keep an answer of any form; raises ``InvalidEdit`` for one that the question does not take."""
+        with self._store.begin() as tx:
+            record = tx.questions.get(question_id)
+            tx.answer(of_operator(record.question, words, approves, tx.now), actor)
+        return self.show(question_id)
+
+
+def _views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
+    return tuple(question_view(one.question, one.agent, one.job, tx.now) for one in records)
