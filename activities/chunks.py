@@ -131,7 +131,7 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return what a job has to say; files come with its answer alone."""
-    files = tx.job_files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
+    files = tx.deliveries.files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
     return OutgoingContent(_text(tx, job, start.purpose), files, _buttons(tx, job))
 
 
@@ -147,19 +147,19 @@ def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     Of a job that asked, it is the last answer it was given.
     """
     # Only a job that waited can have been answered, and its next run is another.
-    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
+    answered = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
     return tx.inbox.get(answered).message_id if answered else start.asked
 
 
 def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     """Return what the platform knows the message as that shows what was written so far, empty where there is none."""
-    draft = tx.drafts.find(job.id)
+    draft = tx.deliveries.drafts.find(job.id)
     if draft is None:
         return ""
     if not draft.platform_message_id or not isinstance(connector, EditsMessages):
-        tx.drafts.forget(job.id)
+        tx.deliveries.drafts.forget(job.id)
         return ""
-    tx.drafts.take(job.id)
+    tx.deliveries.drafts.take(job.id)
     return draft.platform_message_id
 
 
@@ -174,7 +174,7 @@ def _not_sent(file: JobFile, most: int) -> str:
 
 def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
     """Return the choices of the question that a job puts to people, if it puts one that has any."""
-    question = tx.questions.put_by(job.id) if job.notice else None
+    question = tx.jobs.questions.put_by(job.id) if job.notice else None
     return question.buttons() if question is not None else ()
 
 
@@ -248,4 +248,4 @@ def require_delivered(chunks: Sequence[Delivery]) -> None:
 
 def _is_unasked(tx: Transaction, job_id: str) -> bool:
     """Say whether no person began what led to a job."""
-    return is_background(tx.delegations.lineage(tx.jobs.get(job_id))[-1])
+    return is_background(tx.jobs.delegations.lineage(tx.jobs.get(job_id))[-1])

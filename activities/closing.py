@@ -40,7 +40,7 @@ class ClosingActivities:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close(tx, step)
                 pause_failing(tx, step.job_id, self._rules().pause_after)
-            outcome = tx.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
+            outcome = tx.jobs.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
             tx.when_committed(self._released)
         return outcome
 
@@ -52,9 +52,9 @@ def _close(tx: Transaction, step: CloseStep) -> None:
         # Once its workflow was cancelled Temporal repeats no step, whatever the last attempt met with.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
-    failed = (row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error)
-    tx.steps.interrupt_others(step)
-    tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason or next(failed, "")))
+    failed = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
+    tx.jobs.steps.interrupt_others(step)
+    tx.jobs.close(step.job_id, Ending(status=step.status, error=step.error, reason=reason or next(failed, "")))
 
 
 def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
@@ -67,8 +67,8 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
 
 def _is_skipped(tx: Transaction, step: CloseStep) -> bool:
     """Skip a run of a schedule that failed for an outage, and say whether it was one."""
-    job, attempt = tx.jobs.get(step.job_id), tx.steps.last(step.job_id, StepState.FAILED)
-    tx.steps.interrupt_others(step)
+    job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
+    tx.jobs.steps.interrupt_others(step)
     return skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt)
 
 
@@ -91,21 +91,21 @@ class WaitingActivities:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
                 reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
-                tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
+                tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park(tx, job, step)
-            outcome = tx.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
+            outcome = tx.jobs.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
             tx.when_committed(self._released)
         return outcome
 
 
 def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
-    waits = tx.steps.waits(job.id, step.steps)
+    waits = tx.jobs.steps.waits(job.id, step.steps)
     reason = next((wait.reason for wait in waits if wait.reason is not WaitReason.PERSON), WaitReason.PERSON)
     soonest = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
     wait = Wait(reason=reason, wake_at=soonest)
     if reason is not WaitReason.PERSON:
-        if skip_run(tx, job, wait, tx.steps.last(job.id, StepState.WAITING)):
+        if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
             return
         if _is_news(tx, job):
             _tell(tx, job, wait)
@@ -126,8 +126,10 @@ def _is_news(tx: Transaction, job: Job) -> bool:
     """
     if job.inbox_id is None or job.told_to_wait or job.what_if:
         return False
-    lane = tx.delegations.lane_of(job)
+    lane = tx.jobs.delegations.lane_of(job)
     if lane is None:
         return True
-    tasks = (task for task in tx.delegations.open_in(job.address, None) if tx.delegations.lane_of(task) == lane)
+    tasks = (
+        task for task in tx.jobs.delegations.open_in(job.address, None) if tx.jobs.delegations.lane_of(task) == lane
+    )
     return not (tx.jobs.is_told_to_wait(LaneKey(lane)) or any(task.told_to_wait for task in tasks))

@@ -104,7 +104,7 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = self._rules().window(agent.model or tx.accounts.default_model())
+            tokens = self._rules().window(agent.model or tx.llm.accounts.default_model())
             about = _HeldAnswers(tx, self._rules().redact_prompts)
             going = _excerpt(about, job, excerpt_budget(tokens))
             return CompactionPlan(
@@ -127,7 +127,7 @@ class CompactionActivities:
         summary = self._rules().redact(gist.summary)
         with self._store.begin() as tx:
             kept = _replace(tx, plan, summary)
-            return tx.steps.done(
+            return tx.jobs.steps.done(
                 ref,
                 CompactionOutcome(
                     compaction_id=kept.id or 0,
@@ -139,7 +139,7 @@ class CompactionActivities:
 
     def _nothing(self, ref: StepRef) -> CompactionOutcome:
         with self._store.begin() as tx:
-            return tx.steps.done(ref, CompactionOutcome(compaction_id=0))
+            return tx.jobs.steps.done(ref, CompactionOutcome(compaction_id=0))
 
 
 @dataclass(frozen=True)
@@ -153,24 +153,24 @@ class _HeldAnswers:
         """Say whether a model was asked about just this part."""
         if not part.ids or part.ids[-1] != call.number:
             return False
-        kept = KeptRequest.model_validate_json(self.tx.prompts.text(call.request))
-        asked, wanted = self.tx.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
+        kept = KeptRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
+        asked, wanted = self.tx.llm.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
         return asked == wanted or asked == redacted_turns(wanted, self.redact)
 
 
 def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
     tx = about.tx
-    asked = frozenset(row.id for row in tx.merges.asked(job))
+    asked = frozenset(row.id for row in tx.jobs.merged.asked(job))
     going = may_go(tx.conversations.all_of(job.conversation_id or 0), asked)
-    files = tx.media.of([message.inbox_id for message in going if message.inbox_id is not None])
+    files = tx.inbox.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
     return _begun(about, job, read, budget) or excerpt(read, budget)
 
 
 def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
     """Return the part whose facts an earlier job bought but which it could not let go: that is what goes first."""
-    facts = about.tx.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
+    facts = about.tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
         return None
     part = excerpt([(message, text) for message, text in read if (message.id or 0) <= facts.number], budget)
@@ -182,7 +182,7 @@ def _held(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, 
 
     See docs/invariants.md: no answer bought twice.
     """
-    newest = (about.tx.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
+    newest = (about.tx.llm.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
     return {call.purpose: call.job_id for call in newest if call is not None and about.part(call, part)}
 
 
@@ -191,8 +191,8 @@ def _replace(tx: Transaction, plan: CompactionPlan, summary: str) -> Compaction:
     conversation_id = plan.job.conversation_id or 0
     before = tx.conversations.all_of(conversation_id)
     gone = [message.token_estimate for message in before if message.id in plan.excerpt.ids]
-    tx.compactions.archive(conversation_id, plan.excerpt.ids)
-    return tx.compactions.add(
+    tx.conversations.compactions.archive(conversation_id, plan.excerpt.ids)
+    return tx.conversations.compactions.add(
         Compaction(
             conversation_id=conversation_id,
             agent_id=plan.job.agent_id or 0,

@@ -72,7 +72,7 @@ def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> M
     return Matter(
         turns=turns,
         earlier=earlier,
-        summaries=tuple(tx.compactions.latest(job.conversation_id or 0, SUMMARIES)),
+        summaries=tuple(tx.conversations.compactions.latest(job.conversation_id or 0, SUMMARIES)),
         user_name=user_name,
         note=note,
     )
@@ -104,7 +104,7 @@ def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
     """Return what became of the tags of the agent's last answer; one that is plain had none that was not done."""
     own = (line for line in newest_first if line.role is Role.ASSISTANT and line.agent_id is None)
     last = next(own, None)
-    return outcomes_note(tx.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
+    return outcomes_note(tx.jobs.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
 def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
@@ -117,7 +117,7 @@ def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMe
     found = last.conversation_id if last is not None else _conversation(tx, job, asked[-1])
     newest = tx.conversations.newest(found, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [line for line in newest if line.inbox_id is None or line.inbox_id not in recorded]
-    files = tx.media.of([row.id or 0 for row in asked])
+    files = tx.inbox.media.of([row.id or 0 for row in asked])
     quotes = _quotes(tx, job, asked, earlier)
     turns: list[Utterance] = []
     for row in asked:
@@ -133,7 +133,7 @@ def _quotes(
     tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[Line]
 ) -> Mapping[int | None, str]:
     """Return what is told before messages that reply to something, unless the model has it in mind anyway."""
-    found = ((row.id, tx.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
+    found = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
     at_hand = {row.id for row in asked}
     return {
         number: told(quote)
@@ -182,7 +182,7 @@ def _results(tx: Transaction, job: Job) -> PromptMessages:
 
 def _utterances(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
     """Return what messages say, with their files, and whose words they are where another agent said them."""
-    files = tx.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
+    files = tx.inbox.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
     speakers = [_speaker(line, host) for line in messages]
     others = set(speakers) - {None, job.agent_id}
@@ -247,34 +247,34 @@ class ContextActivities:
         """Store the prompt of this job and return its id."""
         with self._store.begin() as tx:
             # An optional step that Temporal has given up may still be under way; it must not act any more.
-            tx.steps.interrupt_others(ref)
+            tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
             composed = self._composed(tx, input_job(tx, job))
             if not job.what_if:
                 tx.memory.told(composed.facts)
             outcome = ContextOutcome(
-                prompt_id=tx.prompts.add(ref.job_id, composed),
+                prompt_id=tx.llm.prompts.add(ref.job_id, composed),
                 turns=len(composed.messages),
                 tokens=composed.tokens,
             )
-            return tx.steps.done(ref, outcome)
+            return tx.jobs.steps.done(ref, outcome)
 
     def _composed(self, tx: Transaction, job: Job) -> Composition:
         rules, agent = self._rules(), tx.agents.read(job.agent_id)
         specs = rules.toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
-        window = rules.window(model_for(job, agent.model) or tx.accounts.default_model())
+        window = rules.window(model_for(job, agent.model) or tx.llm.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
-        asked = tx.merges.asked(job)
+        asked = tx.jobs.merged.asked(job)
         matter, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
         known = Knowledge(
-            skills=tx.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
+            skills=tx.agents.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
             addendum=addendum(agent) if rules.chat else "",
         )
         # A task that was passed on as often as it may be is passed on to nobody.
-        circle = tx.colleagues.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
+        circle = tx.agents.colleagues.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, matter, known, tx.now.date(), budget)
 
@@ -283,12 +283,12 @@ class ContextActivities:
 
         def make() -> Persona:
             agent_id, circle = agent.id or 0, nature.circle
-            colleagues = tx.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
+            colleagues = tx.agents.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
             return persona(agent, nature.tools, colleagues, nature.budget)
 
-        if not tx.editions.are_kept:
+        if not tx.system.versions.are_kept:
             return make()
-        return self._personas.get(tx.editions.now().agents, (agent.id, nature), make)
+        return self._personas.get(tx.system.versions.now().agents, (agent.id, nature), make)
 
 
 def _sender(job: Job, asked: Sequence[InboxRow]) -> Person | None:

@@ -43,12 +43,13 @@ class ConversationActivities:
             agent = tx.agents.read(job.agent_id)
             # Those it answers together with its own, in order; each is found if a job before this one recorded it.
             said = [
-                tx.conversations.recall(row.id) or _record_message(tx, job, agent, row) for row in tx.merges.asked(job)
+                tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
+                for row in tx.jobs.merged.asked(job)
             ]
             message = said[-1]
             tx.jobs.note(job.id, conversation_id=message.conversation_id)
-            tokens = self._window(agent.model or tx.accounts.default_model())
-            return tx.steps.done(
+            tokens = self._window(agent.model or tx.llm.accounts.default_model())
+            return tx.jobs.steps.done(
                 ref,
                 ConversationOutcome(
                     conversation_id=message.conversation_id,
@@ -69,9 +70,9 @@ def _content(row: InboxRow, tx: Transaction) -> str:
     """Return what the user said and wrote; whom nobody has heard by now is named and not listened to any more."""
     if not row.files():
         return row.content
-    for voice in tx.media.unheard([row.id or 0]):
-        tx.media.heard(voice.id, "")
-    return spoken_text(row.content, tx.media.of([row.id or 0]).get(row.id or 0, ()))
+    for voice in tx.inbox.media.unheard([row.id or 0]):
+        tx.inbox.media.heard(voice.id, "")
+    return spoken_text(row.content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
 
 
 def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Said:
@@ -137,13 +138,13 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
         acted = acting.on(answer.tags)
-    heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
-    unasked = (job.parent_id is not None or is_background(job)) and tx.delegations.unasked(job) is not None
+    heard = job.parent_id is not None and tx.jobs.delegations.answers_to(job) is not None
+    unasked = (job.parent_id is not None or is_background(job)) and tx.jobs.delegations.unasked(job) is not None
     news = bool(answer.tags) and acted.has_news
     outcome = _outcome(acted, _record_answer(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
     if heard or outcome.silent:
-        tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
-    return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
+        tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+    return tx.jobs.steps.done(step, outcome.model_copy(update={"heard": heard}))
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:
@@ -187,7 +188,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
         return 0 if text else None
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
-        tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
+        tx.conversations.supersede([*earlier, *(other.id for other in tx.jobs.delegations.below(earlier))])
     # Only a task, or an operator's choice, has an agent answer in the conversation of another one.
     chosen = job.parent_id is not None or bool(job.edits)
     of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
@@ -209,7 +210,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
 
 def final_answer(tx: Transaction, step: AnswerStep) -> Parsed:
     """Return a job's final answer; each directive that repeats what the model was given to read is ``quoted``."""
-    call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse(call.content)
     if not answer.tags:  # as in most answers: nothing has to be compared
         return answer
@@ -224,18 +225,18 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     payload, tasks and their results, and the results of tools, also where the request holds only a part of them. What
     the person who asks said before is left out: "do it", said of a directive that they have shown, makes it theirs.
     """
-    turns = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    turns = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     told = [turn for turn in turns if turn.role is Role.USER]
-    if tx.schedule_runs.is_instructed(job):
+    if tx.background.runs.is_instructed(job):
         told = [turn for turn in told if turn.chat]
     own = _earlier_of_sender(tx, job, [turn.message_id for turn in told if turn.message_id is not None])
-    yield from (turn.content for turn in tx.prompts.unpack([turn for turn in told if turn.message_id not in own]))
-    yield from (tx.prompts.text(run.result) for run in tx.tool_runs.of(job.id) if run.result)
+    yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in told if turn.message_id not in own]))
+    yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of(job.id) if run.result)
 
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return those of these messages that are no part of what is asked, and of the person who asks."""
-    asked = {row.id: row.user_id for row in tx.merges.asked(job)}
+    asked = {row.id: row.user_id for row in tx.jobs.merged.asked(job)}
     if job.inbox_id not in asked:
         return ()
     written = tx.conversations.written_by(asked[job.inbox_id], message_ids)

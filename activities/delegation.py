@@ -42,12 +42,12 @@ class DelegationActivities:
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
             asked = job.inbox_id is not None
-            return tx.steps.done(
+            return tx.jobs.steps.done(
                 ref,
                 TakenUp(
                     agent=agent.slug,
                     conversation_id=job.conversation_id or 0,
-                    heard=tx.delegations.answers_to(job) is not None,
+                    heard=tx.jobs.delegations.answers_to(job) is not None,
                     typing=asked and self._typing.start(job.id, job.address),
                     asked=asked,
                     precedence=tx.jobs.precedence_of(job),
@@ -61,9 +61,9 @@ def task_turn(tx: Transaction, job: Job) -> Utterance:
     See docs/decisions.md: delegation, schedules.
     """
     if job.parent_id is None:
-        planned = tx.schedule_runs.find(job.schedule)
+        planned = tx.background.runs.find(job.schedule)
         return _turn(background_text(job, read_zone(planned.zone if planned is not None else "UTC")))
-    delegator = tx.delegations.lineage(job)[1]
+    delegator = tx.jobs.delegations.lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
     return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
@@ -74,7 +74,7 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
     The conversation around them is its delegator's: told that, it would take another agent's words for its own.
     """
     found: list[Utterance] = []
-    for above in tx.delegations.lineage(job)[1:]:
+    for above in tx.jobs.delegations.lineage(job)[1:]:
         if above.has_answer:
             found.append(_answer(tx, above))
         if above.task:
@@ -85,14 +85,14 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
 
 def results_turn(tx: Transaction, job: Job) -> Utterance:
     """Return what a delegator is told when everything it waited to hear has ended."""
-    found = [_result(tx, task, last) for task, last in tx.delegations.heard(job.parent_id or "")]
-    unasked = tx.delegations.unasked(job)
+    found = [_result(tx, task, last) for task, last in tx.jobs.delegations.heard(job.parent_id or "")]
+    unasked = tx.jobs.delegations.unasked(job)
     return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
     """Return the messages before those results, newest first; the results themselves are told by ``results``."""
-    told = {last.id for _, last in tx.delegations.heard(job.parent_id or "")}
+    told = {last.id for _, last in tx.jobs.delegations.heard(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in told]
 

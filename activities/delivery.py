@@ -259,13 +259,13 @@ class DeliveryActivities:
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
             if chunk.edits:
-                tx.drafts.forget(step.job_id)
+                tx.deliveries.drafts.forget(step.job_id)
             return self._left(tx, step, connector, chunk)
 
     def _anew(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
         with self._store.begin() as tx:
-            tx.drafts.forget(job_id)
+            tx.deliveries.drafts.forget(job_id)
             tx.deliveries.unplaced(chunk.id)
             tx.deliveries.sending(chunk.id)
         return RemainingDelivery(
@@ -278,11 +278,11 @@ class DeliveryActivities:
         Its word may have come after the last look for it.
         """
         with self._store.begin() as tx:
-            known = tx.reports.receipt(chunk.address, chunk.key)
+            known = tx.deliveries.reports.receipt(chunk.address, chunk.key)
             if known is not None:
                 tx.deliveries.sent(chunk.id, known)
                 return self._left(tx, step, connector, chunk)
-            tx.steps.require_newest()
+            tx.jobs.steps.require_newest()
             if self._turns.rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
@@ -292,7 +292,7 @@ class DeliveryActivities:
         self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
     ) -> RemainingDelivery:
         """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
-        now = tx.dependents.progress(step.job_id, step.purpose, done.id)
+        now = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
         if now.status.ended:
             return RemainingDelivery(None, status=now.status)
         if now.overtaken:
@@ -316,28 +316,28 @@ class DeliveryActivities:
         """
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
-            tx.steps.require_newest()  # what became of the chunk since is known to the attempt that took the step
+            tx.jobs.steps.require_newest()  # what became of the chunk since is known to the attempt that took the step
             if turn.move is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
             if broken is FailureScope.CHANNEL:
-                tx.channels.disable(chunk.address, str(failure))
+                tx.bots.channels.disable(chunk.address, str(failure))
         if broken is FailureScope.ACCOUNT:
             self._connectors.refused(chunk.address, str(failure))
 
 
 def _in_doubt(tx: Transaction, job: Job) -> bool:
-    draft = tx.drafts.find(job.id)
+    draft = tx.deliveries.drafts.find(job.id)
     return draft is not None and draft.state is DraftState.SENDING
 
 
 def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
     if step.closes:
-        tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED), dependents)
-    tx.steps.done(step, DeliverOutcome(chunks=chunks))
+        tx.jobs.close(step.job_id, Ending(status=JobStatus.COMPLETED), dependents)
+    tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))
 
 
 def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
-    return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None
+    return not step.closes and job.parent_id is not None and tx.jobs.delegations.answers_to(job) is not None

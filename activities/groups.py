@@ -165,7 +165,9 @@ class _Call:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
         steps = self._steps
         with steps.llm.view() as view:
-            view.tx.callers.load(self._model.job_id)  # the journal reads the row of the job, and the request all else
+            view.tx.jobs.callers.load(
+                self._model.job_id
+            )  # the journal reads the row of the job, and the request all else
             own = steps.journal.adopt(view.tx, self._model)
             if own is not None:
                 self._read(view, own)
@@ -184,7 +186,7 @@ class _Call:
         request = self._steps.llm.request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
         if own.number == 1:
-            self._attempts = view.tx.steps.attempts(self._model.job_id)
+            self._attempts = view.tx.jobs.steps.attempts(self._model.job_id)
             request = request.model_copy(update={"on_answer": self._keep})
         self._request = request
 
@@ -205,7 +207,7 @@ class _Call:
         assert job is not None
         recorded = prepared = None
         tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
-        tx.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
+        tx.jobs.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step="tags", number=self._model.number)
@@ -232,7 +234,7 @@ class _Call:
             prepared = steps.delivery.prepare_at_once(tx, self._send)
         if prepared is None:
             return None
-        return tx.steps.record(begun), prepared
+        return tx.jobs.steps.record(begun), prepared
 
     async def _delivered(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
         steps = self._steps

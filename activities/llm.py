@@ -97,7 +97,7 @@ class LLMActivities:
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return what a call asks; the indicator is shown from here on if it is not yet."""
         tx = view.tx
-        caller = tx.callers.read(step.job_id)
+        caller = tx.jobs.callers.read(step.job_id)
         job, agent = caller.job, caller.agent
         if not job.what_if:
             self._typing.start(job.id, job.address)
@@ -125,7 +125,7 @@ class LLMActivities:
         wanted = () if step.final else made(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
         took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
-        return tx.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
+        return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
 
     def _requested(self, step: ModelStep) -> LLMRequest:
         with self.view() as view:
@@ -138,10 +138,10 @@ class LLMActivities:
 
     def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
-        prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
+        prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
-        window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.accounts.default_model())
+        window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
         tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
@@ -149,12 +149,12 @@ class LLMActivities:
 
 def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
     """Return what the model asked for in its earlier calls and what came of it."""
-    runs, shown = tx.tool_runs.of(step.job_id), tx.tool_runs.pictures(step.job_id)
+    runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
     found = []
     for number in range(1, step.number):
-        call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
+        call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
         made_now = [run for run in runs if run.number == number]
-        results = [ToolResult(tx.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
+        results = [ToolResult(tx.llm.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
         found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call)))
     return found
 
@@ -163,5 +163,5 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
     """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
     if call.chat_upto == call.chat_after:
         return ""
-    *_, last = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
-    return tx.prompts.text(last.digest) if last.chat else ""
+    *_, last = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    return tx.llm.prompts.text(last.digest) if last.chat else ""

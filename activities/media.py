@@ -61,8 +61,8 @@ class MediaActivities:
     def _wanted(self, ref: StepRef) -> MissingFiles:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
-            asked = {row.id: row for row in tx.merges.asked(job) if row.id is not None}
-            known = [file for files in tx.media.of(list(asked)).values() for file in files]
+            asked = {row.id: row for row in tx.jobs.merged.asked(job) if row.id is not None}
+            known = [file for files in tx.inbox.media.of(list(asked)).values() for file in files]
             missing = tuple((_blank(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest)
             return MissingFiles(job.address, tuple(asked), missing, held=len(known) - len(missing))
 
@@ -70,10 +70,10 @@ class MediaActivities:
         rows = [self._row(blank, _known(one)) for (blank, _), one in zip(wanted.missing, found, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
-                tx.media.put(row)
+                tx.inbox.media.put(row)
             gone = sum(not row.digest for row in rows)
-            there, voices = wanted.held + len(rows) - gone, len(tx.media.unheard(wanted.inbox_ids))
-            return tx.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
+            there, voices = wanted.held + len(rows) - gone, len(tx.inbox.media.unheard(wanted.inbox_ids))
+            return tx.jobs.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
 
     def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
         if isinstance(found, FetchFailure):
@@ -140,12 +140,12 @@ class VoiceActivities:
 
     def _unheard(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
-            asked = tx.merges.asked(tx.jobs.get(ref.job_id))
-            return list(tx.media.unheard([row.id for row in asked if row.id is not None]))
+            asked = tx.jobs.merged.asked(tx.jobs.get(ref.job_id))
+            return list(tx.inbox.media.unheard([row.id for row in asked if row.id is not None]))
 
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
-            return tx.steps.done(ref, outcome)
+            return tx.jobs.steps.done(ref, outcome)
 
 
 class _TranscriptRecorder:
@@ -164,13 +164,13 @@ class _TranscriptRecorder:
     def _commit(self, attempt: TranscriptionAttempt) -> None:
         with self._store.begin() as tx:
             if attempt.state is CallState.SENT:
-                tx.steps.require_newest()
-                self._row_id = tx.usage.add(self._row(attempt.site, tx.now))
+                tx.jobs.steps.require_newest()
+                self._row_id = tx.llm.usage.add(self._row(attempt.site, tx.now))
                 return
-            tx.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
+            tx.llm.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
             if attempt.state is CallState.ANSWERED:
-                tx.media.heard(self._voice.id, attempt.text)
-                tx.accounts.succeeded(attempt.site.account, attempt.site.model, None)
+                tx.inbox.media.heard(self._voice.id, attempt.text)
+                tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
 
     def _row(self, site: CallSite, now: datetime) -> UsageRow:
         """Return the row of a request that leaves now; should the process die, it says already what became of it."""

@@ -91,7 +91,7 @@ def _known(tx: Transaction, step: ToolStep) -> Question | None:
 
     One that was cancelled with its job is none: the job was resumed, so it is put again.
     """
-    question = tx.questions.of(step.job_id, step.number, step.place)
+    question = tx.jobs.questions.of(step.job_id, step.number, step.place)
     if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
         question.status = QuestionStatus.EXPIRED
     return None if question is not None and question.status is QuestionStatus.CANCELLED else question
@@ -117,19 +117,19 @@ def _answered_in(tx: Transaction, job: Job) -> str | None:
 
     Its question is seen in its channel, so that is where it is answered.
     """
-    began = tx.delegations.lineage(job)[-1]
+    began = tx.jobs.delegations.lineage(job)[-1]
     return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
 
 
 def _put_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
     question.kind = QuestionKind.APPROVAL
-    question = tx.questions.ask(question)
+    question = tx.jobs.questions.ask(question)
     asks = f"{question.text} {lead}".rstrip()
     return _put(tx, job, question, f"{asks}\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}.")
 
 
 def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Keep the question, and have a job without a lane say it."""
-    kept = tx.questions.ask(question)
+    kept = tx.jobs.questions.ask(question)
     tx.jobs.add(notice_of(job, notice_id(kept, str(ULID())), text, tx.now))
     return kept

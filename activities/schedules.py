@@ -52,11 +52,11 @@ class ScheduleActivities:
             known = tx.jobs.find(firing.job_id)
             if known is not None:
                 return _known(known)
-            planned = tx.schedule_runs.find(firing.schedule)
+            planned = tx.background.runs.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
                 _pause_failing(tx, planned, rules.pause_after)
-            open_job = tx.schedule_runs.open_job(firing.schedule)
+            open_job = tx.background.runs.open_job(firing.schedule)
             reason = no_run(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
                 # An attempt before this one may have counted this time already, and died before it said so.
@@ -78,7 +78,9 @@ class ScheduleActivities:
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
             precedence = tx.jobs.precedence_of(job)
-            return tx.steps.done(ref, BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=precedence))
+            return tx.jobs.steps.done(
+                ref, BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=precedence)
+            )
 
 
 def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
@@ -86,11 +88,11 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
 
     It is no failure, so that no spent budget and no outage pauses a schedule.
     """
-    planned = tx.schedule_runs.find(job.schedule)
+    planned = tx.background.runs.find(job.schedule)
     if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
         return False
     planned.skipped += 1
-    tx.close_job(job.id, Ending(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
+    tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
     return True
 
 
@@ -102,18 +104,18 @@ def _known(job: Job) -> Entered:
 
 
 def _begin(tx: Transaction, job: Job, *, full: bool) -> Entered:
-    tx.schedule_runs.began(tx.jobs.add(job))
+    tx.background.runs.began(tx.jobs.add(job))
     if full:
         return Entered(begun=False, reason="enough background work goes on: the job begins when there is room")
     step = StepRef(job_id=job.id, step="enter")
-    tx.steps.start(step, "enter", job.run, tx.steps.past(step))
+    tx.jobs.steps.start(step, "enter", job.run, tx.jobs.steps.past(step))
     tx.jobs.started(job.id)
-    return tx.steps.done(step, Entered(begun=True))
+    return tx.jobs.steps.done(step, Entered(begun=True))
 
 
 def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
     """Pause the schedule of a job that ended if it failed so often in a row, and tell its channel."""
-    planned = tx.schedule_runs.find(tx.jobs.read(job_id).schedule)
+    planned = tx.background.runs.find(tx.jobs.read(job_id).schedule)
     if planned is not None:
         _pause_failing(tx, planned, limit)
 
@@ -132,7 +134,7 @@ def _pause_failing(tx: Transaction, planned: Planned, limit: int) -> None:
         **planned.address.model_dump(),
     )
     tx.jobs.add(notice)
-    tx.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
+    tx.system.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class ScriptActivities:
 
     def _script(self, ref: StepRef) -> Script:
         with self._store.view() as tx:
-            planned = tx.schedule_runs.find(tx.jobs.read(ref.job_id).schedule)
+            planned = tx.background.runs.find(tx.jobs.read(ref.job_id).schedule)
         if not isinstance(planned, Heartbeat) or not planned.script:
             raise ScriptFailed("the schedule has no script any more")
         return read_script(planned.script)
@@ -178,8 +180,8 @@ class ScriptActivities:
                 asks = tx.jobs.add(_asking(tx, job, asked(script, script.condition, fetched))).id
             tx.jobs.update(job.id, said=text)
             if not text:
-                tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
-            return tx.steps.done(ref, ScriptOutcome(posts=bool(text), asks=asks))
+                tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+            return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=asks))
 
 
 def _asking(tx: Transaction, job: Job, task: str) -> Job:

@@ -43,7 +43,7 @@ from maestro.domain.schedules.views import ScheduleView
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.tags.provenance import is_quotation, squeezed
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, in_savepoint
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class TagRun:
             self._acted.outcomes.append((tag, outcome))
             if _is_reported(tag, outcome):
                 self._acted.told.append(outcome.detail)
-        self._tx.actions.add(self._job.id, self._acted.outcomes)
+        self._tx.jobs.actions.add(self._job.id, self._acted.outcomes)
         return self._acted
 
     def _one(self, tag: Tag) -> Performed:
         if tag.quoted:
-            self._tx.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
+            self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
             return Performed(ActionState.REFUSED, quotation_refused(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
@@ -159,7 +159,7 @@ class TagRun:
         return f"The task was not passed on to @{task.slug}: one answer may pass on {MOST_TASKS} tasks at most."
 
     def _refusal(self, task: Handover, target: Agent | None) -> str | None:
-        lineage = self._tx.delegations.lineage(self._job)
+        lineage = self._tx.jobs.delegations.lineage(self._job)
         by = Delegator(
             self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
         )
@@ -230,16 +230,16 @@ def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
 
 def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     """Return the tools that brought text from outside into a job, or into one it hangs together with by a task."""
-    first = tx.delegations.lineage(job)[-1]
-    return tx.tool_runs.from_outside([first.id, *(other.id for other in tx.delegations.below([first.id]))])
+    first = tx.jobs.delegations.lineage(job)[-1]
+    return tx.jobs.tool_runs.from_outside([first.id, *(other.id for other in tx.jobs.delegations.below([first.id]))])
 
 
 def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
     """Say whether one of these directives stands in an earlier answer for which text from outside was read."""
-    call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
-    turns = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    turns = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
-    for turn, answer in zip(own, tx.prompts.unpack(own), strict=True):
+    for turn, answer in zip(own, tx.llm.prompts.unpack(own), strict=True):
         source = squeezed([answer.content])
         if any(is_quotation(tag, source) for tag in tags):
             job = tx.jobs.read(tx.conversations.message(turn.message_id).job_id)
@@ -258,7 +258,7 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
         return _not_done(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
-    done = tx.attempt(lambda: _WISHES[tag.name](tx, tag, by))
+    done = in_savepoint(tx, lambda: _WISHES[tag.name](tx, tag, by))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
         return _not_done(tx, tag, by, state, str(done))
@@ -266,7 +266,7 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
 
 
 def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> Performed:
-    tx.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
+    tx.system.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
     return Performed(state, without_tags(sentence(tag, reason)), subject_of(tag))
 
 
@@ -290,7 +290,7 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     after = tx.agents.fields(agent)
     different = [name for name in sorted(wish.change.given) if getattr(before, name) != getattr(after, name)]
     if not different and not wish.channels:
-        tx.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
+        tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
         return Performed(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
     changed = ", ".join(different) or "its channels"
     return Performed(
@@ -324,8 +324,8 @@ def _places(channels: Sequence[NewBinding]) -> str:
 def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     kind: type[Planned] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
     wish = schedule_wish(tag, by.address)
-    planned = tx.schedules.add(kind, wish, by.actor, by.shortest)
-    view = tx.schedules.view(planned)
+    planned = tx.background.schedules.add(kind, wish, by.actor, by.shortest)
+    view = tx.background.schedules.view(planned)
     detail = (
         f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
         f"({planned.zone}). {_next(view)}"
@@ -341,7 +341,7 @@ def _next(view: ScheduleView) -> str:
 
 
 def _create_client(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    client = tx.clients.create(client_wish(tag), by.actor)
+    client = tx.users.clients.create(client_wish(tag), by.actor)
     return Performed(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 

@@ -126,21 +126,21 @@ class ToolActivities:
     def _begin(self, step: ToolStep, wanted: ParsedToolCall | ToolCallResult) -> Begun:
         with self._store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _call(tx, step)
-            runs = tx.tool_runs.of(job.id)
+            runs = tx.jobs.tool_runs.of(job.id)
             row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
             row = row or ToolRun(
                 job_id=job.id,
                 number=step.number,
                 place=step.place,
                 tool=call.name,
-                arguments=tx.prompts.keep(call.arguments),
+                arguments=tx.llm.prompts.keep(call.arguments),
                 state=ToolState.WAITING,
                 started_at=tx.now,
             )
             worn = worn_out([run for run in runs if run.number < step.number], row)
             begun = self._judge(tx, Case(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED))
             made = begun.verdict is None and begun.question is None
-            tx.tool_runs.begin(row) if made else tx.tool_runs.put(row)
+            tx.jobs.tool_runs.begin(row) if made else tx.jobs.tool_runs.put(row)
             return begun
 
     def _judge(self, tx: Transaction, case: Case) -> Begun:
@@ -176,13 +176,13 @@ class ToolActivities:
         ready = verdict or _ready(begun)
         with self._store.begin() as tx:
             verdict = ready if isinstance(ready, Verdict) else _acted(tx, ready, begun.caller)
-            row = tx.tool_runs.get(step.job_id, step.number, step.place)
+            row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = storable(self._capped(verdict.text))
-            row.state, row.result = verdict.state, tx.prompts.keep(text)
+            row.state, row.result = verdict.state, tx.llm.prompts.keep(text)
             row.error = row.result if verdict.state is ToolState.FAILED else ""
-            tx.tool_runs.put(row)
-            tx.tool_runs.show(row, images)
-            return tx.steps.done(step, ToolOutcome(state=verdict.state))
+            tx.jobs.tool_runs.put(row)
+            tx.jobs.tool_runs.show(row, images)
+            return tx.jobs.steps.done(step, ToolOutcome(state=verdict.state))
 
     def _images(self, pictures: Sequence[ToolImage]) -> list[ImageRef]:
         """Keep pictures in the media folder; only their digests go further."""
@@ -211,7 +211,7 @@ class ToolActivities:
 
 
 def _call(tx: Transaction, step: ToolStep) -> ToolCall:
-    answer = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    answer = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
 
 

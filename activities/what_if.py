@@ -35,8 +35,8 @@ class WhatIfActivities:
             job = tx.jobs.read(ref.job_id)
             outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _given(tx, job)
             if outcome.action is RouteAction.DROP:
-                tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
-            return tx.steps.done(ref, outcome)
+                tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.jobs.steps.done(ref, outcome)
 
     def _routed(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
@@ -56,8 +56,8 @@ class WhatIfActivities:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
             tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
-            tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
-            return tx.steps.done(step, ShownOutcome(tags=len(answer.tags)))
+            tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+            return tx.jobs.steps.done(step, ShownOutcome(tags=len(answer.tags)))
 
 
 def _given(tx: Transaction, job: Job) -> RouteOutcome:

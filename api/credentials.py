@@ -49,12 +49,12 @@ class TokenAuthentication:
 
     def _holder(self, token: str) -> Holder | None:
         with self._store.view() as tx:
-            holder, now = tx.agent_tokens.holder(token), tx.now
+            holder, now = tx.agents.tokens.holder(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
             return None
         if use_is_news(holder.token, now):
             with self._store.begin() as tx:
-                tx.agent_tokens.used(holder.token)
+                tx.agents.tokens.used(holder.token)
         return holder
 
     def _refuse(self, address: str) -> None:
@@ -65,7 +65,7 @@ class TokenAuthentication:
         """
         self._throttle.refuse(address)
         with self._store.begin() as tx:
-            tx.audit.add("unknown", "token.failed", address)
+            tx.system.audit.add("unknown", "token.failed", address)
 
 
 def caller(request: Request) -> Agent:

@@ -213,7 +213,7 @@ class AccessControl:
 
     def _note(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
         with self._store.begin() as tx:
-            tx.audit.add(actor, action, subject, detail)
+            tx.system.audit.add(actor, action, subject, detail)
 
 
 def access_control(request: Request) -> AccessControl:

@@ -113,14 +113,14 @@ class LoginSessions:
     def end(self, session: LoginSession) -> None:
         """Let the cookie of this session count no more, here and in every other process, and note it."""
         with self._store.begin() as tx:
-            tx.logins.end(session.id, session.expires_at)
-            tx.audit.add(session.role, "logout")
+            tx.users.logins.end(session.id, session.expires_at)
+            tx.system.audit.add(session.role, "logout")
 
     def _look_up(self, session_id: str, mark: str) -> bool:
         """Say whether a session was ended; at the same mark of the store the answer is the same."""
         del mark
         with self._store.view() as tx:
-            return tx.logins.ended(session_id)
+            return tx.users.logins.ended(session_id)
 
     def _session(self, role: DashboardRole, session_id: str, expires: int) -> LoginSession:
         return LoginSession(

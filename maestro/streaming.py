@@ -80,14 +80,16 @@ class Drafting:
     def _asked(self, job_id: str, anew: bool) -> OutgoingMessage | None:
         """Commit that the platform is about to be asked; None when it is not to be."""
         with self._store.begin() as tx:
-            job, draft = tx.jobs.get(job_id), tx.drafts.find(job_id)
-            if draft is None or (anew and not _may_be_shown(tx.channels.why_disabled(job.address), job.stop_requested)):
+            job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
+            if draft is None or (
+                anew and not _may_be_shown(tx.bots.channels.why_disabled(job.address), job.stop_requested)
+            ):
                 return None
             if anew and _another_speaks(tx, job):
                 return None
             if draft.state is DraftState.WRITTEN and not anew:
                 return None
-            if not tx.drafts.sending(job_id):
+            if not tx.deliveries.drafts.sending(job_id):
                 return None
             return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
 
@@ -102,26 +104,26 @@ class Drafting:
         """Keep what became of the message."""
         with self._store.begin() as tx:
             if isinstance(outcome, Receipt):
-                tx.drafts.placed(job_id, outcome)
+                tx.deliveries.drafts.placed(job_id, outcome)
             elif isinstance(outcome, PermanentSend | Unsettled):
-                tx.drafts.drop(job_id)
+                tx.deliveries.drafts.drop(job_id)
             elif outcome.surely_unsent and message.tried_at is None:
-                tx.drafts.unsent(job_id)
+                tx.deliveries.drafts.unsent(job_id)
         return _pause(outcome)
 
     def _dropped(self, job_id: str) -> None:
         with self._store.begin() as tx:
-            tx.drafts.drop(job_id)
+            tx.deliveries.drafts.drop(job_id)
 
     def _forget(self, job_id: str) -> None:
         with self._store.begin() as tx:
-            tx.drafts.forget(job_id)
+            tx.deliveries.drafts.forget(job_id)
 
 
 def _another_speaks(tx: Transaction, job: Job) -> bool:
     """Say whether a new message would tear apart what another job says there."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
-    return holder not in (None, job.id) or tx.drafts.another_shown(job.id, job.address)
+    return holder not in (None, job.id) or tx.deliveries.drafts.another_shown(job.id, job.address)
 
 
 def _may_be_shown(disabled: str | None, stopped: bool) -> bool:
@@ -285,13 +287,13 @@ class DraftStreamer:
     def _offer(self, offers: Mapping[Place, float]) -> None:
         """Tell the processes that call models where answers grow."""
         with self._store.view() as tx:
-            known = {place: tx.drafts.offered(place) for place in offers}
+            known = {place: tx.deliveries.drafts.offered(place) for place in offers}
         if any(seconds != known[place] for place, seconds in offers.items()):
             with self._store.begin() as tx:
                 for place, seconds in offers.items():
-                    tx.drafts.offer(place, seconds)
+                    tx.deliveries.drafts.offer(place, seconds)
         self._offers = dict(offers)
 
     def _sheets(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
-            return tx.drafts.at(places)
+            return tx.deliveries.drafts.at(places)

@@ -159,13 +159,13 @@ class Journal:
             return
         ahead = TemporalAttempt(self._tried().workflow_run, 1)
         with self._store.begin() as tx:
-            past = tx.steps.past(ref, ahead)
+            past = tx.jobs.steps.past(ref, ahead)
             if not past.attempts:
-                tx.steps.begin(ref, name, tx.jobs.standing(ref.job_id).run, past)
+                tx.jobs.steps.begin(ref, name, tx.jobs.standing(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was put on record ahead for this one, None where there is none, or more to do."""
-        number = tx.steps.past(ref, self._tried()).begun_ahead
+        number = tx.jobs.steps.past(ref, self._tried()).begun_ahead
         if number is None or ref in self._unwritten:
             return None
         job = tx.jobs.standing(ref.job_id)
@@ -185,10 +185,10 @@ class Journal:
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
             self._write_late(tx, ref)
-            past = tx.steps.past(ref, tried)
+            past = tx.jobs.steps.past(ref, tried)
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
-            if tx.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
+            if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
             if job.status is JobStatus.PENDING:
                 _take_lane(tx, ref.job_id)
@@ -199,7 +199,7 @@ class Journal:
             _refuse(job, ref)
             crashes = past.crashes(job.run)
             given_up = crashes >= self._rules().crashes
-            attempt = tx.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
+            attempt = tx.jobs.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
         self._unwritten.pop(ref, None)
         if given_up:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
@@ -210,7 +210,7 @@ class Journal:
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
             with acting_for(own):
-                tx.steps.failed(ref, problem, UNEXPECTED)
+                tx.jobs.steps.failed(ref, problem, UNEXPECTED)
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
@@ -223,7 +223,7 @@ class Journal:
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
-            past = tx.steps.past(ref)
+            past = tx.jobs.steps.past(ref)
             failures = past.failures(tx.jobs.standing(ref.job_id).run) + 1
             again_in = next_attempt_in(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
@@ -232,7 +232,7 @@ class Journal:
             if waits is not None:
                 _suspend(tx, ref, waits)
             # Who took the step has the row: an attempt that came too late leaves no trace.
-            elif not isinstance(error, StepTaken) and tx.steps.failed(ref, type(error).__name__, _detail(error)):
+            elif not isinstance(error, StepTaken) and tx.jobs.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
         _tell(ref, waits or error, again_in)
@@ -290,16 +290,16 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
 
 def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
     wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
-    tx.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
+    tx.jobs.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
 
 
 def _begin(tx: Transaction, job_id: str) -> None:
     """Let a pending job begin where its lane is free; what follows from its row then need not be read."""
     begun = tx.jobs.started(job_id)
     if begun is not None and begun.is_new:
-        tx.steps.assume(job_id, {})
+        tx.jobs.steps.assume(job_id, {})
     if begun is not None and not begun.has_merged:
-        tx.merges.assume_none(job_id)
+        tx.jobs.merged.assume_none(job_id)
 
 
 def _take_lane(tx: Transaction, job_id: str) -> None:

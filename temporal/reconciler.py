@@ -112,7 +112,7 @@ class Reconciler:
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return JobRepair.FAILED
             tx.jobs.rerun(present)
-            tx.audit.add("maestro", "job.resumed", job.id, why)
+            tx.system.audit.add("maestro", "job.resumed", job.id, why)
         return JobRepair.RESUMED
 
     def _close(self, job: Job, ending: Ending) -> JobRepair:
@@ -137,10 +137,10 @@ def _same_run(present: Job, seen: Job) -> bool:
 def _is_awaited(tx: Transaction, job: Job) -> bool:
     """Say whether a person waits for what the job has to say, and hears it from no other."""
     awaited = job.inbox_id is not None and not (job.notice or job.what_if)
-    return awaited and tx.delegations.answers_to(job) is None
+    return awaited and tx.jobs.delegations.answers_to(job) is None
 
 
 def _end(tx: Transaction, job: Job, ending: Ending) -> None:
-    tx.steps.interrupt_all(job.id)
-    tx.close_job(job.id, ending)
-    tx.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)
+    tx.jobs.steps.interrupt_all(job.id)
+    tx.jobs.close(job.id, ending)
+    tx.system.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)

@@ -20,7 +20,7 @@ from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
 from maestro.store.cache import StoreState
 from maestro.store.replays import assign, judged
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, in_savepoint
 from maestro.store.users.audit import coming_from
 
 CANCEL_TIMEOUT = 5.0
@@ -91,12 +91,12 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     job = tx.jobs.get(job_id)
     newest = judged(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
-        tx.audit.add(actor, f"job.{mode}", job_id)
+        tx.system.audit.add(actor, f"job.{mode}", job_id)
         return _resume(tx, job)
     again = _start_what_if(tx, job, edits) if mode is ReplayMode.WHAT_IF else _restart(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
     told = f"as {again.id}" + (f", with another {changed}" if changed else "")
-    tx.audit.add(actor, f"job.{mode}", job_id, told)
+    tx.system.audit.add(actor, f"job.{mode}", job_id, told)
     return again.id
 
 
@@ -109,11 +109,11 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     status = job.status
     if status.ended:
         raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
-    tx.audit.add(actor, "job.cancel", job_id)
+    tx.system.audit.add(actor, "job.cancel", job_id)
     tx.jobs.request_stop(job_id)
     reason = f"{CANCELLED_BY}{actor}"
     if status in WITHOUT_A_WORKFLOW:
-        tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
+        tx.jobs.close(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
     else:
         tx.jobs.update(job_id, reason=reason)  # for the step that closes it
     return status
@@ -122,17 +122,17 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
 def _resume(tx: Transaction, job: Job) -> str:
     if not job.what_if:
         if job.status is JobStatus.COMPLETED:
-            tx.reports.release(job.id)
+            tx.deliveries.reports.release(job.id)
         tx.deliveries.revive(job.id)
-        tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
-        tx.delegations.reopened(job.id)
+        tx.bots.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
+        tx.jobs.delegations.reopened(job.id)
     return tx.jobs.reopen(job).id
 
 
 def _restart(tx: Transaction, newest: Job, edits: Edits | None) -> Job:
     again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
-        tx.merges.follow([newest.id], again.id)
+        tx.jobs.merged.follow([newest.id], again.id)
     return again
 
 
@@ -196,8 +196,8 @@ class BatchWork:
 
     def _turns(self) -> list[DueItems]:
         with self._store.view() as tx:
-            batches = tx.batches.open()
-            lanes = list(tx.batches.open_lanes()) if batches else []
+            batches = tx.jobs.batches.open()
+            lanes = list(tx.jobs.batches.open_lanes()) if batches else []
             found = [DueItems(batch, _places(tx, batch, lanes)) for batch in batches]
         return [turn for turn in found if turn.places]
 
@@ -211,19 +211,19 @@ class BatchWork:
         except Exception as error:
             log.exception("batches.job_failed", batch=batch.id, place=place)
             with self._store.begin() as tx:
-                tx.batches.settle(batch.id, place, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
+                tx.jobs.batches.settle(batch.id, place, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
             return None
 
     def _done(self, batch: ReplayBatch, place: int) -> str | None:
         with coming_from(batch.origin), self._store.begin() as tx:
-            job_id = tx.batches.take(batch.id, place)
+            job_id = tx.jobs.batches.take(batch.id, place)
             if job_id is None:
                 return None
-            done = tx.attempt(lambda: _do(tx, batch, job_id))
+            done = in_savepoint(tx, lambda: _do(tx, batch, job_id))
             if isinstance(done, MaestroError):
-                tx.batches.settle(batch.id, place, ItemState.REFUSED, problem=str(done))
+                tx.jobs.batches.settle(batch.id, place, ItemState.REFUSED, problem=str(done))
                 return None
-            tx.batches.settle(batch.id, place, ItemState.BEGUN, began=done.job_id)
+            tx.jobs.batches.settle(batch.id, place, ItemState.BEGUN, began=done.job_id)
             return done.job_id if done.in_workflow else None
 
 
@@ -238,9 +238,9 @@ class StartedReplay:
 def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the items that begin now, and add their lanes to those that are taken."""
     if batch.action is BatchAction.CANCEL:  # who stops keeps nobody waiting
-        return [place for place, _ in tx.batches.waiting(batch.id, AT_ONCE)]
+        return [place for place, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
-    waiting = tx.batches.waiting(batch.id, AT_ONCE, but=full)
+    waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)
     places = next_places(waiting, lanes)
     lanes += [lane for place, lane in waiting if place in places]
     return places

@@ -161,11 +161,11 @@ class ScheduleKeeper:
     def _picture(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return what the rows say, None when nothing has changed."""
         with self._store.view() as tx:
-            editions = tx.editions.now()
+            editions = tx.system.versions.now()
             stamp = (editions.schedules, editions.agents, terms)
             if stamp == self._seen and not anyway:
                 return None
-            rows, now = tx.schedule_following.all(), tx.now
+            rows, now = tx.background.following.all(), tx.now
         ids = frozenset(schedule_id(terms.queues.main, planned.ref) for planned, _ in rows)
         wants, unreadable = [], []
         for planned, agent in rows:
@@ -182,14 +182,14 @@ class ScheduleKeeper:
                 log.warning("schedule.not_followed", schedule=one.planned.ref, reason=one.error)
         if news:
             with self._store.begin() as tx:
-                tx.schedule_following.note(news)
+                tx.background.following.note(news)
 
     def _begin_late(self, told: Sequence[tuple[Planned, WantedSchedule]]) -> None:
         """Begin what was to run once before anybody could tell Temporal of it."""
         once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
         if once:
             with self._store.begin() as tx:
-                begun = [ref for ref, its_id in once if tx.schedule_starts.begin_late(ref, its_id)]
+                begun = [ref for ref, its_id in once if tx.background.starts.begin_late(ref, its_id)]
             for ref in begun:
                 log.info("schedule.late", schedule=ref)
 

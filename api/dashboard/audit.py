@@ -62,7 +62,7 @@ def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:
 
 def _found(store: Store, wanted: AuditQuery) -> AuditPage:
     with store.view() as tx:
-        return audit_page(tx.audit.page(wanted, wanted.after, wanted.limit + 1), wanted.limit)
+        return audit_page(tx.system.audit.page(wanted, wanted.after, wanted.limit + 1), wanted.limit)
 
 
 def _csv(wanted: AuditQuery) -> str:

@@ -74,7 +74,7 @@ def _wanted(typed: Mapping[str, str], cursor: str) -> ConversationQuery:
 
 def _choices(tx: Transaction) -> dict[str, object]:
     return {
-        "platforms": tx.conversation_lists.platforms(),
+        "platforms": tx.conversations.lists.platforms(),
         "agents": tx.agents.slugs(),
         "states": [state.value for state in ConversationStatus],
     }
@@ -138,7 +138,7 @@ def _page(
     given = {name: text for name in MessagesQuery.model_fields if (text := request.query_params.get(name, "").strip())}
     try:
         with parts_of(request).store.view() as tx:
-            look, record = read(MessagesQuery, given), tx.conversation_lists.record(conversation_id)
+            look, record = read(MessagesQuery, given), tx.conversations.lists.record(conversation_id)
             values = _found(tx, conversation_id, look) if look.q else _messages(tx, record, look)
     except MaestroError as error:
         return refused(request, HERE, error)
@@ -162,8 +162,8 @@ def _messages(tx: Transaction, record: Record, look: MessagesQuery) -> Mapping[s
     after, before = look.after, look.before
     if look.fact is not None:
         before = _moment_of(tx, number, look.fact)
-    stretch = tx.conversation_lists.stretch(number, after, before, SHOWN)
-    facts = tx.conversation_lists.learned(number, stretch)
+    stretch = tx.conversations.lists.stretch(number, after, before, SHOWN)
+    facts = tx.conversations.lists.learned(number, stretch)
     most = room_for_each([len(one.message.content) for one in stretch.said])
     told = [
         {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
@@ -187,8 +187,8 @@ def _text(whole: int | None, most: int, one: SaidView) -> TextExcerpt:
 
 def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
     """Return the id before which the messages stand after which a fact was learned, None for the newest."""
-    fact = tx.memory_edits.learned_in(number, fact_id)
-    last = tx.conversation_lists.last_before(number, fact.created_at) if fact is not None else 0
+    fact = tx.memory.learned_in(number, fact_id)
+    last = tx.conversations.lists.last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
 
 
@@ -199,7 +199,7 @@ def _ends(stretch: Stretch) -> Mapping[str, object]:
 
 def _found(tx: Transaction, number: int, look: MessagesQuery) -> Mapping[str, object]:
     """Return where in the conversation something was said, newest first."""
-    found, following = tx.conversation_lists.containing(look.q or "", look.cursor, SHOWN, number)
+    found, following = tx.conversations.lists.containing(look.q or "", look.cursor, SHOWN, number)
     hits = [(said_view(one), around(one.message.content, look.q or "")) for one in found]
     return {"told": (), "hits": hits, "older": None, "newer": None, "following": following}
 

@@ -96,7 +96,7 @@ async def _begin(request: Request, given: Login) -> tuple[str, str]:
 
 def _note(request: Request, role: DashboardRole) -> None:
     with parts_of(request).store.begin() as tx:
-        tx.audit.add(role, "login")
+        tx.system.audit.add(role, "login")
 
 
 def _again(request: Request, given: Login, error: MaestroError) -> Response:

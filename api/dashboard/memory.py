@@ -198,17 +198,17 @@ def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery, kept: str) -> Map
     """Return the facts and states to show; where nothing is looked for, the sticky facts come before the others."""
     whole = not (wanted.q or wanted.category or wanted.source)
     others = wanted.model_copy(update={"sticky": False}) if whole else wanted
-    facts, following = tx.memory_edits.page(agent, others, wanted.cursor, wanted.limit)
+    facts, following = tx.memory.page(agent, others, wanted.cursor, wanted.limit)
     sticky = FactFilter(category=FactCategory.STICKY)
     first = whole and wanted.cursor is None
     return {
         **_nothing(),
-        "sticky": tx.memory_edits.page(agent, sticky, None, MOST_STICKY)[0] if first else (),
+        "sticky": tx.memory.page(agent, sticky, None, MOST_STICKY)[0] if first else (),
         "facts": facts,
         "following": following,
         "first": wanted.cursor is None,
         **(_states_page(tx, agent, kept) if first else {}),
-        "counts": tx.memory_edits.counts(agent),
+        "counts": tx.memory.counts(agent),
         "whole": whole,
     }
 
@@ -216,7 +216,7 @@ def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery, kept: str) -> Map
 def _states_page(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
     """Return what is kept under keys, from the first on, or what follows the state with this id."""
     number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MOST_DIGITS else None
-    states = tx.memory_edits.all_states(agent.id or 0, MOST_KEPT + 1, number)
+    states = tx.memory.all_states(agent.id or 0, MOST_KEPT + 1, number)
     return {
         "states": states[:MOST_KEPT],
         "more_states": states[MOST_KEPT - 1].id if len(states) > MOST_KEPT else None,

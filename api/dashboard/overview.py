@@ -106,20 +106,20 @@ def _page(request: Request, checks: Mapping[str, str]) -> Response:
 
 
 def _sums(tx: Transaction) -> _Sums:
-    answers, failures = tx.overview.first_answers(tx.now - DAY), tx.overview.failures(tx.now - DAY)
-    limits = tx.accounts.limits()
+    answers, failures = tx.system.overview.first_answers(tx.now - DAY), tx.system.overview.failures(tx.now - DAY)
+    limits = tx.llm.accounts.limits()
     return _Sums(
-        work=tx.overview.work(tx.now - DAY),
+        work=tx.system.overview.work(tx.now - DAY),
         hour=pace(answers, tx.now - HOUR),
         day=pace(answers, tx.now - DAY),
         failures=kinds_of(failures),
         failed=len(failures),
-        accounts=[account_view(account, limits) for account in tx.accounts.all()],
-        spent=tx.budgets.level((BudgetScope.DAY, "")),
-        questions=tx.questions.count_waiting(MOST_QUESTIONS),
-        waiting_people=tx.pairings.waiting(),
+        accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
+        spent=tx.llm.budgets.level((BudgetScope.DAY, "")),
+        questions=tx.jobs.questions.count_waiting(MOST_QUESTIONS),
+        waiting_people=tx.users.pairings.waiting(),
         agents=len(tx.agents.active()),
-        closed_channels=len(tx.channels.disabled()),
+        closed_channels=len(tx.bots.channels.disabled()),
     )
 
 

@@ -160,8 +160,8 @@ def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
     typed = {name: request.query_params.get(name, "").strip() for name in ("q", "source", "state")}
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
-        rows = tx.skills.all()
-        shown = skill_page([row for row in rows if _fits(row, typed)], tx.skills.problems(), cursor, SHOWN)
+        rows = tx.agents.skills.all()
+        shown = skill_page([row for row in rows if _fits(row, typed)], tx.agents.skills.problems(), cursor, SHOWN)
         agents = tx.agents.slugs()
     return render(
         request,

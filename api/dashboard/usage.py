@@ -270,18 +270,18 @@ def _page(
 def _content(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> UsagePageContent:
     given = wanted.model_dump(exclude_none=True)
     with parts.store.view() as tx:
-        period = wanted.period(tx.budgets.today)
-        every = tx.usage.parts(by, period, wanted.whose)
+        period = wanted.period(tx.llm.budgets.today)
+        every = tx.llm.usage.parts(by, period, wanted.whose)
         days = by_day(every)
-        totals = added("", days), tx.usage.total(period.before, wanted.whose)
+        totals = added("", days), tx.llm.usage.total(period.before, wanted.whose)
         jobs_of = LatencyQuery(**{name: value for name, value in given.items() if name in JOBS})
         return UsagePageContent(
             days=usage_page(days[: SHOWN + 1], SHOWN, period, totals),
             others=by_key(every)[: SHOWN + 1],
             cost=_costs(period, every),
             tokens=_tokens(period, days),
-            latency=tx.latency.page(jobs_of, period),
-            budgets=tx.budgets.used(parts.budgets()),
+            latency=tx.system.latency.page(jobs_of, period),
+            budgets=tx.llm.budgets.used(parts.budgets()),
         )
 
 

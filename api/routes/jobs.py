@@ -137,7 +137,7 @@ class JobStatusQuery(Value):
 def list_jobs(parts: Parts, query: Annotated[JobQuery, Query()]) -> JobPage:
     """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
     with parts.store.view() as tx:
-        found, following = tx.browse.jobs(query, query.after, query.limit)
+        found, following = tx.jobs.lists.jobs(query, query.after, query.limit)
     return JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
 
 
@@ -145,7 +145,7 @@ def list_jobs(parts: Parts, query: Annotated[JobQuery, Query()]) -> JobPage:
 def show_job(parts: Parts, job_id: str) -> JobDetail:
     """Return a job with every attempt at every step, its model calls and what it sent."""
     with parts.store.view() as tx:
-        record = tx.browse.job(job_id, parts.budgets().fallback_model)
+        record = tx.jobs.lists.job(job_id, parts.budgets().fallback_model)
     return detail(record).linked(parts.temporal_ui_url, parts.namespace)
 
 
@@ -153,14 +153,14 @@ def show_job(parts: Parts, job_id: str) -> JobDetail:
 def list_calls(parts: Parts, job_id: str) -> CallPage:
     """List every attempt at a job's model calls in the order they were made."""
     with parts.store.view() as tx:
-        return call_page(tx.requests.calls(job_id))
+        return call_page(tx.llm.requests.calls(job_id))
 
 
 @jobs.get("/{job_id}/calls/{call_id}/prompt")
 def show_prompt(parts: Parts, job_id: str, call_id: Number) -> SeenView:
     """Return exactly what the model saw in one call, and what it said; 404 when its conversation was deleted."""
     with parts.store.view() as tx:
-        seen = tx.requests.seen(job_id, call_id)
+        seen = tx.llm.requests.seen(job_id, call_id)
     return seen_view(seen)
 
 

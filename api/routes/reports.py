@@ -41,7 +41,7 @@ usage = APIRouter(route_class=PasswordRoute, tags=["usage"], prefix="/api")
 def list_audit(parts: Parts, query: Annotated[AuditQuery, Query()]) -> AuditPage:
     """List what was done, newest first: by operators, viewers, agents and Maestro itself."""
     with parts.store.view() as tx:
-        return audit_page(tx.audit.page(query, query.after, query.limit + 1), query.limit)
+        return audit_page(tx.system.audit.page(query, query.after, query.limit + 1), query.limit)
 
 
 @audit.get(
@@ -61,7 +61,7 @@ def _rows(store: Store, wanted: AuditFilter) -> Iterator[Sequence[str]]:
     mark = None
     for _ in range(MOST_EXPORTED // MOST):
         with store.view() as tx:
-            entries = tx.audit.page(wanted, mark, MOST)
+            entries = tx.system.audit.page(wanted, mark, MOST)
         yield from audit_rows(entries)
         if len(entries) < MOST:
             return
@@ -72,14 +72,14 @@ def _rows(store: Store, wanted: AuditFilter) -> Iterator[Sequence[str]]:
 def show_usage(parts: Parts, query: Annotated[UsageQuery, Query()]) -> UsagePage:
     """Add up usage by day, agent, client, account, model, purpose, platform, conversation or job; days are UTC."""
     with parts.store.view() as tx:
-        return tx.usage.page(query, tx.budgets.today)
+        return tx.llm.usage.page(query, tx.llm.budgets.today)
 
 
 @usage.get("/usage.csv", response_class=StreamingResponse, responses=FILE)
 def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
     """Export the sums, up to 100,000 of them; no text in it is a formula to a spreadsheet."""
     with parts.store.view() as tx:
-        sums = tx.usage.sums(table.whole(tx.budgets.today), MOST_LINES)
+        sums = tx.llm.usage.sums(table.whole(tx.llm.budgets.today), MOST_LINES)
     return _file(f"usage-by-{table.by}.csv", usage_csv(table.by, sums))
 
 
@@ -87,14 +87,14 @@ def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> Streami
 def show_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> LatencyPage:
     """Return how long each step took, over a sample of completed jobs: the newest of each day, 1,000 in all."""
     with parts.store.view() as tx:
-        return tx.latency.page(query, query.period(tx.budgets.today))
+        return tx.system.latency.page(query, query.period(tx.llm.budgets.today))
 
 
 @usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=FILE)
 def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
     """Export the same figures: those of all days together, which have no day, and then those of each."""
     with parts.store.view() as tx:
-        page = tx.latency.page(query, query.period(tx.budgets.today))
+        page = tx.system.latency.page(query, query.period(tx.llm.budgets.today))
     return _file("latency.csv", latency_csv(page))
 
 
@@ -102,7 +102,7 @@ def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> Str
 def show_budgets(parts: Parts) -> BudgetPage:
     """Return every budget that has a limit, with what is used and reserved of it today."""
     with parts.store.view() as tx:
-        return tx.budgets.used(parts.budgets())
+        return tx.llm.budgets.used(parts.budgets())
 
 
 def _file(name: str, lines: Iterator[str]) -> StreamingResponse:

@@ -126,7 +126,7 @@ def add_ticket(parts: Parts) -> Ticket:
     """Return a ticket for the auth frame of a web socket."""
     ticket = secrets.token_urlsafe(TICKET_BYTES)
     with parts.store.begin() as tx:
-        tx.people.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
+        tx.users.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
     return Ticket(ticket=ticket)
 
 

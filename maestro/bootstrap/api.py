@@ -47,4 +47,4 @@ class Api(SeparateProcess):
 
 def _has_no_account(store: Store) -> bool:
     with store.view() as tx:
-        return tx.accounts.default_model() == DEMO
+        return tx.llm.accounts.default_model() == DEMO

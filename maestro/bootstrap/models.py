@@ -128,9 +128,9 @@ def _enter(
     """Make the store say who there is, and return everybody."""
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
-        tx.accounts.enter([_row(account, source, keys, tx.now) for account in own])
+        tx.llm.accounts.enter([_row(account, source, keys, tx.now) for account in own])
         tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may allow more than it did
-        return tx.accounts.all()
+        return tx.llm.accounts.all()
 
 
 def _row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:

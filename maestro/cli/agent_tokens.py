@@ -42,7 +42,7 @@ def make_token(
     """Make a token; it is shown only now."""
     name = fits(DisplayName, name)
     with opened(given) as at, at.store.begin() as tx:
-        made = tx.agent_tokens.make(tx.agents.named(slug), name, ACTOR)
+        made = tx.agents.tokens.make(tx.agents.named(slug), name, ACTOR)
     write(made, [made.token, "Keep it where nobody else reads it: it is not shown again."], given.as_json)
 
 
@@ -55,7 +55,7 @@ def list_tokens(
 ) -> None:
     """List the tokens of an agent, newest first, those that were revoked too."""
     with opened(given) as at, at.store.view() as tx:
-        page = token_page(tx.agent_tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
+        page = token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
     write(page, _listing(page, slug), given.as_json)
 
 
@@ -68,7 +68,7 @@ def revoke_token(
     """Revoke a token: from its next request on it opens nothing."""
     with opened(given) as at, at.store.begin() as tx:
         token_id = row_number(number, "token", "NUMBER")
-        revoked = TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), token_id, ACTOR))
+        revoked = TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.named(slug), token_id, ACTOR))
     write(revoked, [f"token {revoked.id} of {slug} opens nothing any more"], given.as_json)
 
 

@@ -30,7 +30,7 @@ def versions(
 ) -> None:
     """List the edits of an agent, newest first: who, when and what."""
     with opened(given) as at, at.store.view() as tx:
-        page = version_page(tx.versions.of(tx.agents.named(slug), cursor, limit + 1), limit)
+        page = version_page(tx.agents.versions.of(tx.agents.named(slug), cursor, limit + 1), limit)
     write(page, history(page), given.as_json)
 
 
@@ -46,7 +46,7 @@ def show_diff(
     """Show what an edit changed."""
     with opened(given) as at, at.store.view() as tx:
         agent = tx.agents.named(slug)
-        found = version_detail(*tx.versions.pair(agent, agent.version if version is None else version, against))
+        found = version_detail(*tx.agents.versions.pair(agent, agent.version if version is None else version, against))
     write(found, differences(found), given.as_json)
 
 

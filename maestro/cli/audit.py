@@ -45,7 +45,7 @@ def show_audit(
     texts = {"actor": actor, "action": action, "subject": subject, "q": q}
     query = made(AuditQuery, **texts, since=_utc(since), until=_utc(until), limit=limit, cursor=cursor)
     with opened(given) as at, at.store.view() as tx:
-        page = audit_page(tx.audit.page(query, query.after, query.limit + 1), query.limit)
+        page = audit_page(tx.system.audit.page(query, query.after, query.limit + 1), query.limit)
     write(page, _listing(page), given.as_json)
 
 

@@ -67,7 +67,7 @@ def list_jobs(
     """List jobs, newest first."""
     after = decoded(Cursor.decode, cursor)
     with _operator(given) as operator, operator.store.view() as tx:
-        found, following = tx.browse.jobs(which.filter, after, limit)
+        found, following = tx.jobs.lists.jobs(which.filter, after, limit)
     page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
     write(page, job_texts.listing(page, datetime.now(UTC)), given.as_json)
 
@@ -76,7 +76,7 @@ def list_jobs(
 def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(given) as operator, operator.store.view() as tx:
-        job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
+        job = detail(tx.jobs.lists.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
     write(job, job_texts.timeline(job, operator.dashboard), given.as_json)
 
 
@@ -96,7 +96,7 @@ def prompt(
 ) -> None:
     """Show exactly what a model saw in one call, and what it said."""
     with _operator(given) as operator, operator.store.view() as tx:
-        seen = seen_view(tx.requests.seen(job_id, tx.requests.last(job_id) if call is None else call))
+        seen = seen_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id) if call is None else call))
     write(seen, prompt_texts.prompt(seen), given.as_json)
 
 
@@ -170,7 +170,7 @@ def _followed(store: Store, job_id: str) -> JobSummary:
     said = None
     while True:
         with store.view() as tx:
-            job = summary(tx.browse.job(job_id).listed)
+            job = summary(tx.jobs.lists.job(job_id).listed)
         if job.status.ended:
             return job
         if job.status is not said:

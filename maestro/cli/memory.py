@@ -154,7 +154,7 @@ def clear(
 def list_states(given: Given, slug: Slug, place: Place = None) -> None:
     """List what the agent keeps, by key."""
     with opened(given) as at, at.store.view() as tx:
-        kept = tuple(map(StateView.model_validate, tx.memory_edits.kept(tx.agents.named(slug), place)))
+        kept = tuple(map(StateView.model_validate, tx.memory.kept(tx.agents.named(slug), place)))
     write(StateList(items=kept), states(kept), given.as_json)
 
 

@@ -52,7 +52,7 @@ class Changed(Value):
 def list_owners(given: Given) -> None:
     """List the owners, and say where each comes from."""
     with opened(given) as at, at.store.view() as tx:
-        page = owner_page(at.loaded.settings.owner.ids, tx.owners.all())
+        page = owner_page(at.loaded.settings.owner.ids, tx.users.owners.all())
     write(page, _listing(page, _place(at.loaded)), given.as_json)
 
 
@@ -87,17 +87,17 @@ def _configured(at: Opened, person: PersonId) -> bool:
 
 def _add(at: Opened, person: PersonId) -> bool:
     with at.store.begin() as tx:
-        added = tx.owners.add(person, ACTOR)
+        added = tx.users.owners.add(person, ACTOR)
         if added:
-            tx.audit.add(ACTOR, "owner.add", str(person))
+            tx.system.audit.add(ACTOR, "owner.add", str(person))
     return added
 
 
 def _remove(at: Opened, person: PersonId) -> bool:
     with at.store.begin() as tx:
-        removed = tx.owners.remove(person)
+        removed = tx.users.owners.remove(person)
         if removed:
-            tx.audit.add(ACTOR, "owner.remove", str(person))
+            tx.system.audit.add(ACTOR, "owner.remove", str(person))
     return removed
 
 

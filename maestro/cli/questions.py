@@ -43,7 +43,7 @@ def list_questions(
 ) -> None:
     """List questions, newest first."""
     with opened(given) as at, at.store.view() as tx:
-        found, following = tx.questions.page(tuple(status or ()), cursor, limit)
+        found, following = tx.jobs.questions.page(tuple(status or ()), cursor, limit)
     items = tuple(question_view(one.question, one.agent, one.job, tx.now) for one in found)
     page = QuestionPage(items=items, next=str(following) if following else None)
     write(page, _listing(page), given.as_json)
@@ -94,8 +94,8 @@ def _settle(
 ) -> None:
     """Keep the operator's answer, and let the job go on."""
     with store.begin() as tx:
-        settled = of_operator(tx.questions.get(number).question, words, approves, tx.now)
-        tx.answer(settled, ACTOR)
+        settled = of_operator(tx.jobs.questions.get(number).question, words, approves, tx.now)
+        tx.jobs.answer_question(settled, ACTOR)
     question = _shown(store, number)
     follows = f"{question.job_id} goes on" if question.job_id else "the agent reads it when it asks again"
     write(question, [f"question {question.id} is {question.status}; {follows}"], as_json)
@@ -103,7 +103,7 @@ def _settle(
 
 def _shown(store: Store, number: int) -> QuestionView:
     with store.view() as tx:
-        asked = tx.questions.get(number)
+        asked = tx.jobs.questions.get(number)
     return question_view(asked.question, asked.agent, asked.job, tx.now)
 
 

@@ -117,7 +117,7 @@ def backfill(
     stretch = span(start, end, datetime.now(UTC))
     with opened(given) as at:
         with at.store.view() as tx:
-            ends = stretch.within(tx.schedules.get(ref).zone)
+            ends = stretch.within(tx.background.schedules.get(ref).zone)
         found = _operations(at).backfill(ref, read(BackfillWish, {**ends, "preview": preview_only}), ACTOR)
     write(found, schedule_texts.backfilled(found), given.as_json)
 

@@ -36,7 +36,7 @@ def new(given: Given) -> None:
     with opened(given) as at:
         _check_changeable(at)
         with at.store.begin() as tx:
-            tx.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
+            tx.system.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
             found = _current(tx)
     write(found, [_told(found)], given.as_json)
 
@@ -49,7 +49,7 @@ def end(given: Given) -> None:
         with at.store.begin() as tx:
             ended = tx.chat.end()
             if ended:
-                tx.audit.add(ACTOR, "session.end", ended)
+                tx.system.audit.add(ACTOR, "session.end", ended)
             found = _current(tx)
     write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], given.as_json)
 

@@ -88,7 +88,7 @@ def remove(given: Given, slug: Slug) -> None:
     with opened(given) as at:
         _operations(at).remove(slug, ACTOR)
         with at.store.view() as tx:
-            again = tx.skills.by_slug(slug) is not None
+            again = tx.agents.skills.by_slug(slug) is not None
     said = f"{slug} is {'that of Maestro again' if again else 'gone'}"
     write(Removal({"slug": slug, "shipped": again}), [said], given.as_json)
 

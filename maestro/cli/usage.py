@@ -72,19 +72,19 @@ def show_usage(
 
 def _page(given: Given, query: UsageQuery) -> None:
     with opened(given) as at, at.store.view() as tx:
-        page = tx.usage.page(query, tx.budgets.today)
+        page = tx.llm.usage.page(query, tx.llm.budgets.today)
     write(page, usage_texts.usage(page, query.by), given.as_json)
 
 
 def _table(given: Given, table: UsageTable) -> None:
     with opened(given) as at, at.store.view() as tx:
-        sums = tx.usage.sums(table.whole(tx.budgets.today), MOST_LINES)
+        sums = tx.llm.usage.sums(table.whole(tx.llm.budgets.today), MOST_LINES)
     _write_csv(usage_csv(table.by, sums))
 
 
 def _latency(given: Given, query: LatencyQuery, as_csv: bool) -> None:
     with opened(given) as at, at.store.view() as tx:
-        page = tx.latency.page(query, query.period(tx.budgets.today))
+        page = tx.system.latency.page(query, query.period(tx.llm.budgets.today))
     if as_csv:
         _write_csv(latency_csv(page))
     else:
@@ -95,7 +95,7 @@ def _budgets(given: Given, as_csv: bool) -> None:
     if as_csv:
         raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
     with opened(given) as at, at.store.view() as tx:
-        page = tx.budgets.used(daily_budgets(at.live.current()))
+        page = tx.llm.budgets.used(daily_budgets(at.live.current()))
     write(page, usage_texts.budgets(page), given.as_json)
 
 

@@ -149,7 +149,7 @@ def send_delivery(
     """Sign and post a delivery to a webhook, as its sender would, to try it."""
     with opened(given) as at:
         with at.store.view() as tx:
-            webhook = tx.webhooks.get(path)
+            webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
         sent = bytes_of(body) if body is not None else data.encode()
         address = url or home(at.loaded.settings.webui)

@@ -112,24 +112,24 @@ class StoreContext(AccountIntake):
 
     def _cursor(self, place: Address) -> str | None:
         with self._store.view() as tx:
-            return tx.channels.cursor(place)
+            return tx.bots.channels.cursor(place)
 
     def _advance(self, place: Address, mark: str) -> None:
         with self._store.begin() as tx:
-            tx.channels.advance(place, mark)
+            tx.bots.channels.advance(place, mark)
 
     def _remember(self, place: Address, direct: bool) -> None:
         with self._store.begin() as tx:
-            tx.channels.remember(place, direct=direct)
+            tx.bots.channels.remember(place, direct=direct)
 
     def _known(self) -> Sequence[KnownChannel]:
         with self._store.view() as tx:
-            known = tx.channels.known(self._platform, self._account)
+            known = tx.bots.channels.known(self._platform, self._account)
             return [KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at) for row in known]
 
     def _skipped(self, place: Address, count: int, why: str) -> None:
         with self._store.begin() as tx:
-            tx.ignored.add(place, why, count)
+            tx.inbox.ignored.add(place, why, count)
 
     def _sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         with self._store.view() as tx:
@@ -143,35 +143,35 @@ class StoreContext(AccountIntake):
 
     def _last_heard(self, place: Address) -> datetime | None:
         with self._store.view() as tx:
-            return tx.channels.last_heard(place)
+            return tx.bots.channels.last_heard(place)
 
     def _told(self, key: str, report: Report) -> bool:
         with self._store.begin() as tx:
-            return tx.reports.told(self._place(""), key, report)
+            return tx.deliveries.reports.told(self._place(""), key, report)
 
     def _receipt(self, key: str) -> Receipt | None:
         with self._store.view() as tx:
-            return tx.reports.receipt(self._place(""), key)
+            return tx.deliveries.reports.receipt(self._place(""), key)
 
     def _pressed(self, key: str, number: int) -> str | None:
         with self._store.view() as tx:
-            return tx.reports.pressed(self._place(""), key, number)
+            return tx.deliveries.reports.pressed(self._place(""), key, number)
 
     def _moved(self, place: Address, to: str) -> None:
         with self._store.begin() as tx:
-            tx.moves.add(place, to)
+            tx.bots.moves.add(place, to)
 
     def _moved_to(self, place: Address) -> str:
         with self._store.view() as tx:
-            return tx.channels.moved_to(place)
+            return tx.bots.channels.moved_to(place)
 
     def _open_channel(self, address: Address, user_id: str) -> bool:
         with self._store.begin() as tx:
-            return tx.people.own_channel(address, user_id)
+            return tx.users.own_channel(address, user_id)
 
     def _redeem(self, ticket: str) -> Identity | None:
         with self._store.begin() as tx:
-            found = tx.people.take_ticket(ticket)
+            found = tx.users.take_ticket(ticket)
         return Identity(found.user_id, found.user_name, IdentityRole(found.role)) if found else None
 
     def _keep_upload(self, user_id: str, upload: Upload) -> Attachment:
@@ -186,12 +186,12 @@ class StoreContext(AccountIntake):
                 size=upload.size,
                 created_at=tx.now,
             )
-            tx.people.add_upload(record)
+            tx.users.add_upload(record)
             return _attachment(record)
 
     def _uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
         with self._store.view() as tx:
-            found = tx.people.uploads(ids)
+            found = tx.users.uploads(ids)
         for upload_id in ids:
             if upload_id not in found or found[upload_id].user_id != user_id:
                 raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
@@ -199,14 +199,14 @@ class StoreContext(AccountIntake):
 
     def _upload_file(self, attachment_id: str) -> Path:
         with self._store.view() as tx:
-            found = tx.people.uploads([attachment_id])
+            found = tx.users.uploads([attachment_id])
         if attachment_id not in found:
             raise NotFound(f"there is no upload {attachment_id}")
         return self._files.path(found[attachment_id].digest)
 
     def _report(self, state: ConnectorState, detail: str) -> None:
         with self._store.begin() as tx:
-            tx.people.connector_state(self._platform, self._account, state, detail, trouble=state in TROUBLE)
+            tx.users.connector_state(self._platform, self._account, state, detail, trouble=state in TROUBLE)
 
 
 def _attachment(record: UploadedFile) -> Attachment:

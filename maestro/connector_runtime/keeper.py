@@ -102,7 +102,7 @@ class BotKeeper:
     def _wanted(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
         """Return the edition of the bots, and those that are to run."""
         with self._store.view() as tx:
-            seen = tx.editions.now().bot_instances
+            seen = tx.system.versions.now().bot_instances
             rows = [row for row in tx.bots.all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
         return seen, {(row.platform, row.account): EnabledBot(row, self._workshop.state_of(row)) for row in chosen}

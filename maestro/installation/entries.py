@@ -24,14 +24,14 @@ def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None
     Raises ``Conflict`` when a slug is that of a client that was made in another way.
     """
     for client in settings:
-        tx.clients.enter(NewClient.model_validate(client.model_dump(by_alias=False)))
-    tx.clients.leave_out({client.name for client in settings})
+        tx.users.clients.enter(NewClient.model_validate(client.model_dump(by_alias=False)))
+    tx.users.clients.leave_out({client.name for client in settings})
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
     """Make sure that there is a client of this name or slug, if one is named; raises ``ConfigurationError``."""
     try:
-        tx.clients.id_of(name)
+        tx.users.clients.id_of(name)
     except InvalidEdit:
         raise ConfigurationError(
             f"{where} names the client {name!r}, which does not exist. Add it to clients, or correct the name."

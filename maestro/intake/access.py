@@ -78,7 +78,7 @@ def dropped(
     job = job_of(tx, arrival, waits=waits)
     job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
     tx.jobs.add(job)
-    tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=reason))
+    tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, reason=reason))
     return job
 
 
@@ -97,7 +97,7 @@ class AccessControl:
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return who sent a message, as the store knows them now."""
         who = person_of(message)
-        return self.person_as(message, binding, lambda: tx.owners.has(who), lambda: tx.pairings.knows(who))
+        return self.person_as(message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.knows(who))
 
     def person_as(
         self,
@@ -120,7 +120,7 @@ class AccessControl:
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return who answers a message."""
-        return route(message, tx.routes.snapshot(message, binding, self._routing))
+        return route(message, tx.agents.routing.snapshot(message, binding, self._routing))
 
     def turned_away(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None

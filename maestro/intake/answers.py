@@ -24,12 +24,12 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> Answer | Refusal | None:
     if arrival.message.attachments:
         return None
     what = _read_text(tx, arrival.message.content)
-    waiting = tx.questions.open_in(arrival.lane) if arrival.state.asking else ()
+    waiting = tx.jobs.questions.open_in(arrival.lane) if arrival.state.asking else ()
     pointed = _pointed(tx, arrival, what, waiting)
     if pointed is not None and pointed.lane == arrival.lane:
         return meant_for(what, arrival.speaker, pointed, tx.now)
     elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
-    return elsewhere or meant_here(what, arrival.speaker, tx.questions.shown(waiting))
+    return elsewhere or meant_here(what, arrival.speaker, tx.jobs.questions.shown(waiting))
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, meant: Answer | Refusal) -> Job:
@@ -40,7 +40,7 @@ def take(tx: Transaction, arrival: ReceivedMessage, meant: Answer | Refusal) -> 
 def _read_text(tx: Transaction, content: str) -> Said:
     """Read a message; a text with a number behind it names that question only if the question offers the text."""
     choice = choosing(content)
-    question = tx.questions.find(choice.number) if choice is not None and choice.number is not None else None
+    question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
     if choice is not None and question is not None and picked(question.offered, choice.words) is not None:
         return choice
     return said(content)
@@ -49,21 +49,21 @@ def _read_text(tx: Transaction, content: str) -> Said:
 def _pointed(tx: Transaction, arrival: ReceivedMessage, what: Said, waiting: Sequence[Question]) -> Question | None:
     """Return the question that a message names by its number, or to which it replies."""
     if what.number is not None:
-        return tx.questions.find(what.number)
+        return tx.jobs.questions.find(what.number)
     replies = arrival.message.reply_to
-    return tx.questions.shown_by(waiting, replies) if replies else None
+    return tx.jobs.questions.shown_by(waiting, replies) if replies else None
 
 
 def _settle(tx: Transaction, arrival: ReceivedMessage, answer: Answer) -> Job:
     """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
-    tx.answer(answer, str(arrival.person.id), job.inbox_id)
+    tx.jobs.answer_question(answer, str(arrival.person.id), job.inbox_id)
     if answer.approves is not None:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
         return tx.jobs.add(job)
     tx.jobs.add(job)
-    tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
+    tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
     return job
 
 
@@ -73,5 +73,5 @@ def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: Refusal) -> Job:
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     job.notice = refusal.reply
     if refusal.withheld is not None:
-        tx.audit.add(str(arrival.person.id), "question.refused", str(refusal.withheld.id))
+        tx.system.audit.add(str(arrival.person.id), "question.refused", str(refusal.withheld.id))
     return tx.jobs.add(job)

@@ -41,7 +41,8 @@ def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
     tasks = sum(task.lane is None for task in _tasks(tx, arrival))  # who goes on with results is at work in the lane
     passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     asked = [
-        f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}." for one in tx.questions.open_in(lane)
+        f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}."
+        for one in tx.jobs.questions.open_in(lane)
     ]
     return " ".join([f"{working}; {behind} more waiting." if behind else f"{working}.", *passed_on, *asked])
 
@@ -56,7 +57,7 @@ def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
 
 def _tasks(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
     """Return the tasks that agents passed on to each other for what was said here."""
-    return tx.delegations.open_in(arrival.message.address, arrival.alone)
+    return tx.jobs.delegations.open_in(arrival.message.address, arrival.alone)
 
 
 def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
@@ -65,10 +66,10 @@ def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
         return "Nothing is running here."
     for job in jobs:
         tx.jobs.request_stop(job.id)
-    tx.delegations.hush(jobs)
+    tx.jobs.delegations.hush(jobs)
     for job in jobs:
         if job.status is JobStatus.PENDING:
-            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason=STOPPED))
+            tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, reason=STOPPED))
         if job.status is JobStatus.WAITING:
-            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
+            tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
     return "Stopped."

@@ -55,12 +55,12 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> Accepted:
     """Let the new text stand for the old one while nobody works on it; later it is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
-        tx.ignored.add(edit.address, UNKNOWN)
+        tx.inbox.ignored.add(edit.address, UNKNOWN)
         return Accepted(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
     if first.content == edit.content:
         return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
     if not _untouched(tx.jobs.get(first.job_id)):
-        tx.ignored.add(edit.address, TOO_LATE)
+        tx.inbox.ignored.add(edit.address, TOO_LATE)
         return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
     tx.inbox.rewrite(first.id or 0, edit.content)
     return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
@@ -146,25 +146,25 @@ class Intake:
     def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[Accepted, ClaimedJob | None]:
         """Return what became of a message, and its job if this process is to start it."""
         if message.edit_of:
-            tx.channels.enable(message.address)
+            tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
         state = tx.inbox.state(message, self._rules().messages_per_minute, MINUTE)
         if state.disabled:  # where somebody writes to us, we may be able to write again
-            tx.channels.enable(message.address)
+            tx.bots.channels.enable(message.address)
         if state.job_id is not None:
             return Accepted(message_id=message.id, job_id=state.job_id, duplicate=True), None
         arrival = self._arrival(tx, message, state)
         meant = _meant(tx, arrival)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
-            tx.ignored.add(message.address, ignored)
+            tx.inbox.ignored.add(message.address, ignored)
             return Accepted(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
         backlog = self._backlog(tx, state)
         if backlog is not None and not self._makes_room(tx, arrival, meant):
             raise backlog
         job = self._take(tx, arrival, meant)
         if backlog is not None:
-            tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
+            tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
         accepted = Accepted(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
@@ -175,7 +175,7 @@ class Intake:
         if abs(tx.now - self._noted) >= EVENT_PAUSE:
             self._noted = tx.now
             place = message.address
-            tx.people.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
+            tx.users.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
 
     def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
@@ -224,7 +224,7 @@ class Intake:
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
-            waiting -= tx.webhooks.waiting()  # work of machines keeps no person out
+            waiting -= tx.background.webhooks.waiting()  # work of machines keeps no person out
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(
@@ -294,7 +294,7 @@ class Intake:
         agent = self._access.agent(tx, arrival.message, arrival.binding)
         if agent is None or self._refusal(tx, arrival) is not None:
             return False
-        return tx.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
+        return tx.jobs.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
     def _over(self, arrival: ReceivedMessage, meant: Meant) -> bool:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""

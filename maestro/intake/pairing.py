@@ -50,37 +50,37 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
     """Drop what a stranger says; who may be paired is told how, now and then."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
-    wish = tx.pairings.newest_of(arrival.person.id)
+    wish = tx.users.pairings.newest_of(arrival.person.id)
     if wish is not None and wish.status is PairingStatus.REFUSED:
         return dropped(tx, arrival, REFUSED, waits=True)
     if wish is not None and wish.waits(tx.now):
         job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
         if wish.is_due(tx.now):
-            tx.pairings.told(wish, arrival.message.address)
+            tx.users.pairings.told(wish, arrival.message.address)
             tell(tx, job, _how(tx, wish))
         return job
-    if tx.pairings.waiting() >= MOST_PENDING:
+    if tx.users.pairings.waiting() >= MOST_PENDING:
         return dropped(tx, arrival, FULL, waits=True)
     job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
-    tell(tx, job, _how(tx, tx.pairings.add(_wish(tx, arrival, rules))))
+    tell(tx, job, _how(tx, tx.users.pairings.add(_wish(tx, arrival, rules))))
     return job
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
     """Say whether so many wrong codes came, from this person or from everybody, that no more is looked at."""
-    own, all_of_them = tx.pairings.guesses(person, GUESSES)
+    own, all_of_them = tx.users.pairings.guesses(person, GUESSES)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
 def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
     """Let in who sends the code of an invitation, and tell them; the code itself is not kept."""
-    invitation = tx.pairings.redeem(code.text)
+    invitation = tx.users.pairings.redeem(code.text)
     person = arrival.person.id
     said = arrival.message.model_copy(update={"content": "/pair"})
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(said, job.id, control="/pair").id
     if invitation is None:
-        tx.audit.add(str(person), WRONG_CODE, str(person))
+        tx.system.audit.add(str(person), WRONG_CODE, str(person))
         job.notice = WRONG
     else:
         job.notice = _accept_invitation(tx, arrival, invitation)
@@ -92,15 +92,15 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
 
     Raises ``NotFound``, and ``Conflict`` when they are let in already or the code ran out.
     """
-    wish = tx.pairings.named(which)
+    wish = tx.users.pairings.named(which)
     if wish.status is PairingStatus.APPROVED:
         raise Conflict(f"pairing {wish.id} is approved already; `maestro owner add` makes the person an owner")
     if wish.status is PairingStatus.PENDING and not wish.waits(tx.now):
         raise Conflict(f"the code of pairing {wish.id} ran out; the person gets a new one with their next message")
     person = PersonId(wish.platform, wish.user_id)
     _let_in(tx, person, wish.user_name, actor, as_owner=as_owner)
-    tx.pairings.settle(wish, PairingStatus.APPROVED, actor)
-    tx.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
+    tx.users.pairings.settle(wish, PairingStatus.APPROVED, actor)
+    tx.system.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
     address = Address(platform=wish.platform, account=wish.account, channel=wish.channel)
     tx.jobs.add(_notice(tx, address, AN_OWNER if as_owner else LET_IN))
     return wish
@@ -111,27 +111,27 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
-    wish = tx.pairings.named(which)
+    wish = tx.users.pairings.named(which)
     if wish.status is PairingStatus.APPROVED:
         person = PersonId(wish.platform, wish.user_id)
         raise Conflict(f"pairing {wish.id} is approved already; `maestro people remove {person}` takes that back")
-    tx.pairings.settle(wish, PairingStatus.REFUSED, actor)
-    tx.audit.add(actor, "pairing.refuse", f"{wish.platform}:{wish.user_id}")
+    tx.users.pairings.settle(wish, PairingStatus.REFUSED, actor)
+    tx.system.audit.add(actor, "pairing.refuse", f"{wish.platform}:{wish.user_id}")
     return wish
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
     """Know a person no longer, from their next message on; raises ``NotFound`` when nobody let them in."""
-    if not tx.pairings.forget(person):
+    if not tx.users.pairings.forget(person):
         raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
-    tx.audit.add(actor, "people.remove", str(person))
+    tx.system.audit.add(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
     """Return a code that lets in who sends it, once, and when it runs out; only its digest is kept."""
     code = new_code(rules.draw)
-    expires_at = tx.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
-    tx.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
+    expires_at = tx.users.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
+    tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
     return code, expires_at
 
 
@@ -139,17 +139,17 @@ def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: In
     person, name = arrival.person.id, arrival.message.user_name
     by = f"invitation of {invitation.created_by}"
     _let_in(tx, person, name, by, as_owner=invitation.as_owner)
-    wish = tx.pairings.newest_of(person)
+    wish = tx.users.pairings.newest_of(person)
     if wish is not None and wish.status is not PairingStatus.APPROVED:
-        tx.pairings.settle(wish, PairingStatus.APPROVED, by)
-    tx.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
+        tx.users.pairings.settle(wish, PairingStatus.APPROVED, by)
+    tx.system.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
     return AN_OWNER if invitation.as_owner else LET_IN
 
 
 def _let_in(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
-    tx.pairings.let_in(person, name, by)
-    if as_owner and tx.owners.add(person, by):
-        tx.audit.add(by, "owner.add", str(person))
+    tx.users.pairings.let_in(person, name, by)
+    if as_owner and tx.users.owners.add(person, by):
+        tx.system.audit.add(by, "owner.add", str(person))
 
 
 def _wish(tx: Transaction, arrival: ReceivedMessage, rules: PairingRules) -> Pairing:

@@ -50,7 +50,7 @@ class WebhookIntake:
     def at(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound`` alike for one that is disabled and for none."""
         with self._store.view() as tx:
-            found = tx.webhooks.open_at(path)
+            found = tx.background.webhooks.open_at(path)
         if found is None:
             raise NotFound("there is no webhook here")
         return found
@@ -71,7 +71,7 @@ class WebhookIntake:
     def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count a delivery that was refused."""
         with self._store.begin() as tx:
-            tx.webhooks.refused(webhook, reason, address)
+            tx.background.webhooks.refused(webhook, reason, address)
 
     def take(self, webhook: Webhook, delivery: Signed, payload: object) -> Taken:
         """Commit a delivery and its job; one that came before changes nothing.
@@ -80,12 +80,12 @@ class WebhookIntake:
         ``BadSignature`` for a body that came under another id before, ``TooManyDeliveries`` and ``Backlogged``.
         """
         with self._store.begin() as tx:
-            present = tx.webhooks.open_at(webhook.path)
+            present = tx.background.webhooks.open_at(webhook.path)
             if present is None or present.id != webhook.id:
                 raise NotFound("there is no webhook here")
             if present.secret != webhook.secret:
                 raise BadSignature("The secret was changed at this moment.")
-            known = tx.webhooks.job_of(present, delivery.delivery_id)
+            known = tx.background.webhooks.job_of(present, delivery.delivery_id)
             if known is not None:
                 return Taken(job_id=known, duplicate=True)
             self._require_new(tx, present, delivery)
@@ -108,22 +108,22 @@ class WebhookIntake:
                 **webhook.address.model_dump(),
             )
         )
-        tx.webhooks.take(webhook, delivery, job.id)
-        tx.webhooks.forget(tx.now - self.rules().kept)
+        tx.background.webhooks.take(webhook, delivery, job.id)
+        tx.background.webhooks.forget(tx.now - self.rules().kept)
         return Taken(job_id=job.id, duplicate=False)
 
     def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:
         """Refuse a body that was taken under another id: in GitHub's scheme nobody has signed the id."""
-        if tx.webhooks.has_taken(webhook, delivery.digest):
+        if tx.background.webhooks.has_taken(webhook, delivery.digest):
             raise BadSignature("This body was delivered already, under another id.")
 
     def _require_room(self, tx: Transaction, webhook: Webhook) -> None:
-        rush = tx.webhooks.rush(webhook, MINUTE)
+        rush = tx.background.webhooks.rush(webhook, MINUTE)
         if rush.count >= webhook.per_minute:
             hasty = TooManyDeliveries(f"This webhook takes {webhook.per_minute} deliveries a minute.")
             hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise hasty
-        waiting = tx.webhooks.waiting()
+        waiting = tx.background.webhooks.waiting()
         if waiting >= self.rules().max_pending:
             full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
             full.retry_after = MINUTE

@@ -186,7 +186,7 @@ class AccountBook:
 
     def roster(self, tx: Transaction) -> Roster:
         """Return the accounts as a transaction sees them."""
-        known, limited = tx.accounts.with_limits()
+        known, limited = tx.llm.accounts.with_limits()
         here = {row.name: account for row in known if (account := self._account(row)) is not None}
         # Who has left may still be asked by a call that chose it a moment ago.
         self._found = {**self._found, **here}
@@ -238,21 +238,21 @@ Effect = Callable[[Transaction, Choice, LLMFailure, Ladder], Mapping[str, Mappin
 def _limit(tx: Transaction, choice: Choice, failure: LLMFailure, ladder: Ladder) -> Mapping[str, Mapping[str, object]]:
     # A subscription has one limit for all its models.
     model = WHOLE_ACCOUNT if choice.account.type is AccountType.CLI else choice.model
-    until = tx.accounts.limited(choice.account.name, model, failure.retry_after, ladder())
+    until = tx.llm.accounts.limited(choice.account.name, model, failure.retry_after, ladder())
     return {"account limited": {"model": choice.model, "until": until and until.isoformat()}}
 
 
 def _use_up(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    until = tx.accounts.quota(choice.account.name, failure.retry_after)
+    until = tx.llm.accounts.quota(choice.account.name, failure.retry_after)
     return {"account out of credit": {"until": until and until.isoformat()}}
 
 
 def _refuse(tx: Transaction, choice: Choice, _failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    return {"account disabled: its key is refused": {}} if tx.accounts.refused(choice.account) else {}
+    return {"account disabled: its key is refused": {}} if tx.llm.accounts.refused(choice.account) else {}
 
 
 def _note(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    tx.accounts.failed(choice.account.name, type(failure).__name__)
+    tx.llm.accounts.failed(choice.account.name, type(failure).__name__)
     return {"account failed": {"model": choice.model}}
 
 

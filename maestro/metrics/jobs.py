@@ -30,16 +30,16 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.view() as tx:
-            self._marks = tx.figures.marks()
-            self._turns: Collection[int] = tx.figures.open_jobs().by_turn.keys()
-            self._calls = tx.figures.open_calls()
-            self._deliveries = tx.figures.open_deliveries()
-            self._ignored = tx.ignored.by_reason()
+            self._marks = tx.system.figures.marks()
+            self._turns: Collection[int] = tx.system.figures.open_jobs().by_turn.keys()
+            self._calls = tx.system.figures.open_calls()
+            self._deliveries = tx.system.figures.open_deliveries()
+            self._ignored = tx.inbox.ignored.by_reason()
 
     def read(self) -> News:
         """Return the news; raises ``StoreBusy``, and then the next look tells them."""
         with self._store.view() as tx:
-            figures = tx.figures
+            figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
             gone = [turn for turn in self._turns if turn not in open_jobs.by_turn]
             ended = figures.ended_jobs(self._marks.turn, gone)
@@ -47,8 +47,8 @@ class Ledger:
             calls = figures.calls(self._marks.call, self._calls)
             deliveries = figures.deliveries(self._marks.delivery, self._deliveries)
             connectors = figures.connectors()
-            ignored = tx.ignored.by_reason()
-            spending = tx.budgets.level((BudgetScope.DAY, ""))
+            ignored = tx.inbox.ignored.by_reason()
+            spending = tx.llm.budgets.level((BudgetScope.DAY, ""))
         self._marks, self._turns = marks, open_jobs.by_turn.keys()
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}

@@ -39,12 +39,12 @@ class AccountOperations:
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
         """List the accounts, those asked first at the head, with their state, limits, spend and last error."""
         with self._store.view() as tx:
-            return account_page(tx.accounts.all(), tx.accounts.limits(), cursor, limit)
+            return account_page(tx.llm.accounts.all(), tx.llm.accounts.limits(), cursor, limit)
 
     def show(self, name: str) -> AccountView:
         """Return an account."""
         with self._store.view() as tx:
-            return _view(tx, tx.accounts.get(name))
+            return _view(tx, tx.llm.accounts.get(name))
 
     def add(self, new: NewAccount, actor: str) -> AccountView:
         """Make an account, which is asked from the next call on; its key is stored encrypted and never returned."""
@@ -54,8 +54,8 @@ class AccountOperations:
         secret = self._secret(new.api_key)
         with self._store.begin() as tx:
             row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
-            tx.accounts.add(row)
-            tx.audit.add(actor, "account.add", new.name)
+            tx.llm.accounts.add(row)
+            tx.system.audit.add(actor, "account.add", new.name)
             return _view(tx, row)
 
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
@@ -65,20 +65,20 @@ class AccountOperations:
         if change.api_key is not None:
             columns |= self._secret(change.api_key)
         with self._store.begin() as tx:
-            row = tx.accounts.get(name)
+            row = tx.llm.accounts.get(name)
             if row.source is AccountSource.API and set(given) - {"status"}:
                 checked = self._columns(_changed(row, given))
                 columns |= {column: checked[column] for column in set(given) & set(checked)}
             if columns:
-                row = tx.accounts.change(name, columns)
-                tx.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
+                row = tx.llm.accounts.change(name, columns)
+                tx.system.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
             return _view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
         """Remove an account that was made here; 409 for one from configuration or environment."""
         with self._store.begin() as tx:
-            tx.accounts.remove(name)
-            tx.audit.add(actor, "account.remove", name)
+            tx.llm.accounts.remove(name)
+            tx.system.audit.add(actor, "account.remove", name)
 
     def _secret(self, api_key: SecretStr) -> Mapping[str, Any]:
         """Return the columns of a key; the errors never quote it."""
@@ -100,4 +100,4 @@ def _changed(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _view(tx: Transaction, row: ModelAccount) -> AccountView:
-    return account_view(row, tx.accounts.limits())
+    return account_view(row, tx.llm.accounts.limits())

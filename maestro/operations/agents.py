@@ -80,12 +80,12 @@ class AgentOperations:
         """List the edits of an agent, newest first."""
         with self._store.view() as tx:
             before = int(cursor) if cursor is not None else None
-            return version_page(tx.versions.of(tx.agents.named(slug), before, limit + 1), limit)
+            return version_page(tx.agents.versions.of(tx.agents.named(slug), before, limit + 1), limit)
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
         """Return an agent as it was after an edit, and its differences to the version before, or to ``against``."""
         with self._store.view() as tx:
-            return version_detail(*tx.versions.pair(tx.agents.named(slug), number, against))
+            return version_detail(*tx.agents.versions.pair(tx.agents.named(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
         """Make a new version with the content of an earlier one."""
@@ -145,14 +145,14 @@ class TokenOperations:
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, those that were revoked too; no token itself is stored."""
         with self._store.view() as tx:
-            return token_page(tx.agent_tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
+            return token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
 
     def add(self, slug: str, new: NewToken, actor: str) -> MadeToken:
         """Make a token for an agent; it is shown only now. 409 for an archived agent."""
         with self._store.begin() as tx:
-            return tx.agent_tokens.make(tx.agents.named(slug), new.name, actor)
+            return tx.agents.tokens.make(tx.agents.named(slug), new.name, actor)
 
     def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
         """Revoke a token: from its next request on it opens nothing."""
         with self._store.begin() as tx:
-            return TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), token_id, actor))
+            return TokenView.model_validate(tx.agents.tokens.revoke(tx.agents.named(slug), token_id, actor))

@@ -56,12 +56,12 @@ class BatchOperations:
     def counts(self, query: JobFilter) -> StatusCounts:
         """Count the jobs of a filter by status; that of the filter itself does not matter."""
         with self._store.view() as tx:
-            return status_counts(tx.tallies.statuses(query))
+            return status_counts(tx.jobs.counts.statuses(query))
 
     def errors(self, query: JobFilter) -> ErrorGroupPage:
         """Group the failed jobs of a filter, or those of its ``status``, by what went wrong; the newest first."""
         with self._store.view() as tx:
-            failures = tx.tallies.failures(query)
+            failures = tx.jobs.counts.failures(query)
         return grouped(failures)
 
     def list(self, query: BatchQuery) -> BatchPage:
@@ -71,14 +71,14 @@ class BatchOperations:
     def page(self, limit: int, cursor: str | None) -> BatchPage:
         """Return a page of any length of the batches."""
         with self._store.view() as tx:
-            found = tx.batches.all(cursor, limit + 1)
-            shown = [batch_view(batch, tx.batches.progress(batch.id), tx.now) for batch in found[:limit]]
+            found = tx.jobs.batches.all(cursor, limit + 1)
+            shown = [batch_view(batch, tx.jobs.batches.progress(batch.id), tx.now) for batch in found[:limit]]
         return BatchPage(items=tuple(shown), next=shown[-1].id if len(found) > limit else None)
 
     def show(self, batch_id: str) -> BatchView:
         """Return how far a batch is."""
         with self._store.view() as tx:
-            return batch_view(tx.batches.get(batch_id), tx.batches.progress(batch_id), tx.now)
+            return batch_view(tx.jobs.batches.get(batch_id), tx.jobs.batches.progress(batch_id), tx.now)
 
     def items(self, batch_id: str, query: ItemQuery) -> BatchItemPage:
         """List what came of each job of a batch, in their order; ``state`` may be given several times."""
@@ -87,8 +87,8 @@ class BatchOperations:
     def item_page(self, batch_id: str, states: Sequence[ItemState], limit: int, cursor: int) -> BatchItemPage:
         """Return a page of any length of what came of the jobs of a batch."""
         with self._store.view() as tx:
-            tx.batches.get(batch_id)
-            return item_page(tx.batches.items(batch_id, states, cursor, limit + 1), limit)
+            tx.jobs.batches.get(batch_id)
+            return item_page(tx.jobs.batches.items(batch_id, states, cursor, limit + 1), limit)
 
     def forecast(self, wish: BatchWish) -> Forecast:
         """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
@@ -104,19 +104,19 @@ class BatchOperations:
             raise Conflict(f"{found} by now, not {wish.expected}. Look at them again, then repeat.")
         with self._store.begin() as tx:
             batch = _batch(tx, wish, actor, len(outlooks))
-            tx.batches.add(batch, outlooks)
-            tx.batches.end(batch.id)
+            tx.jobs.batches.add(batch, outlooks)
+            tx.jobs.batches.end(batch.id)
             possible = sum(not one.problem for one in outlooks)
-            tx.audit.add(actor, f"jobs.{wish.action}", batch.id, f"{possible} of {len(outlooks)} jobs")
+            tx.system.audit.add(actor, f"jobs.{wish.action}", batch.id, f"{possible} of {len(outlooks)} jobs")
         return self.show(batch.id)
 
     def stop(self, batch_id: str, actor: str) -> BatchView:
         """Let no more jobs of a batch begin; those that were begun go on. 409 when all have had their turn."""
         with self._store.begin() as tx:
-            if tx.batches.get(batch_id).ended_at is not None:
+            if tx.jobs.batches.get(batch_id).ended_at is not None:
                 raise Conflict(f"batch {batch_id} has ended: every job of it has had its turn")
-            tx.batches.stop(batch_id)
-            tx.audit.add(actor, "batch.stop", batch_id)
+            tx.jobs.batches.stop(batch_id)
+            tx.system.audit.add(actor, "batch.stop", batch_id)
         return self.show(batch_id)
 
 
@@ -137,15 +137,15 @@ def _outlooks(tx: Transaction, wish: BatchWish) -> Sequence[Outlook]:
     """Judge every job that is meant, in the order of their turns."""
     chosen_agent(tx, wish.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
-    judged = Outlooks(wish.action, tx.prospects.prices(), wish.changes, agents)
-    found = tx.prospects.of(_ids(tx, wish))
+    judged = Outlooks(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)
+    found = tx.jobs.candidates.of(_ids(tx, wish))
     return [judged.of(one) if one is not None else judged.missing(job_id) for job_id, one in found]
 
 
 def _ids(tx: Transaction, wish: BatchWish) -> Sequence[str]:
     if wish.filter is None:
         return tuple(dict.fromkeys(wish.ids or ()))
-    ids = tx.prospects.ids(wish.filter, MOST + 1)
+    ids = tx.jobs.candidates.ids(wish.filter, MOST + 1)
     if len(ids) > MOST:
         raise InvalidEdit(f"more than {MOST:,} jobs match; narrow the filter, for example with since and until")
     return ids

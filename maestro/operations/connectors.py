@@ -44,7 +44,7 @@ class ConnectorOperations:
         """List the connectors with their state, last event, lag and last error; no secret is ever returned."""
         with self._store.view() as tx:
             agents = {agent.id or 0: agent.slug for agent in tx.agents.all()}
-            return connector_page(tx.bots.all(), agents, tx.people.connectors())
+            return connector_page(tx.bots.all(), agents, tx.users.connectors())
 
     def show(self, platform: str, account: str) -> ConnectorView:
         """Return a connector."""
@@ -88,15 +88,15 @@ class ConnectorOperations:
     def disabled_channels(self) -> DisabledChannelPage:
         """List the channels to which nothing is sent, because their platform refused it for good."""
         with self._store.view() as tx:
-            return disabled_page(tx.channels.disabled())
+            return disabled_page(tx.bots.channels.disabled())
 
     def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
         """Send to a channel again; 404 when it is not disabled."""
         place = read(Address, {"platform": platform, "account": account, "channel": channel})
         with self._store.begin() as tx:
-            if not tx.channels.enable(place):
+            if not tx.bots.channels.enable(place):
                 raise NotFound(f"the channel {place.outbound_lane} is not disabled")
-            tx.audit.add(actor, "channel.enable", place.outbound_lane)
+            tx.system.audit.add(actor, "channel.enable", place.outbound_lane)
 
     def _set(self, bot: BotInstance, change: ConnectorChange) -> None:
         before = dict(bot.chosen)
@@ -137,7 +137,7 @@ def _agent(tx: Transaction, slug: str) -> int | None:
 
 def _view(tx: Transaction, bot: BotInstance) -> ConnectorView:
     status = next(
-        (one for one in tx.people.connectors() if (one.platform, one.account) == (bot.platform, bot.account)), None
+        (one for one in tx.users.connectors() if (one.platform, one.account) == (bot.platform, bot.account)), None
     )
     agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
     return connector_view(bot, agent, status)

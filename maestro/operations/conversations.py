@@ -68,7 +68,7 @@ class ConversationOperations:
     def page(self, wanted: ConversationFilter, limit: int, after: Mark | None) -> ConversationPage:
         """Return a page of any length of the conversations that a filter admits."""
         with self._store.view() as tx:
-            found, following = tx.conversation_lists.page(wanted, after, limit)
+            found, following = tx.conversations.lists.page(wanted, after, limit)
         return ConversationPage(
             items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
         )
@@ -84,25 +84,25 @@ class ConversationOperations:
     def containing(self, text: str, limit: int, cursor: int | None, conversation: int | None = None) -> SaidPage:
         """Return a page of any length of the messages that contain a text."""
         with self._store.view() as tx:
-            found, following = tx.conversation_lists.containing(text, cursor, limit, conversation)
+            found, following = tx.conversations.lists.containing(text, cursor, limit, conversation)
         return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; 404 says so when it was deleted."""
         with self._store.view() as tx:
-            return conversation_detail(tx.conversation_lists.record(conversation_id))
+            return conversation_detail(tx.conversations.lists.record(conversation_id))
 
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> SaidPage:
         """List what was said in a conversation, oldest first, with what compactions took away from the models."""
         with self._store.view() as tx:
-            found, following = tx.conversation_lists.said(conversation_id, cursor, limit)
+            found, following = tx.conversations.lists.said(conversation_id, cursor, limit)
         return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
         """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""
         with self._store.begin() as tx:
             tx.conversations.close(conversation_id)
-            tx.audit.add(actor, "conversation.close", str(conversation_id))
+            tx.system.audit.add(actor, "conversation.close", str(conversation_id))
         return self.show(conversation_id)
 
     def delete(self, conversation_id: RowId, actor: str, facts: bool = False) -> None:
@@ -111,17 +111,17 @@ class ConversationOperations:
         With ``facts`` what was learned in it is forgotten too. Jobs and usage stay, without their texts.
         """
         with self._store.view() as tx:
-            plan = tx.removals.plan(conversation_id)
+            plan = tx.conversations.removals.plan(conversation_id)
         with self._store.begin() as tx:
-            tx.removals.carry_out(plan, actor, facts=facts)
-            tx.audit.add(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
+            tx.conversations.removals.carry_out(plan, actor, facts=facts)
+            tx.system.audit.add(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
         remove_discarded(self._store, self._data_dir)
 
 
 def remove_discarded(store: Store, data_dir: Path) -> None:
     """Remove the files and folders that deletions left, also those of a process that died before it came to that."""
     with store.view() as tx:
-        paths = tx.removals.discarded()
+        paths = tx.conversations.removals.discarded()
     for path in paths:
         _remove(store, data_dir, path)
 
@@ -132,6 +132,6 @@ def _remove(store: Store, data_dir: Path, path: str) -> None:
     if not path.startswith(f"{MEDIA}/"):
         shutil.rmtree(place, ignore_errors=True)
     with store.begin() as tx:
-        if path.startswith(f"{MEDIA}/") and not tx.removals.wanted_again(place.name):
+        if path.startswith(f"{MEDIA}/") and not tx.conversations.removals.wanted_again(place.name):
             place.unlink(missing_ok=True)
-        tx.removals.done_with(path)
+        tx.conversations.removals.done_with(path)

@@ -47,38 +47,38 @@ class MemoryOperations:
         """Return a page of any length of the facts that a filter admits, and the states by key."""
         with self._store.view() as tx:
             agent = tx.agents.named(slug)
-            facts, following = tx.memory_edits.page(agent, wanted, cursor, limit)
-            return memory_page(facts, tx.memory_edits.kept(agent, wanted.place), following)
+            facts, following = tx.memory.page(agent, wanted, cursor, limit)
+            return memory_page(facts, tx.memory.kept(agent, wanted.place), following)
 
     def clear(self, slug: str, actor: str) -> int:
         """Forget everything the agent knows, facts and states; return how many facts there were."""
         with self._store.begin() as tx:
-            return tx.memory_edits.clear(tx.agents.named(slug), actor)
+            return tx.memory.clear(tx.agents.named(slug), actor)
 
     def add_fact(self, slug: str, new: NewFact, actor: str) -> FactView:
         """Tell the agent a fact, which is certain; 409 when it knows one that says the same."""
         new = new.without_secrets(self._redact())
         with self._store.begin() as tx:
-            return FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, actor))
+            return FactView.model_validate(tx.memory.add(tx.agents.named(slug), new, actor))
 
     def change_fact(self, slug: str, number: RowId, change: FactChange, actor: str) -> FactView:
         """Change a fact; 409 when it would say the same as another one."""
         change = change.without_secrets(self._redact())
         with self._store.begin() as tx:
-            return FactView.model_validate(tx.memory_edits.change(tx.agents.named(slug), number, change, actor))
+            return FactView.model_validate(tx.memory.change(tx.agents.named(slug), number, change, actor))
 
     def forget_fact(self, slug: str, number: RowId, actor: str) -> None:
         """Forget a fact."""
         with self._store.begin() as tx:
-            tx.memory_edits.forget(tx.agents.named(slug), number, actor)
+            tx.memory.forget(tx.agents.named(slug), number, actor)
 
     def put_state(self, slug: str, key: str, change: StateChange, actor: str) -> StateView:
         """Keep a value under a key, in the place of the one before; 409 when there are too many keys."""
         change = change.without_secrets(key, self._redact())
         with self._store.begin() as tx:
-            return StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, change, actor))
+            return StateView.model_validate(tx.memory.put_state(tx.agents.named(slug), key, change, actor))
 
     def forget_state(self, slug: str, key: str, actor: str, place: Scope = "") -> None:
         """Forget a key."""
         with self._store.begin() as tx:
-            tx.memory_edits.drop_state(tx.agents.named(slug), key, place, actor)
+            tx.memory.drop_state(tx.agents.named(slug), key, place, actor)

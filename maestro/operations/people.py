@@ -31,7 +31,7 @@ class PeopleOperations:
     def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
         """List the wishes to be let in, newest first, with their codes."""
         with self._store.view() as tx:
-            rows = tx.pairings.page(int(cursor) if cursor else None, limit + 1)
+            rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
             return pairing_page(rows, limit, tx.now)
 
     def invite(self, actor: str, wish: Approval | None = None) -> InvitationView:
@@ -55,7 +55,7 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the people who were let in, by platform and user id; owners are not among them unless they were."""
         with self._store.view() as tx:
-            return person_page(tx.pairings.people(PersonId.parse(cursor) if cursor else None, limit + 1), limit)
+            return person_page(tx.users.pairings.people(PersonId.parse(cursor) if cursor else None, limit + 1), limit)
 
     def remove(self, person: OwnerId, actor: str) -> None:
         """Know a person, `platform:userId`, no longer, from their next message on."""
@@ -66,4 +66,4 @@ class PeopleOperations:
         """Count the messages that were dropped at the door, by channel and reason, the largest counts first."""
         offset = int(cursor or 0)
         with self._store.view() as tx:
-            return ignored_page(tx.ignored.page(offset, limit + 1), offset, limit)
+            return ignored_page(tx.inbox.ignored.page(offset, limit + 1), offset, limit)

@@ -51,18 +51,18 @@ class QuestionOperations:
     def page(self, statuses: Sequence[QuestionStatus], cursor: int | None, limit: int) -> QuestionPage:
         """Return a page of any length of the questions."""
         with self._store.view() as tx:
-            found, following = tx.questions.page(statuses, cursor, limit)
+            found, following = tx.jobs.questions.page(statuses, cursor, limit)
             return QuestionPage(items=_views(tx, found), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
         with self._store.view() as tx:
-            return _views(tx, tx.questions.waiting(limit))
+            return _views(tx, tx.jobs.questions.waiting(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
         """Return a question."""
         with self._store.view() as tx:
-            return _views(tx, [tx.questions.get(question_id)])[0]
+            return _views(tx, [tx.jobs.questions.get(question_id)])[0]
 
     def answer(self, question_id: RowId, answer: OperatorAnswer, actor: str) -> QuestionView:
         """Answer a question as its operator, and let its job go on; 409 when it is not open any more."""
@@ -71,8 +71,8 @@ class QuestionOperations:
     def settle(self, question_id: int, words: str | None, approves: bool | None, actor: str) -> QuestionView:
         """Keep an answer of any form; raises ``InvalidEdit`` for one that the question does not take."""
         with self._store.begin() as tx:
-            record = tx.questions.get(question_id)
-            tx.answer(of_operator(record.question, words, approves, tx.now), actor)
+            record = tx.jobs.questions.get(question_id)
+            tx.jobs.answer_question(of_operator(record.question, words, approves, tx.now), actor)
         return self.show(question_id)
 
 

@@ -50,28 +50,32 @@ class ScheduleOperations:
     def page(self, wanted: ScheduleFilter, limit: int, cursor: str | None) -> SchedulePage:
         """Return a page of any length of the schedules that a filter admits."""
         with self._store.view() as tx:
-            return schedule_page(tx.schedules.page(wanted, cursor, limit + 1), limit)
+            return schedule_page(tx.background.schedules.page(wanted, cursor, limit + 1), limit)
 
     def show(self, ref: str) -> ScheduleView:
         """Return a heartbeat or a cron by its ref, such as cron-3."""
         with self._store.view() as tx:
-            return tx.schedules.view(tx.schedules.get(ref))
+            return tx.background.schedules.view(tx.background.schedules.get(ref))
 
     def add(self, new: NewScheduleOfKind, actor: str) -> ScheduleView:
         """Plan something; 409 when the agent has something planned under that name. It runs from its next time on."""
         with self._store.begin() as tx:
-            return tx.schedules.view(tx.schedules.add(new.kind.table, new, actor, self._rules().shortest))
+            return tx.background.schedules.view(
+                tx.background.schedules.add(new.kind.table, new, actor, self._rules().shortest)
+            )
 
     def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
         """Change the fields that are given; ``enabled`` pauses it, and lets it run again whatever paused it."""
         with self._store.begin() as tx:
-            planned = tx.schedules.change(tx.schedules.get(ref), change, actor, self._rules().shortest)
-            return tx.schedules.view(planned)
+            planned = tx.background.schedules.change(
+                tx.background.schedules.get(ref), change, actor, self._rules().shortest
+            )
+            return tx.background.schedules.view(planned)
 
     def remove(self, ref: str, actor: str) -> None:
         """Remove a heartbeat or a cron; its jobs stay."""
         with self._store.begin() as tx:
-            tx.schedules.remove(tx.schedules.get(ref), actor)
+            tx.background.schedules.remove(tx.background.schedules.get(ref), actor)
 
     def preview(self, wish: PreviewWish) -> PreviewView:
         """Return the next five times of a schedule in its time zone, without planning anything."""
@@ -82,11 +86,11 @@ class ScheduleOperations:
     def run_now(self, ref: str, actor: str) -> StartedRun:
         """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
         with self._store.begin() as tx:
-            return StartedRun(job_id=tx.schedule_starts.run_now(tx.schedules.get(ref), actor))
+            return StartedRun(job_id=tx.background.starts.run_now(tx.background.schedules.get(ref), actor))
 
     def backfill(self, ref: str, wish: BackfillWish, actor: str) -> BackfillView:
         """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
         with self._store.begin() as tx:
-            planned = tx.schedules.get(ref)
+            planned = tx.background.schedules.get(ref)
             prefix = f"{self._rules().main_queue}-{planned.ref}"
-            return tx.schedule_starts.backfill(planned, wish, prefix, actor)
+            return tx.background.starts.backfill(planned, wish, prefix, actor)

@@ -141,8 +141,8 @@ class SkillLoader:
             return
         files = self._folder.read()
         with self._store.begin() as tx:
-            library = arrange(files, tx.skills.known())
-            tx.skills.enter(library)
+            library = arrange(files, tx.agents.skills.known())
+            tx.agents.skills.enter(library)
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:
             log.warning("skills.problem", file=source, problem=problem)

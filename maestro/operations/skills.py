@@ -42,26 +42,26 @@ class SkillOperations:
     def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
         """List the skills by slug, and what is wrong with files of skills."""
         with self._store.view() as tx:
-            return skill_page(tx.skills.all(), tx.skills.problems(), cursor, limit)
+            return skill_page(tx.agents.skills.all(), tx.agents.skills.problems(), cursor, limit)
 
     def show(self, slug: str) -> SkillDetail:
         """Return a skill with what it tells the model."""
         with self._store.view() as tx:
-            return _detail(tx, tx.skills.get(slug))
+            return _detail(tx, tx.agents.skills.get(slug))
 
     def text(self, slug: str) -> str:
         """Return the file of a skill as it stands there; raises ``Conflict`` if it cannot be read."""
         with self._store.view() as tx:
-            source = tx.skills.get(slug).source
+            source = tx.agents.skills.get(slug).source
         return self._folder.text(source)
 
     def trial(self, wish: TrialWish) -> SkillTrial:
         """Tell which skills a message would bring in, the best first, and why not; nothing is sent or paid."""
         with self._store.view() as tx:
             if not wish.agent:
-                return try_message(tx.skills.all(), wish.message, None, None)
+                return try_message(tx.agents.skills.all(), wish.message, None, None)
             agent = tx.agents.named(wish.agent)
-            return try_message(tx.skills.all(), wish.message, self._tools(agent), agent.skill_slugs)
+            return try_message(tx.agents.skills.all(), wish.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
         """Put a skill into the folder; raises ``InvalidSkill``, and ``Conflict`` for a slug or a file that is there.
@@ -70,37 +70,37 @@ class SkillOperations:
         """
         skill = read_skill(data)
         with self._store.begin() as tx:
-            before = tx.skills.by_slug(skill.slug)
+            before = tx.agents.skills.by_slug(skill.slug)
             path = self._place(skill.slug, before, replace)
-            row = tx.skills.put(FoundFile(str(path), shipped=False, skill=skill))
-            tx.skills.note(row.source, skill.problems)
-            tx.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
+            row = tx.agents.skills.put(FoundFile(str(path), shipped=False, skill=skill))
+            tx.agents.skills.note(row.source, skill.problems)
+            tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
             self._folder.write(path, data)
             return _detail(tx, row)
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
         """Enable or disable a skill, from the next message on."""
         with self._store.begin() as tx:
-            row = tx.skills.get(slug)
+            row = tx.agents.skills.get(slug)
             if change.enabled is not None and change.enabled is not row.enabled:
-                row = tx.skills.enable(slug, change.enabled)
-                tx.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
+                row = tx.agents.skills.enable(slug, change.enabled)
+                tx.system.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
             return _detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
         """Delete the file of an own skill; 409 for one that comes with Maestro, which can be disabled."""
         with self._store.begin() as tx:
-            row = tx.skills.get(slug)
+            row = tx.agents.skills.get(slug)
             if row.shipped:
                 raise Conflict(f"the skill {slug!r} comes with Maestro; disable it instead")
             path = self._own(row)
             shipped = self._folder.shipped(slug)
-            tx.skills.note(row.source, ())
+            tx.agents.skills.note(row.source, ())
             if shipped is None:
-                tx.skills.remove(slug)
+                tx.agents.skills.remove(slug)
             else:
-                tx.skills.put(shipped)
-            tx.audit.add(actor, "skill.remove", slug)
+                tx.agents.skills.put(shipped)
+            tx.system.audit.add(actor, "skill.remove", slug)
             self._folder.delete(path)
 
     def _place(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
@@ -124,4 +124,4 @@ class SkillOperations:
 
 
 def _detail(tx: Transaction, row: SkillRow) -> SkillDetail:
-    return skill_detail(row, tx.skills.problems())
+    return skill_detail(row, tx.agents.skills.problems())

@@ -27,36 +27,40 @@ class WebhookOperations:
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> WebhookPage:
         """List the webhooks by path, with what came to them; the cursor is the last path of the page before."""
         with self._store.view() as tx:
-            return webhook_page(tx.webhooks.page(cursor, limit + 1), limit)
+            return webhook_page(tx.background.webhooks.page(cursor, limit + 1), limit)
 
     def show(self, path: str) -> WebhookView:
         """Return a webhook."""
         with self._store.view() as tx:
-            return tx.webhooks.view(tx.webhooks.get(path))
+            return tx.background.webhooks.view(tx.background.webhooks.get(path))
 
     def add(self, new: NewWebhook, actor: str) -> MadeWebhook:
         """Make a webhook; a secret that is made for it is shown only now. 409 for a path that is taken."""
         stored, generated = self._secret(new.scheme, new.secret)
         with self._store.begin() as tx:
-            return made_webhook(tx.webhooks.view(tx.webhooks.create(new, stored, actor)), generated)
+            return made_webhook(
+                tx.background.webhooks.view(tx.background.webhooks.create(new, stored, actor)), generated
+            )
 
     def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
         """Change the fields that are given."""
         with self._store.begin() as tx:
-            return tx.webhooks.view(tx.webhooks.change(tx.webhooks.get(path), change, actor))
+            return tx.background.webhooks.view(
+                tx.background.webhooks.change(tx.background.webhooks.get(path), change, actor)
+            )
 
     def remove(self, path: str, actor: str) -> None:
         """Remove a webhook; its jobs stay."""
         with self._store.begin() as tx:
-            tx.webhooks.remove(tx.webhooks.get(path), actor)
+            tx.background.webhooks.remove(tx.background.webhooks.get(path), actor)
 
     def rotate(self, path: str, actor: str, rotation: Rotation | None = None) -> MadeWebhook:
         """Give a webhook another secret, one that is made if none is given; the old one holds no more."""
         with self._store.begin() as tx:
-            webhook = tx.webhooks.get(path)
+            webhook = tx.background.webhooks.get(path)
             stored, generated = self._secret(webhook.scheme, (rotation or Rotation()).secret)
-            tx.webhooks.rotate(webhook, stored, actor)
-            return made_webhook(tx.webhooks.view(webhook), generated)
+            tx.background.webhooks.rotate(webhook, stored, actor)
+            return made_webhook(tx.background.webhooks.view(webhook), generated)
 
     def _secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[KeptKey, str]:
         """Return what may be stored of a secret, and the secret itself if it is generated here."""

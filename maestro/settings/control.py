@@ -131,7 +131,7 @@ class StoreSettingsControl:
         """
         loaded, wanted = self._live.loaded, flat(wishes)
         with self._store.begin() as tx:
-            newest, before = tx.live_settings.version(), tx.live_settings.values()
+            newest, before = tx.system.settings.version(), tx.system.settings.values()
             if version is not None and version != newest:
                 raise Conflict(
                     f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read them "
@@ -139,9 +139,9 @@ class StoreSettingsControl:
                 )
             after = changed(loaded, before, wanted)
             if after != before:
-                tx.live_settings.add(after, actor)
+                tx.system.settings.add(after, actor)
                 for key, note in _notes(loaded, before, after):
-                    tx.audit.add(actor, CHANGE_ACTION, key, note)
+                    tx.system.audit.add(actor, CHANGE_ACTION, key, note)
         return self.page()
 
 

@@ -147,8 +147,8 @@ class LiveSettings(CurrentSettings):
         """Take over what was set since the last look; raises ``StoreBusy``."""
         with self._looking:
             with store.view() as tx:
-                newest = tx.live_settings.version()
-                values = tx.live_settings.values() if newest != self.version else None
+                newest = tx.system.settings.version()
+                values = tx.system.settings.values() if newest != self.version else None
             if values is not None:
                 self._take(newest, values)
 

@@ -14,7 +14,7 @@ def newest_of(tx: Transaction, job: Job) -> Job:
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
-        return tx.delegations.newest(job)
+        return tx.jobs.delegations.newest(job)
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
 
 
@@ -25,8 +25,8 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     operator chose the last time may be gone by now.
     """
     newest = newest_of(tx, job)
-    held = job.status is JobStatus.COMPLETED and tx.reports.held(job.id)
-    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]), held=held)
+    held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.held(job.id)
+    reason = refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
     if reason is not None:
         raise Conflict(reason)
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
@@ -49,15 +49,15 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: Edits | None
 
 
 def _evidence(tx: Transaction, job: Job) -> Evidence:
-    tasks = [other for other in tx.delegations.of(job.id) if other.task]
+    tasks = [other for other in tx.jobs.delegations.of(job.id) if other.task]
     withheld = [other for other in tasks if other.status is JobStatus.CANCELLED and other.reason in (WITHHELD, STOPPED)]
     return Evidence(
         job=job,
-        steps=tx.steps.of(job.id),
-        calls=tx.calls.of(job.id),
+        steps=tx.jobs.steps.of(job.id),
+        calls=tx.llm.calls.of(job.id),
         deliveries=tx.deliveries.of(job.id),
-        actions=tx.actions.of(job.id),
-        tools=tx.tool_runs.of(job.id),
+        actions=tx.jobs.actions.of(job.id),
+        tools=tx.jobs.tool_runs.of(job.id),
         withheld=len(withheld),
         tasks=len(tasks) - len(withheld),
     )

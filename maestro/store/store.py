@@ -141,7 +141,7 @@ class Store:
 
     def _state(self, watched: Collection[str]) -> StoreState:
         with self.view() as tx:
-            return tx.states.now(watched)
+            return tx.system.states.now(watched)
 
     @property
     def writes(self) -> WriteHistory:

@@ -1,4 +1,4 @@
-"""A transaction, and what is done in one across the repositories."""
+"""A transaction, its repositories by noun, and the changes that several of them make together."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.deliveries.deliveries import Deliveries, JobFiles
 from maestro.store.deliveries.drafts import Drafts
 from maestro.store.deliveries.reports import DeliveryReports
-from maestro.store.engine.repository import Link
+from maestro.store.engine.repository import Link, Repository
 from maestro.store.jobs.actions import Actions, ToolRuns
 from maestro.store.jobs.batches import BatchCandidates, Batches
 from maestro.store.jobs.claims import MergedJobs
@@ -43,7 +43,6 @@ from maestro.store.llm.budgets import UsageLog, UsedBudgets
 from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import ModelRequests, Prompts
 from maestro.store.memory.edits import MemoryEdits
-from maestro.store.memory.memory import Memory
 from maestro.store.overrides import SettingsOverrides
 from maestro.store.overviews.counts import JobCounts, Overview
 from maestro.store.overviews.figures import MonitoringFigures
@@ -60,7 +59,7 @@ Kind = TypeVar("Kind")
 
 
 class LazyRepository(Generic[Kind]):
-    """A repository of a transaction, made when it is first asked for, without the lock of a ``cached_property``."""
+    """A repository of a transaction, made at its first use, without the lock of a ``cached_property``."""
 
     def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
         self._kind = kind
@@ -68,228 +67,233 @@ class LazyRepository(Generic[Kind]):
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self._name = name
 
-    def __get__(self, transaction: "Transaction", owner: type[Any]) -> Kind:
-        # Kept in the transaction itself, where Python looks first the next time.
-        made = transaction.__dict__[self._name] = self._kind(transaction._link, transaction.now)
+    def __get__(self, holder: Any, owner: type[Any]) -> Kind:
+        # Stored in the holder itself, where Python looks first the next time.
+        made: Kind = self._kind(holder._link, holder._now)
+        holder.__dict__[self._name] = made
         return made
 
 
-class Transaction:
-    """One transaction; ``now`` is the same for everything in it."""
+class InboxTables(Inbox):
+    """Received messages, with their files, their quotes, and counts of ignored ones."""
 
-    inbox = LazyRepository(Inbox)
-    """Received messages."""
-    jobs = LazyRepository(Jobs)
-    """Jobs and their places in lanes."""
-    steps = LazyRepository(StepRecords)
-    """The journal of every job's steps."""
-    agents = LazyRepository(AgentEdits)
-    """Agents and their channels."""
-    clients = LazyRepository(PayingClients)
-    """Who pays."""
-    conversations = LazyRepository(Conversations)
-    """Conversations and messages."""
-    merges = LazyRepository(MergedJobs)
-    """Messages that are answered together."""
-    conversation_lists = LazyRepository(ConversationLists)
-    """Conversations and what was said in them, for people."""
-    removals = LazyRepository(Removals)
-    """What is deleted for good."""
     media = LazyRepository(MediaFiles)
-    """Files that came with messages."""
-    memory = LazyRepository(Memory)
-    """What agents remember."""
-    memory_edits = LazyRepository(MemoryEdits)
-    """What agents remember, for operators."""
-    compactions = LazyRepository(Compactions)
-    """What compactions took away and left behind."""
-    prompts = LazyRepository(Prompts)
-    """Prompts as references, and their parts."""
-    callers = LazyRepository(ModelCallers)
-    """Jobs that call models, with all that a call asks about them."""
-    calls = LazyRepository(Calls)
-    """Model calls."""
-    deliveries = LazyRepository(Deliveries)
-    """What goes out."""
-    job_files = LazyRepository(JobFiles)
-    """Files that go out with an answer."""
     quotes = LazyRepository(QuotedMessages)
-    """What people reply to."""
-    reports = LazyRepository(DeliveryReports)
-    """What platforms say of what went out."""
-    moves = LazyRepository(ChannelMoves)
-    """Where channels went."""
-    drafts = LazyRepository(Drafts)
-    """Answers while they are written."""
-    people = LazyRepository(WebUsers)
-    """Tickets, channels and uploads of the web connector."""
-    bots = LazyRepository(Bots)
-    """Our accounts on platforms."""
-    channels = LazyRepository(Channels)
-    """What was read of channels, and which are closed."""
-    owners = LazyRepository(Owners)
-    """Whose word always counts."""
-    logins = LazyRepository(EndedLogins)
-    """Logins that were ended."""
-    audit = LazyRepository(Audit)
-    """Who did what."""
-    browse = LazyRepository(JobLists)
-    """What operators look at."""
-    papers = LazyRepository(JobTexts)
-    """What was said around jobs, in full."""
-    figures = LazyRepository(MonitoringFigures)
-    """What monitoring counts."""
-    accounts = LazyRepository(Accounts)
-    """Accounts at model providers."""
-    usage = LazyRepository(UsageLog)
-    """What calls took and cost."""
-    latency = LazyRepository(Latency)
-    """How long jobs took."""
-    budgets = LazyRepository(UsedBudgets)
-    """What was spent and is reserved."""
-    tool_runs = LazyRepository(ToolRuns)
-    """Tool calls."""
-    questions = LazyRepository(Questions)
-    """Questions to people."""
     ignored = LazyRepository(IgnoredMessages)
-    """What was dropped at the door."""
-    routes = LazyRepository(RoutingSnapshots)
-    """What routing decides by."""
-    pairings = LazyRepository(Pairings)
-    """People whom operators let in, and codes."""
-    skills = LazyRepository(Skills)
-    """All skills."""
-    editions = LazyRepository(RowVersions)
-    """Whether agents, bots, schedules, skills and accounts are as they were."""
-    schedule_following = LazyRepository(ScheduleFollowing)
-    """How far Temporal has followed what is planned."""
-    schedule_runs = LazyRepository(ScheduleRuns)
-    """What the runs of heartbeats and crons leave there."""
-    schedule_starts = LazyRepository(ScheduleStarts)
-    """Runs that operators begin."""
-    schedules = LazyRepository(ScheduleEdits)
-    """What is to run when."""
-    actions = LazyRepository(Actions)
-    """All actions."""
+
+
+class JobTables(Jobs):
+    """Jobs and their positions in lanes, with everything that happens in a job."""
+
+    _noun = Jobs.__name__
+
+    steps = LazyRepository(StepRecords)
+    merged = LazyRepository(MergedJobs)
+    callers = LazyRepository(ModelCallers)
     dependents = LazyRepository(JobDependents)
-    """Rows that hang on an open job."""
     delegations = LazyRepository(Delegations)
-    """Delegation jobs and their delegators."""
-    colleagues = LazyRepository(Colleagues)
-    """Agents that a task may be passed to."""
-    requests = LazyRepository(ModelRequests)
-    """What models were asked, for people."""
-    versions = LazyRepository(AgentVersions)
-    """The history of every agent."""
-    chat = LazyRepository(Chat)
-    """The posts of #maestro, who read them, and its sessions."""
-    chat_reminders = LazyRepository(ChatReminders)
-    """Who is to be reminded that the chat is no place to ask."""
-    agent_tokens = LazyRepository(AgentTokens)
-    """By which agents outside are known."""
-    live_settings = LazyRepository(SettingsOverrides)
-    """What was set at run time."""
-    webhooks = LazyRepository(WebhookEndpoints)
-    """Webhooks, and what came to them."""
+    questions = LazyRepository(Questions)
+    actions = LazyRepository(Actions)
+    tool_runs = LazyRepository(ToolRuns)
     batches = LazyRepository(Batches)
-    """Replays of many jobs."""
-    prospects = LazyRepository(BatchCandidates)
-    """What tells what would become of many jobs."""
-    tallies = LazyRepository(JobCounts)
-    """How many jobs there are of each kind."""
-    overview = LazyRepository(Overview)
-    """What operators see first."""
-    states = LazyRepository(StoreStates)
-    """What the loops of a process wait for."""
+    candidates = LazyRepository(BatchCandidates)
+    lists = LazyRepository(JobLists)
+    texts = LazyRepository(JobTexts)
+    counts = LazyRepository(JobCounts)
+    _calls = LazyRepository(Calls)
+    _deliveries = LazyRepository(Deliveries)
+    _schedule_runs = LazyRepository(ScheduleRuns)
+    _inbox = LazyRepository(Inbox)
+    _audit = LazyRepository(Audit)
 
-    def __init__(self, link: Link, now: datetime) -> None:
-        self.now = now
-        self._link = link
+    def close(self, job_id: str, ending: Ending, dependents: DependentRows | None = None) -> bool:
+        """End a job, free its lanes, inbound and outbound, and cancel its questions; false when it had ended.
 
-    def when_committed(self, call: Callable[[], None]) -> None:
-        """Call this once the transaction, or the one that it is a part of, is committed; never if it is not."""
-        self._link.when_committed.append(call)
-
-    def close_job(self, job_id: str, ending: Ending, dependents: DependentRows | None = None) -> bool:
-        """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
-
-        The tasks it gave to other agents may begin if it was answered, and who waits to hear of it may go on.
-        ``dependents`` is what hangs on it, where the caller has read that in this transaction.
+        The tasks that it gave to other agents may begin if it was answered, and a delegator that waits for it resumes.
+        ``dependents`` is what depends on it, where the caller has read that in this transaction.
         """
         rows = dependents or self.dependents.of(job_id)
         if rows.questions:
             self.questions.cancel_of(job_id)
         if rows.calls:
-            self.calls.close(job_id)
+            self._calls.close(job_id)
         if rows.chunks:
-            self.deliveries.abandon(job_id)
+            self._deliveries.abandon(job_id)
         if rows.lanes:
-            self.deliveries.leave_lanes(job_id)
-        ended = self.jobs.end(job_id, ending)
+            self._deliveries.leave_lanes(job_id)
+        ended = self.end(job_id, ending)
         if ended and (rows.tasks or rows.delegated):
             self.delegations.closed(job_id, ending.status)
         if ended and rows.scheduled:
-            self.schedule_runs.closed(job_id, ending.status)
+            self._schedule_runs.closed(job_id, ending.status)
         if ended and ending.is_by_operator:
-            self._tell_of_cancellation(self.jobs.read(job_id))
+            self._notify_of_cancellation(self.read(job_id))
         return ended
 
-    def _tell_of_cancellation(self, job: Job) -> None:
-        """Tell the person of a message once, however many messages of a channel are cancelled together."""
+    def _notify_of_cancellation(self, job: Job) -> None:
+        """Notify the user of a message once, however many messages of a channel are cancelled together."""
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
-        if is_message and not self.jobs.is_pending_notice(job.address, CANCELLED_NOTICE):
-            notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self.now)
+        if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
+            notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
             notice.inbox_id = None  # the message may be restarted, and is not answered by this
-            self.jobs.add(notice)
+            self.add(notice)
 
-    def answer(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
-        """Keep what a person, ``platform:userId`` or the operator, says to a question, and let its job go on.
+    def answer_question(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
+        """Store the answer of a user, ``platform:userId``, or of the operator to a question, and resume its job.
 
-        ``inbox_id`` is the message that says it. Returns false, and changes nothing, when the question is not open.
+        ``inbox_id`` is the message that contains it. Returns false, and changes nothing, when the question is not open.
         """
-        kept = self.questions.settle(answer, by, inbox_id)
-        if kept:
+        is_open = self.questions.settle(answer, by, inbox_id)
+        if is_open:
             if answer.question.job_id is not None:
-                self.jobs.wake(answer.question.job_id)
-            self.audit.add(by, answer.action, str(answer.question.id))
-        return kept
+                self.wake(answer.question.job_id)
+            self._audit.add(by, answer.action, str(answer.question.id))
+        return is_open
 
     def interrupt(
         self, newer_id: str, lane: LaneKey, row: InboxRow, agent_id: int | None, user_id: str | None = None
     ) -> bool:
-        """Let a newer message, which ``agent_id`` would answer, end what that agent does for the same person.
+        """Let a newer message, which ``agent_id`` would answer, end the jobs of that agent for the same user.
 
-        It is answered in the turn of ``newer_id``, the job of the newer one (docs/decisions.md: busy agents). What runs
-        stops at its next step; a chunk that is being sent is sent. Says whether the person knows already that they have
-        to wait, and is not told again. What came before a ``/new``, that of ``user_id`` alone if one is given, is
-        another conversation and goes on.
+        The job ``newer_id`` of the newer message answers in their place (docs/decisions.md: busy agents). A running job
+        stops at its next step; a chunk that is being sent is sent. Returns whether the user was already notified of a
+        wait. Messages before a ``/new``, that of ``user_id`` alone if one is given, are of another conversation, and
+        their jobs continue.
         """
         told_to_wait = False
-        for one in interrupted(row, agent_id, self.merges.open_in(lane)):
-            if self.inbox.next_new_conversation(one.row, user_id) is not None:
+        for one in interrupted(row, agent_id, self.merged.open_in(lane)):
+            if self._inbox.next_new_conversation(one.row, user_id) is not None:
                 continue
-            self.jobs.update(one.job.id, merged_into=newer_id)
+            self.update(one.job.id, merged_into=newer_id)
             if one.job.status is JobStatus.RUNNING:
-                self.jobs.request_stop(one.job.id)
+                self.request_stop(one.job.id)
             else:
-                self.close_job(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
+                self.close(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
             told_to_wait = told_to_wait or one.job.told_to_wait
         return told_to_wait
 
+
+class ConversationTables(Conversations):
+    """Conversations and messages, with their lists for operators, compactions and deletion."""
+
+    lists = LazyRepository(ConversationLists)
+    compactions = LazyRepository(Compactions)
+    removals = LazyRepository(Removals)
+
+
+class AgentTables(AgentEdits):
+    """Agents and their channels, with their versions, tokens and skills, and the rows that routing decides by."""
+
+    versions = LazyRepository(AgentVersions)
+    tokens = LazyRepository(AgentTokens)
+    skills = LazyRepository(Skills)
+    colleagues = LazyRepository(Colleagues)
+    routing = LazyRepository(RoutingSnapshots)
+
+
+class DeliveryTables(Deliveries):
+    """Chunks and outbound lanes, with files, drafts and the reports of platforms."""
+
+    files = LazyRepository(JobFiles)
+    drafts = LazyRepository(Drafts)
+    reports = LazyRepository(DeliveryReports)
+
+
+class ModelTables(Repository):
+    """Accounts of model providers, prompts, model calls, and their cost."""
+
+    accounts = LazyRepository(Accounts)
+    prompts = LazyRepository(Prompts)
+    calls = LazyRepository(Calls)
+    requests = LazyRepository(ModelRequests)
+    usage = LazyRepository(UsageLog)
+    budgets = LazyRepository(UsedBudgets)
+
+
+class BotTables(Bots):
+    """Accounts on platforms, with their channels, and the channels that a platform moved."""
+
+    channels = LazyRepository(Channels)
+    moves = LazyRepository(ChannelMoves)
+
+
+class UserTables(WebUsers):
+    """Users of the web connector, with owners, pairings, ended logins, and the clients who pay."""
+
+    owners = LazyRepository(Owners)
+    pairings = LazyRepository(Pairings)
+    logins = LazyRepository(EndedLogins)
+    clients = LazyRepository(PayingClients)
+
+
+class BackgroundTables(Repository):
+    """Heartbeats, crons and webhooks, and the runs that they begin."""
+
+    schedules = LazyRepository(ScheduleEdits)
+    runs = LazyRepository(ScheduleRuns)
+    starts = LazyRepository(ScheduleStarts)
+    following = LazyRepository(ScheduleFollowing)
+    webhooks = LazyRepository(WebhookEndpoints)
+
+
+class ChatTables(Chat):
+    """The posts of #maestro, their readers and sessions, with reminders for agents."""
+
+    reminders = LazyRepository(ChatReminders)
+
+
+class SystemTables(Repository):
+    """The audit log, changed settings, versions of cached rows, and figures for operators and monitoring."""
+
+    audit = LazyRepository(Audit)
+    settings = LazyRepository(SettingsOverrides)
+    versions = LazyRepository(RowVersions)
+    states = LazyRepository(StoreStates)
+    overview = LazyRepository(Overview)
+    figures = LazyRepository(MonitoringFigures)
+    latency = LazyRepository(Latency)
+
+
+class Transaction:
+    """One transaction, with its repositories by noun; ``now`` is the same for everything in it."""
+
+    inbox = LazyRepository(InboxTables)
+    jobs = LazyRepository(JobTables)
+    conversations = LazyRepository(ConversationTables)
+    memory = LazyRepository(MemoryEdits)
+    agents = LazyRepository(AgentTables)
+    deliveries = LazyRepository(DeliveryTables)
+    llm = LazyRepository(ModelTables)
+    bots = LazyRepository(BotTables)
+    users = LazyRepository(UserTables)
+    background = LazyRepository(BackgroundTables)
+    chat = LazyRepository(ChatTables)
+    system = LazyRepository(SystemTables)
+
+    def __init__(self, link: Link, now: datetime) -> None:
+        self.now = self._now = now
+        self._link = link
+
+    def when_committed(self, call: Callable[[], None]) -> None:
+        """Call this once the outermost transaction is committed; never if it is rolled back."""
+        self._link.when_committed.append(call)
+
     def flush(self) -> None:
-        """Write what waits to be written before the commit, so that what is wrong with it is raised here."""
+        """Write the rows that wait to be written, so that their errors are raised here and not at the commit."""
         self._link.flush()
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Take back what the block did, and only that, when it raises."""
-        with self._link.savepoint():
-            yield
 
-    def attempt(self, wish: Callable[[], Done]) -> Done | MaestroError:
-        """Do something, or nothing of it: return instead the error that says what does not fit and how to mend it."""
-        try:
-            with self.savepoint():
-                return wish()
-        except (Conflict, Forbidden, InvalidEdit, NotFound) as error:
-            return error
+@contextmanager
+def savepoint(tx: Transaction) -> Iterator[None]:
+    """Roll back the changes of the block, and only these, when it raises."""
+    with tx._link.savepoint():
+        yield
+
+
+def in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
+    """Make a change whole or not at all: return instead the error, with what does not fit and how to mend it."""
+    try:
+        with savepoint(tx):
+            return change()
+    except (Conflict, Forbidden, InvalidEdit, NotFound) as error:
+        return error

@@ -8,7 +8,7 @@ import structlog
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, savepoint
 from maestro.tools.base import (
     Arguments,
     AsyncTool,
@@ -97,7 +97,7 @@ def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | Tool
 def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     """Let a tool change the store in this transaction; a failure takes its changes back, and nothing else."""
     try:
-        with tx.savepoint():
+        with savepoint(tx):
             return ToolCallResult(str(tool.act(tx, arguments, caller)))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), failed=True)

@@ -210,13 +210,13 @@ class SendFile:
         """Keep that the file is to be sent, once, within the limits of a job."""
         number, place = caller.turn
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
-        others = [one for one in tx.job_files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
+        others = [one for one in tx.deliveries.files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
         if len(others) >= MOST_FILES:
             raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")
         left = MOST_BYTES - sum(one.size for one in others)
         if file.size > left:
             raise ToolFailure(f"The file has {file.size:,} bytes; {left:,} more can be sent with this answer.")
-        tx.job_files.add(file)
+        tx.deliveries.files.add(file)
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 
 

@@ -159,11 +159,11 @@ class _Asking:
         with self._store.begin() as tx:
             question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
             question.choices = as_kept(tuple(map(storable, what.choices)))
-            return standing_of(tx.questions.ask_outside(question), tx.now)
+            return standing_of(tx.jobs.questions.ask_outside(question), tx.now)
 
     def _look(self, question_id: int) -> Standing:
         with self._store.view() as tx:
-            return standing_of(tx.questions.get(question_id).question, tx.now)
+            return standing_of(tx.jobs.questions.get(question_id).question, tx.now)
 
 
 _ASK = (

@@ -39,7 +39,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def configured(rows: JobRows, name: str = "main", source: AccountSource = AccountSource.CONFIGURATION) -> None:
     """Enter an account as a start of Maestro does."""
     with rows.store.begin() as tx:
-        tx.accounts.enter(
+        tx.llm.accounts.enter(
             [
                 ModelAccount(
                     name=name,
@@ -56,12 +56,14 @@ def configured(rows: JobRows, name: str = "main", source: AccountSource = Accoun
 
 def stored(rows: JobRows, name: str = "mine") -> ModelAccount:
     with rows.store.view() as tx:
-        return tx.accounts.get(name)
+        return tx.llm.accounts.get(name)
 
 
 def audited(rows: JobRows) -> list[tuple[str, str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject, entry.detail) for entry in reversed(tx.audit.latest(20))]
+        return [
+            (entry.actor, entry.action, entry.subject, entry.detail) for entry in reversed(tx.system.audit.latest(20))
+        ]
 
 
 async def added(http: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
@@ -137,9 +139,9 @@ async def test_a_reference_is_kept_and_shown_as_it_is(http: httpx.AsyncClient, r
 async def test_state_limits_spend_and_last_error_are_shown(http: httpx.AsyncClient, rows: JobRows) -> None:
     await added(http)
     with rows.store.begin() as tx:
-        tx.accounts.succeeded("mine", "gpt-4o-mini", 0.25)
-        tx.accounts.limited("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
-        tx.accounts.quota("mine", timedelta(minutes=10))
+        tx.llm.accounts.succeeded("mine", "gpt-4o-mini", 0.25)
+        tx.llm.accounts.limited("mine", "gpt-4o", timedelta(minutes=3), [timedelta(minutes=1)])
+        tx.llm.accounts.quota("mine", timedelta(minutes=10))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["status"]) == ("limited", "active")
     assert shown["limits"] == [
@@ -288,7 +290,7 @@ async def test_an_account_of_the_configuration_is_disabled_and_enabled_but_not_c
 async def test_a_new_key_enables_an_account_whose_key_was_refused(http: httpx.AsyncClient, rows: JobRows) -> None:
     await added(http)
     with rows.store.begin() as tx:
-        assert tx.accounts.refused(tx.accounts.get("mine"))
+        assert tx.llm.accounts.refused(tx.llm.accounts.get("mine"))
     shown = (await http.get("/api/accounts/mine")).json()
     assert (shown["state"], shown["lastError"]) == ("disabled", "AuthenticationFailed")
     answer = await http.patch("/api/accounts/mine", json={"apiKey": OTHER_KEY})

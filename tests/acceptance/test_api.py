@@ -261,7 +261,7 @@ async def test_the_audit_log_says_who_did_it(rows: JobRows, http: httpx.AsyncCli
     await http.post(f"/api/jobs/{failed}/replay", json={"mode": "resume"})
     await http.post(f"/api/jobs/{waiting}/cancel")
     with rows.store.view() as tx:
-        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
     assert entries == [("operator", "job.resume", failed), ("operator", "job.cancel", waiting)]
 
 
@@ -288,14 +288,14 @@ async def test_a_ticket_lets_the_operator_in_once_for_a_minute(rows: JobRows, ht
     assert re.fullmatch(r"[\w-]{43}", first)
     assert first != second
     with rows.store.begin() as tx:
-        found = tx.people.take_ticket(first)
+        found = tx.users.take_ticket(first)
         assert found is not None
         assert (found.user_id, found.user_name, found.role) == ("operator", "operator", IdentityRole.OWNER)
         assert found.digest == hashlib.sha256(first.encode()).hexdigest()
     rows.clock.go(seconds=60)
     with rows.store.begin() as tx:
-        assert tx.people.take_ticket(first) is None
-        assert tx.people.take_ticket(second) is None
+        assert tx.users.take_ticket(first) is None
+        assert tx.users.take_ticket(second) is None
 
 
 # The description

@@ -95,12 +95,12 @@ async def test_a_heartbeat_beyond_the_budget_is_skipped_and_counted_and_goes_on(
     await set_budget(maestro, ANSWER_USD / 2, "budgets.agentDayUsd")
     with maestro.operator() as operator, operator.store.begin() as tx:
         new = NewSchedule(agent="conductor", schedule="every 1h", prompt="look", platform="web", channel="beat")
-        beat = tx.schedules.add(Heartbeat, new, "a test")
-        tx.budgets.spend(CallKey(job_id=maestro.jobs("poor")[0]["id"], number=9), ANSWER_USD)
+        beat = tx.background.schedules.add(Heartbeat, new, "a test")
+        tx.llm.budgets.spend(CallKey(job_id=maestro.jobs("poor")[0]["id"], number=9), ANSWER_USD)
         ref = beat.ref
     for count in range(1, 5):
         with maestro.operator() as operator, operator.store.begin() as tx:
-            tx.schedule_starts.run_now(tx.schedules.get(ref), "a test")
+            tx.background.starts.run_now(tx.background.schedules.get(ref), "a test")
         await maestro.until("SELECT 1 FROM heartbeat_configs WHERE skipped = ? AND failures = 0", count)
     (row,) = maestro.query("SELECT paused_reason FROM heartbeat_configs")
     jobs = maestro.query("SELECT status, error, reason FROM queue WHERE schedule = ?", ref)

@@ -46,7 +46,7 @@ async def seen(maestro: Instance, batch: BatchView, condition: Callable[[BatchVi
 
         def view() -> BatchView:
             with operator.store.view() as tx:
-                return batch_view(tx.batches.get(batch.id), tx.batches.progress(batch.id), tx.now)
+                return batch_view(tx.jobs.batches.get(batch.id), tx.jobs.batches.progress(batch.id), tx.now)
 
         await until(lambda: condition(view()), LONG, what=what)
         return view()

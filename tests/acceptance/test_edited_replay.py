@@ -58,7 +58,7 @@ async def restarted(maestro: Instance, job_id: str, edits: Edits | None, status:
     again = await replay(maestro, job_id, ReplayMode.RESTART, edits)
     await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = ?", again, status)
     with maestro.operator() as operator, operator.store.view() as tx:
-        return detail(tx.browse.job(again))
+        return detail(tx.jobs.lists.job(again))
 
 
 def preview(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:

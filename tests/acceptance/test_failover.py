@@ -162,7 +162,7 @@ def enable(maestro: Instance, name: str) -> None:
     """Do as a person does, from another process."""
     store = Store(maestro.data_dir / "maestro.db")
     with store.begin() as tx:
-        tx.accounts.change(name, {"status": AccountStatus.ACTIVE})
+        tx.llm.accounts.change(name, {"status": AccountStatus.ACTIVE})
     store.close()
 
 
@@ -220,7 +220,7 @@ def add(maestro: Instance) -> None:
     store = Store(maestro.data_dir / "maestro.db")
     kept = open_keys(maestro.loaded.settings, {}).keep("key-typed")
     with store.begin() as tx:
-        tx.accounts.add(
+        tx.llm.accounts.add(
             ModelAccount(
                 name="typed",
                 provider="openai",

@@ -38,13 +38,13 @@ def plan(maestro: Instance, name: str, schedule: str, kind: type[Planned] = Hear
         agent=agent, name=name, schedule=schedule, prompt=f"Look at {name}.", platform="web", channel=name
     )
     with maestro.operator() as operator, operator.store.begin() as tx:
-        return tx.schedules.add(kind, new, "operator", timedelta(seconds=1)).ref
+        return tx.background.schedules.add(kind, new, "operator", timedelta(seconds=1)).ref
 
 
 def change(maestro: Instance, ref: str, **values: object) -> None:
     """Change the row, as whoever edits schedules does."""
     with maestro.operator() as operator, operator.store.begin() as tx:
-        planned = tx.schedules.get(ref)
+        planned = tx.background.schedules.get(ref)
         for name, value in values.items():
             setattr(planned, name, value)
 
@@ -114,7 +114,7 @@ async def test_what_is_disabled_paused_or_deleted_fires_nothing(maestro: Instanc
         bob = tx.agents.by_slug("bob")
         assert bob is not None
         tx.agents.change(bob, AgentChange(status=AgentStatus.PAUSED), "operator")
-        tx.schedules.remove(tx.schedules.get(gone), "operator")
+        tx.background.schedules.remove(tx.background.schedules.get(gone), "operator")
     await fired(maestro, on, 1)
     before = {ref: len(jobs(maestro, ref)) for ref in (off, failing, asleep, gone)}
     await fired(maestro, on, 5)

@@ -85,7 +85,7 @@ async def what_if(maestro: Instance, job_id: str, edits: Edits | None = None, st
 
 def shown(maestro: Instance, job_id: str) -> JobDetail:
     with maestro.operator() as operator, operator.store.view() as tx:
-        return detail(tx.browse.job(job_id))
+        return detail(tx.jobs.lists.job(job_id))
 
 
 def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:

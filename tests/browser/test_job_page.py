@@ -36,7 +36,7 @@ def begin(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
     ref = StepRef(job_id=job_id, step=step)
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-        tx.steps.start(ref, step, run)
+        tx.jobs.steps.start(ref, step, run)
     return ref
 
 
@@ -64,7 +64,7 @@ async def test_a_run_that_was_closed_stays_closed(tmp_path: Path, chromium: Brow
     for run in (1, 2):
         ref = begin(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.steps.suspended(ref, "NoAccount", "", Wait(reason=WaitReason.ACCOUNT))
+            tx.jobs.steps.suspended(ref, "NoAccount", "", Wait(reason=WaitReason.ACCOUNT))
     async with opened(chromium, rows, job_id) as page:
         await page.locator("#run-2 > summary").click()
         await page.locator("#run-1 > summary").click()

@@ -90,7 +90,7 @@ async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_pat
         await expect(at.line("cron-1")).to_contain_text("Somebody paused it.")
         await at.press("Run cron-1 now")
         with at.rows.store.view() as tx:
-            job_id = tx.schedules.get("cron-1").last_job_id
+            job_id = tx.background.schedules.get("cron-1").last_job_id
         pending = at.line("cron-1").get_by_role("link", name="pending")
         await expect(pending).to_have_attribute("href", f"/queue/{job_id}")
         await at.press("Resume cron-1")

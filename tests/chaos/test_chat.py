@@ -38,11 +38,11 @@ def answered_requests(maestro: Maestro, job_id: str) -> list[tuple[PromptMessage
     store = Store(maestro.data / "maestro.db")
     with store.view() as tx:
         kept = [
-            KeptRequest.model_validate_json(tx.prompts.text(call.request))
-            for call in tx.calls.of(job_id)
+            KeptRequest.model_validate_json(tx.llm.prompts.text(call.request))
+            for call in tx.llm.calls.of(job_id)
             if call.state == "answered"
         ]
-        found = [tx.prompts.unpack(request.turns) for request in kept]
+        found = [tx.llm.prompts.unpack(request.turns) for request in kept]
     store.close()
     return found
 

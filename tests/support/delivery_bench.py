@@ -137,7 +137,7 @@ class Bench:
     def begin_attempt(self) -> int:
         """Note that an attempt at the step begins, in this process or in another one; return its number."""
         with self.rows.store.begin() as tx:
-            return tx.steps.start(StepRef(job_id=self.job_id, step="deliver"), "deliver", 1)
+            return tx.jobs.steps.start(StepRef(job_id=self.job_id, step="deliver"), "deliver", 1)
 
     def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
         """Let the job have an answer to say instead."""
@@ -152,14 +152,14 @@ class Bench:
             file = JobFile(
                 job_id=self.job_id, digest=name, filename=name, size=size, caption=caption, created_at=tx.now
             )
-            tx.job_files.add(file)
-            tx.job_files.add(file)
+            tx.deliveries.files.add(file)
+            tx.deliveries.files.add(file)
 
     def told(self, key: str, standing: Standing, *, known: bool = True) -> None:
         """Let the platform say what became of a chunk, which may be one that we do not know any more."""
         with self.rows.store.begin() as tx:
             report = Report(platform_message_id="p-1", standing=standing, error="nobody is there")
-            assert tx.reports.told(Address(platform="web", channel=""), key, report) is known
+            assert tx.deliveries.reports.told(Address(platform="web", channel=""), key, report) is known
 
     def resume(self) -> None:
         """Let the job that failed run again."""

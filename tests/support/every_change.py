@@ -228,7 +228,7 @@ def stage(rows: JobRows) -> dict[str, str]:
     with rows.store.begin() as tx:
         tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "likes apples")], conversation_id=None)
         for channel in ("100", "200"):
-            tx.channels.disable(Address(platform="discord", account="mine", channel=channel), "Missing Access")
+            tx.bots.channels.disable(Address(platform="discord", account="mine", channel=channel), "Missing Access")
     return known
 
 

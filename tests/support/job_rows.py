@@ -88,7 +88,7 @@ class JobRows:
         """End a job."""
         with self.store.begin() as tx:
             tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-            tx.close_job(job_id, Ending(status=status, error=error, reason=reason))
+            tx.jobs.close(job_id, Ending(status=status, error=error, reason=reason))
         return job_id
 
     def failed(self, text: str = "hello", error: str = "ProviderDown", reason: str = "the provider is down") -> str:
@@ -99,10 +99,10 @@ class JobRows:
         """Give a job a history: a step, a step that failed and was cut off once, three model calls and two chunks."""
         with self.store.begin() as tx:
             tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-            tx.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
+            tx.jobs.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
         self.clock.go(milliseconds=250)
         with self.store.begin() as tx:
-            tx.steps.done(StepRef(job_id=job_id, step="context"), ContextOutcome(prompt_id=1, turns=2, tokens=9))
+            tx.jobs.steps.done(StepRef(job_id=job_id, step="context"), ContextOutcome(prompt_id=1, turns=2, tokens=9))
         self._call(job_id)
         self._send(job_id)
 
@@ -110,8 +110,8 @@ class JobRows:
         key, step = CallKey(job_id=job_id, number=1), StepRef(job_id=job_id, step="model-1")
         attempts = [self._attempt(key, step) for _ in range(2)]  # the first one's process died
         with self.store.begin() as tx:
-            tx.calls.failed(key, attempts[-1], "RateLimited")
-            tx.steps.failed(step, "RateLimited", "429 from the provider")
+            tx.llm.calls.failed(key, attempts[-1], "RateLimited")
+            tx.jobs.steps.failed(step, "RateLimited", "429 from the provider")
         attempt = self._attempt(key, step)
         with self.store.begin() as tx:
             response = LLMResponse(
@@ -126,12 +126,12 @@ class JobRows:
                 duration_ms=900,
                 finish_reason="stop",
             )
-            tx.calls.keep_answer(key, attempt, response)
+            tx.llm.calls.keep_answer(key, attempt, response)
 
     def _attempt(self, key: CallKey, step: StepRef) -> int:
         with self.store.begin() as tx:
-            tx.steps.start(step, "call_model", 1)
-            return tx.calls.sent(key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 1200, 0.0012))
+            tx.jobs.steps.start(step, "call_model", 1)
+            return tx.llm.calls.sent(key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 1200, 0.0012))
 
     def _send(self, job_id: str) -> None:
         with self.store.begin() as tx:

@@ -41,7 +41,7 @@ def outside_tools(rows: JobRows, *, chat: bool = True, patience: float = 0, hour
 def token_of(rows: JobRows, slug: str = "ada") -> str:
     """Make a token for an agent."""
     with rows.store.begin() as tx:
-        return tx.agent_tokens.make(tx.agents.named(slug), "", "operator").token
+        return tx.agents.tokens.make(tx.agents.named(slug), "", "operator").token
 
 
 def add_agent(rows: JobRows, slug: str, role: str = "coder") -> None:
@@ -61,7 +61,7 @@ async def until_asked(rows: JobRows, number: int) -> None:
     async with asyncio.timeout(60):
         while True:
             with rows.store.view() as tx:
-                found, _ = tx.questions.page((), None, 100)
+                found, _ = tx.jobs.questions.page((), None, 100)
             if len(found) >= number:
                 return
             await asyncio.sleep(0.01)

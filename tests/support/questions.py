@@ -32,7 +32,7 @@ def _waits(rows: JobRows, kind: QuestionKind, **asked: Any) -> Question:
         job = tx.jobs.get(job_id)
         tx.jobs.started(job_id)
         tx.jobs.park(job_id, Wait(reason=WaitReason.PERSON, wake_at=tx.now + EXPIRY))
-        return tx.questions.ask(
+        return tx.jobs.questions.ask(
             Question(
                 job_id=job_id,
                 number=1,

@@ -12,8 +12,8 @@ NOTHING_SAID = Expense(Usage(input_tokens=50), 0.25)
 def use(rows: JobRows) -> None:
     """Two days: the first with a paid answer for Acme, the second with one each that failed, was free and cut off."""
     with rows.store.begin() as tx:
-        acme = tx.clients.enter(NewClient(name="Acme", daily_budget_usd=2)).id
-        tx.clients.create(NewClient(name="Globex"), "operator")
+        acme = tx.users.clients.enter(NewClient(name="Acme", daily_budget_usd=2)).id
+        tx.users.clients.create(NewClient(name="Globex"), "operator")
     job_id = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, client_id=acme)
@@ -42,18 +42,18 @@ def answered(
         duration_ms=5,
     )
     with rows.store.begin() as tx:
-        tx.calls.keep_answer(key, tx.calls.sent(key, "digest", ESTIMATE), response)
+        tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), response)
 
 
 def cut_off(rows: JobRows, job_id: str) -> None:
     """Let a call of a job be broken off."""
     key = CallKey(job_id=job_id, number=1)
     with rows.store.begin() as tx:
-        tx.calls.interrupted(key, tx.calls.sent(key, "digest", ESTIMATE))
+        tx.llm.calls.interrupted(key, tx.llm.calls.sent(key, "digest", ESTIMATE))
 
 
 def failed(rows: JobRows, job_id: str) -> None:
     """Let a call of a job fail that was paid all the same."""
     key = CallKey(job_id=job_id, number=1)
     with rows.store.begin() as tx:
-        tx.calls.failed(key, tx.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", NOTHING_SAID)
+        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", NOTHING_SAID)

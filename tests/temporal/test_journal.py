@@ -53,12 +53,12 @@ def test_a_stop_between_two_steps_is_final(store: Store) -> None:
     assert isinstance(error, Stopped)
     assert not again
     with store.view() as tx:
-        assert not tx.steps.of("job")
+        assert not tx.jobs.steps.of("job")
 
 
 def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
     with store.begin() as tx:
-        tx.close_job("job", Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close("job", Ending(status=JobStatus.CANCELLED))
     error, again = refused(store)
     assert isinstance(error, JobEnded)
     assert not again
@@ -74,7 +74,7 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
             journal.failed(REF, StoreBusy("the disk is full"))
     assert isinstance(journal.begin(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
-        assert {(step.state, step.error) for step in tx.steps.of("job")[:-1]} == {("failed", "StoreBusy")}
+        assert {(step.state, step.error) for step in tx.jobs.steps.of("job")[:-1]} == {("failed", "StoreBusy")}
     failure = journal.failed(REF, StoreBusy("the disk is full"))
     assert not failure.non_retryable, "a job waits for the store as long as that takes"
     impatient.close()
@@ -98,7 +98,7 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
         journal.begin(old, "choose_agent")
     assert not journal.failed(old, refusal.value).non_retryable
     with store.begin() as tx:
-        tx.close_job("new", Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close("new", Ending(status=JobStatus.COMPLETED))
     assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
 
 
@@ -140,12 +140,14 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
     with store.begin() as tx:
         tx.jobs.update("job", status=JobStatus.RUNNING)
         for _ in range(MOST_FAILURES - RULES.provider_attempts):
-            tx.steps.start(step, "call_model", 2)
-            tx.steps.failed(step, "ProviderUnavailable", "")
+            tx.jobs.steps.start(step, "call_model", 2)
+            tx.jobs.steps.failed(step, "ProviderUnavailable", "")
     journal.begin(step, "call_model")
     assert journal.failed(step, failure).type == "ProviderUnavailable", "not for ever"
     with store.view() as tx:
-        assert tx.steps.waits("job", ["model-1"]) == [Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)]
+        assert tx.jobs.steps.waits("job", ["model-1"]) == [
+            Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)
+        ]
 
 
 # Two processes that hold the same step: one stalled, and Temporal gave the step to the other
@@ -184,13 +186,15 @@ def answer(text: str) -> LLMResponse:
 def states(store: Store) -> tuple[list[str], list[str]]:
     """Return how the attempts at the step stand, and the requests to the model."""
     with store.view() as tx:
-        return [step.state.value for step in tx.steps.of("job")], [call.state.value for call in tx.calls.of("job")]
+        return [step.state.value for step in tx.jobs.steps.of("job")], [
+            call.state.value for call in tx.llm.calls.of("job")
+        ]
 
 
 def send(store: Store, attempt: OwnAttempt) -> int:
     """Note a request as this attempt."""
     with acting_for(attempt), store.begin() as tx:
-        return tx.calls.sent(KEY, "digest", ESTIMATE)
+        return tx.llm.calls.sent(KEY, "digest", ESTIMATE)
 
 
 def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store: Store) -> None:
@@ -204,7 +208,7 @@ def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store:
         journal.failed(MODEL, ProviderUnavailable("down"))
     assert states(store) == (["interrupted", "running"], ["sent"])
     with acting_for(newer), store.begin() as tx:
-        tx.calls.keep_answer(KEY, 1, answer("once"))
+        tx.llm.calls.keep_answer(KEY, 1, answer("once"))
 
 
 def test_a_newer_attempt_takes_over_the_call_of_a_stalled_one_whose_answer_still_counts(store: Store) -> None:
@@ -214,11 +218,11 @@ def test_a_newer_attempt_takes_over_the_call_of_a_stalled_one_whose_answer_still
     newer = begun(journal, SECOND)
     assert send(store, newer) == 2
     with acting_for(stalled), store.begin() as tx:
-        tx.calls.keep_answer(KEY, 1, answer("late"))
-        tx.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+        tx.llm.calls.keep_answer(KEY, 1, answer("late"))
+        tx.jobs.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
     assert states(store) == (["interrupted", "done"], ["answered", "sent"])
     with acting_for(newer), store.begin() as tx, pytest.raises(StepTaken):
-        tx.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+        tx.jobs.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
     assert isinstance(begun_or_held(journal, SECOND), str), "a repeat finds the result"
 
 
@@ -264,4 +268,4 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
         with pytest.raises(StepTaken):
             tx.deliveries.sending(1)
         with pytest.raises(StepTaken):
-            tx.tool_runs.begin(call)
+            tx.jobs.tool_runs.begin(call)

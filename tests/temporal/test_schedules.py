@@ -69,22 +69,22 @@ class Place:
             agent="ada", schedule=schedule, timezone=zone, prompt=f"Do {schedule}.", platform="web", channel="c"
         )
         with self.store.begin() as tx:
-            return tx.schedules.add(kind, new, "operator").ref
+            return tx.background.schedules.add(kind, new, "operator").ref
 
     def change(self, ref: str, **values: object) -> None:
         """Change the row, as whoever edits schedules does."""
         with self.store.begin() as tx:
-            row = tx.schedules.get(ref)
+            row = tx.background.schedules.get(ref)
             for name, value in values.items():
                 setattr(row, name, value)
 
     def row(self, ref: str) -> Planned:
         with self.store.view() as tx:
-            return tx.schedules.get(ref)
+            return tx.background.schedules.get(ref)
 
     def delete(self, ref: str) -> None:
         with self.store.begin() as tx:
-            tx.schedules.remove(tx.schedules.get(ref), "operator")
+            tx.background.schedules.remove(tx.background.schedules.get(ref), "operator")
 
     def keeper(self, pace: RunSettings = PACE) -> ScheduleKeeper:
         return ScheduleKeeper(

@@ -58,9 +58,9 @@ class Door:
         """Have a job of grace's ask with answers to choose from."""
         question = self.asks()
         with self.rows.store.begin() as tx:
-            kept = tx.questions.get(question.id or 0).question
+            kept = tx.jobs.questions.get(question.id or 0).question
             kept.choices = as_kept(choices)
-            return tx.questions.ask(kept)
+            return tx.jobs.questions.ask(kept)
 
     def wants(self, user: str = "grace", channel: str = GENERAL, approvers: str = "web:alan") -> Question:
         """Have a job of this person wait for a yes or no."""
@@ -69,7 +69,7 @@ class Door:
     def question(self, question: Question) -> Question:
         """Return a question as it is now."""
         with self.rows.store.view() as tx:
-            return tx.questions.get(question.id or 0).question
+            return tx.jobs.questions.get(question.id or 0).question
 
     def goes_on(self, question: Question) -> bool:
         """Say whether the job that waits for this question would go on now."""
@@ -80,11 +80,11 @@ class Door:
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(20))]
+            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(20))]
 
     def _waits(self, job: Job, kind: QuestionKind, user: str, approvers: str = "", *, shown: bool = True) -> Question:
         with self.rows.store.begin() as tx:
-            question = tx.questions.ask(
+            question = tx.jobs.questions.ask(
                 Question(
                     job_id=job.id,
                     number=1,
@@ -114,7 +114,7 @@ class Door:
                 purpose = Purpose.NOTICE
                 chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)
                 tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
-            tx.close_job(notice.id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(notice.id, Ending(status=JobStatus.COMPLETED))
 
 
 @pytest.fixture
@@ -385,6 +385,6 @@ def test_the_status_tells_what_waits_for_an_answer(door: Door) -> None:
 def test_a_job_that_ends_asks_nobody_any_more(door: Door) -> None:
     question = door.asks()
     with door.rows.store.begin() as tx:
-        tx.close_job(question.job_id or "", Ending(status=JobStatus.FAILED, error="Bug"))
+        tx.jobs.close(question.job_id or "", Ending(status=JobStatus.FAILED, error="Bug"))
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} is not asked any more.")

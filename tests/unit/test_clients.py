@@ -42,7 +42,7 @@ def started(folder: Path, **settings: Any) -> Store:
 def clients(store: Store) -> dict[str, Client]:
     """Return the clients by name."""
     with store.view() as tx:
-        return {client.name: client for client in tx.budgets.clients()}
+        return {client.name: client for client in tx.llm.budgets.clients()}
 
 
 def routed(store: Store) -> Job:
@@ -54,7 +54,7 @@ def routed(store: Store) -> Job:
         )
         row = tx.inbox.add(message, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **CODE.model_dump()))
-        tx.steps.start(step, "choose_agent", 1)
+        tx.jobs.steps.start(step, "choose_agent", 1)
     RoutingActivities(store, Silent(), lambda: AnswerRules(open_access())).choose_agent(step)
     with store.view() as tx:
         return tx.jobs.get(step.job_id)
@@ -96,7 +96,7 @@ def test_a_client_that_does_not_exist_is_a_mistake_with_its_fix(where: str, entr
 def test_an_agent_may_name_a_client_that_was_made_in_another_way(tmp_path: Path) -> None:
     store = started(tmp_path)
     with store.begin() as tx:
-        made = tx.clients.create(NewClient(name="Acme"), "operator")
+        made = tx.users.clients.create(NewClient(name="Acme"), "operator")
     store.close()
     store = started(tmp_path, agents=[CODER])
     with store.view() as tx:

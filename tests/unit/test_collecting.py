@@ -95,13 +95,13 @@ class Room:
         ref = StepRef(job_id=job_id, step=step)
         with self.store.begin() as tx:
             tx.jobs.started(job_id)
-            tx.steps.start(ref, step, 1)
+            tx.jobs.steps.start(ref, step, 1)
         return ref
 
     def end(self, job_id: str, status: JobStatus = JobStatus.COMPLETED) -> None:
         """End a job."""
         with self.store.begin() as tx:
-            tx.close_job(job_id, Ending(status=status))
+            tx.jobs.close(job_id, Ending(status=status))
 
     def job(self, job_id: str) -> Job:
         """Return a job as it is now."""
@@ -112,7 +112,7 @@ class Room:
         """Return what a job answers; what it sends refers to the newest of it."""
         with self.store.view() as tx:
             job = tx.jobs.get(job_id)
-            asked = tx.merges.asked(job)
+            asked = tx.jobs.merged.asked(job)
             assert tx.deliveries.start(job, Purpose.ANSWER).asked == asked[-1].message_id
             return [row.content for row in asked]
 
@@ -155,7 +155,7 @@ def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room:
         host, other = room.say("one"), room.say("two")
         with room.store.begin() as tx:
             if merged:
-                tx.merges.merge([other], host)
+                tx.jobs.merged.merge([other], host)
             begun = tx.jobs.started(host)
         assert begun is not None
         assert begun.has_merged is merged

@@ -51,7 +51,7 @@ def act(
 
 
 def audited(tx: Transaction) -> list[tuple[str, str, str]]:
-    return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(20))][1:]
+    return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(20))][1:]
 
 
 def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
@@ -64,10 +64,10 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
-        [cron] = tx.schedules.of(ada)
+        [cron] = tx.background.schedules.of(ada)
         assert (ada.voice, cron.name, cron.zone, cron.created_by) == ("dry", "morning", "Europe/Berlin", "discord:1")
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
-        [version] = tx.versions.of(ada, limit=5)
+        [version] = tx.agents.versions.of(ada, limit=5)
         assert (version.actor, version.reason) == ("discord:1", "asked of @chief in job job")
         assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "cron-1")]
 
@@ -153,7 +153,7 @@ def test_a_client_is_created_once_and_pays_for_an_agent_of_the_same_answer(store
     answer = f"{client}[CREATE_AGENT]\nslug: ada\nclient: Acme\n[/CREATE_AGENT]{client}"
     assert [done.state for done in act(store, answer)] == [DONE, DONE, FAILED]
     with store.view() as tx:
-        assert tx.agents.named("ada").client_id == tx.clients.get("Acme").id
+        assert tx.agents.named("ada").client_id == tx.users.clients.get("Acme").id
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> Non
         "The cron was not created: the agent bob has just that planned already, as 'Cron Job 2'; give this one a name.",
     )
     with store.view() as tx:
-        assert [one.name for one in tx.schedules.all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]
+        assert [one.name for one in tx.background.schedules.all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]
 
 
 def test_what_was_done_is_told_without_tags(store: Store) -> None:
@@ -208,4 +208,4 @@ def test_what_was_done_is_told_without_tags(store: Store) -> None:
     assert parse(done.detail).tags == ()
     assert "(STATE:x)" in done.detail
     with store.view() as tx:
-        assert [planned.name for planned in tx.schedules.all()] == ["the [STATE:x] y"]
+        assert [planned.name for planned in tx.background.schedules.all()] == ["the [STATE:x] y"]

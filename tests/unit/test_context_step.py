@@ -81,8 +81,8 @@ async def test_the_same_store_makes_the_same_bytes(spoken: Spoken, tmp_path: Pat
         await one.answered("what do you know of me?")
         job_id = await one.answered("and what else?")
         with one.rows.store.view() as tx:
-            [call] = tx.calls.of(job_id)
-            kept.append((tx.prompts.text(call.request), system(one, job_id), one.prompt(job_id).layers))
+            [call] = tx.llm.calls.of(job_id)
+            kept.append((tx.llm.prompts.text(call.request), system(one, job_id), one.prompt(job_id).layers))
     other.store.close()
     assert kept[0] == kept[1]
 
@@ -105,7 +105,7 @@ async def test_what_is_known_stands_in_the_prompt(spoken: Spoken) -> None:
 
 async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
     with spoken.rows.store.begin() as tx:
-        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.colleagues.staff()
+        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.agents.colleagues.staff()
 
     def heard_of(person: Person | None) -> list[str]:
         return [one.slug for one in staff.colleagues(ada, staff.circle(person))]
@@ -213,7 +213,7 @@ async def test_a_delegate_that_goes_on_knows_its_task_its_own_words_and_what_it_
         task.answer_id = tx.conversations.add(said).id
         own = conversation_key(bob, job.address, None)
         tx.memory.learn(bob, [Fact(FactCategory.STICKY, "twelve is a dozen")], conversation_id=None, place=own)
-        tx.steps.start(StepRef(job_id="t-3", step="context"), "context", 1)
+        tx.jobs.steps.start(StepRef(job_id="t-3", step="context"), "context", 1)
     spoken.build(StepRef(job_id="t-3", step="context"))
     text, asked, answered, told = spoken.messages("t-3")
     assert "twelve is a dozen" in text.content
@@ -227,7 +227,7 @@ async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spo
     with spoken.rows.store.begin() as tx:
         for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
             text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
-            tx.skills.put(FoundFile.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
+            tx.agents.skills.put(FoundFile.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
     with_it = system(spoken, await spoken.answered("please review this"))
     assert "How to review." in with_it
     assert "How to shell." not in with_it, "the agent lacks the tool"
@@ -239,7 +239,7 @@ async def test_the_layers_of_a_prompt_are_kept_with_it(spoken: Spoken) -> None:
     job_id = await spoken.answered("again")
     with spoken.rows.store.begin() as tx:
         conversation = tx.jobs.get(job_id).conversation_id or 0
-        tx.compactions.add(
+        tx.conversations.compactions.add(
             Compaction(
                 conversation_id=conversation,
                 agent_id=1,
@@ -274,7 +274,7 @@ async def test_a_task_is_done_with_the_persona_and_nothing_that_was_said(spoken:
                 **job.address.model_dump(),
             )
         )
-        tx.steps.start(StepRef(job_id="delegation-1", step="context"), "build_context", 1)
+        tx.jobs.steps.start(StepRef(job_id="delegation-1", step="context"), "build_context", 1)
     spoken.build(StepRef(job_id="delegation-1", step="context"))
     told, task = spoken.messages("delegation-1")
     assert "Your purpose: knows prices" in told.content

@@ -51,7 +51,7 @@ def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: B
     bench.told(platform.posts[0].key, Standing.FAILED)
     with bench.rows.store.view() as tx:
         job = tx.jobs.get(bench.job_id)
-        failed = tx.steps.last(bench.job_id, StepState.FAILED)
+        failed = tx.jobs.steps.last(bench.job_id, StepState.FAILED)
         assert failed is not None
         assert failed.error == "Undelivered"
     assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
@@ -98,7 +98,7 @@ def test_what_was_held_back_is_settled_by_what_the_platform_says_late(
     assert (bench.states(), bench.status()) == (["unconfirmed"], JobStatus.COMPLETED)
     bench.told(platform.posts[0].key, standing)
     with bench.rows.store.view() as tx:
-        assert not tx.reports.held(bench.job_id)
+        assert not tx.deliveries.reports.held(bench.job_id)
     assert (bench.states(), bench.status()) == ([state], status)
     assert bench.chunks()[0].sent_at is not None
 
@@ -145,7 +145,7 @@ def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
             **place.model_dump(),
         )
         key = tx.deliveries.add(chunk).key
-        pressed = tx.reports.pressed
+        pressed = tx.deliveries.reports.pressed
         assert [pressed(place, key, number) for number in (0, 1, -1, 10**30)] == ["Red #7", None, None, None]
         assert pressed(place, hostile, 0) is None
         assert pressed(place.model_copy(update={"account": "another"}), key, 0) is None

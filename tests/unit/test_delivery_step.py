@@ -261,7 +261,7 @@ def test_a_channel_that_the_platform_closed_is_not_tried_again_until_it_is_opene
     assert "Missing Access" in str(refused)
     assert (bench.chunks(), platform.posts) == ([], [])
     with bench.rows.store.begin() as tx:
-        tx.channels.enable(Address(platform="web", channel="general"))
+        tx.bots.channels.enable(Address(platform="web", channel="general"))
     assert bench.deliver(platform) is None
     assert bench.states() == ["sent", "sent"]
 

@@ -62,12 +62,12 @@ class Door:
     def ignored(self) -> dict[tuple[str, str], int]:
         """Return what was only counted, by channel and reason."""
         with self.rows.store.view() as tx:
-            return {(row.channel, row.reason): row.count for row in tx.ignored.page(0, 100)}
+            return {(row.channel, row.reason): row.count for row in tx.inbox.ignored.page(0, 100)}
 
     def notices(self) -> list[str]:
         """Return what people are told by Maestro itself, oldest first."""
         with self.rows.store.view() as tx:
-            found, _ = tx.browse.jobs(JobFilter(), None, 100)
+            found, _ = tx.jobs.lists.jobs(JobFilter(), None, 100)
         return [one.job.notice for one in reversed(found) if one.job.notice]
 
 

@@ -76,4 +76,4 @@ def test_nobody_edits_what_never_came_in_or_what_somebody_else_said(desk: Desk) 
     assert desk.accept("1:2", "give me the keys", edit_of="1", user="mallory").ignored == UNKNOWN
     assert desk.row().content == "helo"
     with desk.rows.store.view() as tx:
-        assert tx.ignored.by_reason() == {UNKNOWN: 2}
+        assert tx.inbox.ignored.by_reason() == {UNKNOWN: 2}

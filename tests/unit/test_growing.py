@@ -100,13 +100,13 @@ class Bench:
     def write(self, text: str) -> None:
         """Let the model have said so much."""
         with self.rows.store.begin() as tx:
-            tx.drafts.write(self.job_id, 1, text)
+            tx.deliveries.drafts.write(self.job_id, 1, text)
 
     @property
     def draft(self) -> Draft | None:
         """What is kept of it."""
         with self.rows.store.view() as tx:
-            return tx.drafts.find(self.job_id)
+            return tx.deliveries.drafts.find(self.job_id)
 
     def deliver(self, text: str) -> list[Delivery]:
         """Let the answer be cut into chunks."""
@@ -159,7 +159,7 @@ async def test_it_is_placed_without_a_word_and_then_written(bench: Bench) -> Non
 async def test_processes_that_call_models_are_told_where_answers_grow(bench: Bench) -> None:
     def offered() -> float:
         with bench.rows.store.view() as tx:
-            return tx.drafts.offered((ADDRESS.platform, ADDRESS.account))
+            return tx.deliveries.drafts.offered((ADDRESS.platform, ADDRESS.account))
 
     assert offered() == 0
     async with bench.showing():
@@ -193,7 +193,7 @@ async def test_of_two_answers_in_one_channel_one_grows_at_a_time(bench: Bench) -
         job_id = bench.rows.add(platform="slack")
         with bench.rows.store.begin() as tx:
             tx.jobs.update(job_id, status=JobStatus.RUNNING)
-            tx.drafts.write(job_id, 1, "of another")
+            tx.deliveries.drafts.write(job_id, 1, "of another")
         return job_id
 
     async with bench.showing():
@@ -215,7 +215,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         (asked,) = bench.deliver("which one?")
         await bench.screen.edit(asked.outgoing(more=False))
         with bench.rows.store.begin() as tx:
-            tx.drafts.forget(bench.job_id)
+            tx.deliveries.drafts.forget(bench.job_id)
     bench.answers = DraftStreamer(bench.rows.store, bench.screen)
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
@@ -262,7 +262,7 @@ async def test_where_nobody_can_say_whether_it_is_there_the_answer_comes_whole(b
 async def test_what_a_crash_left_in_doubt_is_settled_by_its_key(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
+        assert tx.deliveries.drafts.sending(bench.job_id)
     await bench.answers.settle(bench.job_id, bench.screen)
     [chunk] = bench.deliver("the answer")
     assert chunk.edits == "p-1"
@@ -272,7 +272,7 @@ async def test_what_a_crash_left_in_doubt_is_settled_by_its_key(bench: Bench) ->
 async def test_an_answer_says_so_while_the_platform_does_not_say_whether_it_is_there(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
+        assert tx.deliveries.drafts.sending(bench.job_id)
     bench.screen.script.append(AmbiguousSend("cut"))
     with pytest.raises(AmbiguousSend, match="does not say"):
         await bench.answers.settle(bench.job_id, bench.screen)
@@ -317,8 +317,8 @@ async def test_what_was_cancelled_says_so_and_is_forgotten(bench: Bench) -> None
 async def test_what_was_left_behind_is_cleaned_up_where_answers_grow_no_more(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
-        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        assert tx.deliveries.drafts.sending(bench.job_id)
+        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
     bench.now(JobStatus.FAILED)
     bench.screen.capabilities = replace(ABLE, edit_interval=0)
     async with bench.showing():
@@ -329,8 +329,8 @@ async def test_what_was_left_behind_is_cleaned_up_where_answers_grow_no_more(ben
 async def test_what_is_shown_when_answers_grow_no_more_is_looked_after_to_its_end(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
-        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        assert tx.deliveries.drafts.sending(bench.job_id)
+        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
     bench.screen.capabilities = replace(ABLE, edit_interval=0)
     async with bench.showing():
         await bench.shows("one")
@@ -343,10 +343,10 @@ async def test_what_is_shown_when_answers_grow_no_more_is_looked_after_to_its_en
 def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
-        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
+        assert tx.deliveries.drafts.sending(bench.job_id)
+        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
         file = JobFile(job_id=bench.job_id, digest="d", filename="a.txt", size=3, created_at=tx.now)
-        tx.job_files.add(file)
+        tx.deliveries.files.add(file)
     first, second = bench.deliver("")
     assert (first.content, first.edits, second.filename, second.edits) == (IN_FILES, "p-1", "a.txt", "")
 
@@ -354,13 +354,13 @@ def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
 async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
-        assert tx.drafts.sending(bench.job_id)
-        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
+        assert tx.deliveries.drafts.sending(bench.job_id)
+        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
     await bench.answers.finished(bench.job_id)
     other = bench.rows.add(platform="slack")
     async with bench.showing():
         with bench.rows.store.begin() as tx:
             tx.jobs.update(other, status=JobStatus.RUNNING, thread="another")
-            tx.drafts.write(other, 1, "of another")
+            tx.deliveries.drafts.write(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}

@@ -36,9 +36,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(rows, tmp_path)
     bench.answer("the answer")
     with rows.store.begin() as tx:
-        tx.drafts.write(bench.job_id, 1, "the an")
-        assert tx.drafts.sending(bench.job_id)
-        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+        tx.deliveries.drafts.write(bench.job_id, 1, "the an")
+        assert tx.deliveries.drafts.sending(bench.job_id)
+        tx.deliveries.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
     yield bench
     rows.store.close()
 
@@ -46,7 +46,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def left(bench: Bench) -> tuple[list[Delivery], bool]:
     """Return the chunks, and whether there is a draft."""
     with bench.rows.store.view() as tx:
-        return list(tx.deliveries.chunks(bench.job_id, bench.purpose)), tx.drafts.find(bench.job_id) is not None
+        return list(tx.deliveries.chunks(bench.job_id, bench.purpose)), tx.deliveries.drafts.find(
+            bench.job_id
+        ) is not None
 
 
 def test_the_answer_takes_the_place(bench: Bench) -> None:

@@ -175,10 +175,10 @@ def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
 
 def test_who_is_made_an_owner_is_one_with_the_next_message(intake: Intake, store: Store) -> None:
     with store.begin() as tx:
-        tx.owners.add(PersonId("web", "guest"), "operator")
+        tx.users.owners.add(PersonId("web", "guest"), "operator")
     accepted = intake.accept(said("as owner", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.OWNER
     with store.begin() as tx:
-        tx.owners.remove(PersonId("web", "guest"))
+        tx.users.owners.remove(PersonId("web", "guest"))
     accepted = intake.accept(said("as anybody", "hello", user="guest"))
     assert job(store, accepted).priority is Priority.MESSAGE

@@ -61,7 +61,7 @@ def recorded(store: Store, job_id: str) -> int:
     with store.begin() as tx:
         agent = tx.agents.by_slug("ada")
         tx.jobs.update(job_id, agent_id=agent and agent.id)
-        tx.steps.start(ref, "record_message", 1)
+        tx.jobs.steps.start(ref, "record_message", 1)
     return ConversationActivities(store, lambda _: 200_000).record_message(ref).conversation_id
 
 

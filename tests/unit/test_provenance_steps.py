@@ -54,12 +54,12 @@ def read_by(spoken: Spoken, job_id: str, tool: str, text: str) -> None:
             number=1,
             place=0,
             tool=tool,
-            arguments=tx.prompts.keep("{}"),
+            arguments=tx.llm.prompts.keep("{}"),
             state=ToolState.DONE,
-            result=tx.prompts.keep(text),
+            result=tx.llm.prompts.keep(text),
             started_at=tx.now,
         )
-        tx.tool_runs.put(run)
+        tx.jobs.tool_runs.put(run)
 
 
 async def test_the_message_and_the_results_of_tools_are_sources(spoken: Spoken) -> None:
@@ -87,7 +87,7 @@ async def test_a_payload_is_a_source_and_the_prompt_of_a_schedule_is_none(spoken
     rows = spoken.rows
     with rows.store.begin() as tx:
         new = NewSchedule(agent="ada", name="x", schedule="0 9 * * *", prompt=FACT, platform="web", channel="general")
-        ref = tx.schedules.add(Cron, new, "operator").ref
+        ref = tx.background.schedules.add(Cron, new, "operator").ref
     for kind, schedule, quoted in ((JobKind.WEBHOOK, None, True), (JobKind.CRON, ref, False)):
         job_id = rows.add(kind=kind)
         with rows.store.begin() as tx:
@@ -125,7 +125,7 @@ def test_a_task_carries_on_what_was_read_from_outside(spoken: Spoken) -> None:
 
 def is_created(tx: Transaction) -> bool:
     """Say whether a client was created."""
-    return "client.create" in [entry.action for entry in tx.audit.latest(9)]
+    return "client.create" in [entry.action for entry in tx.system.audit.latest(9)]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_a_conductor_waits_after_reading_unless_the_owners_do_not_want_tha
         with pytest.raises(WaitsForPerson):
             await spoken.answer(job_id, answer)
         with spoken.rows.store.view() as tx:
-            [question] = tx.questions.waiting(9)
+            [question] = tx.jobs.questions.waiting(9)
             assert (question.question.approvers, question.question.context) == ("web:u-9", "CREATE_CLIENT\nname: Mill")
             assert not is_created(tx)
         spoken.rows.clock.go(hours=waits_hours)
@@ -154,7 +154,7 @@ async def test_a_conductor_waits_after_reading_unless_the_owners_do_not_want_tha
     else:
         await spoken.answer(job_id, answer)
     with spoken.rows.store.view() as tx:
-        [action] = tx.actions.of(job_id)
+        [action] = tx.jobs.actions.of(job_id)
         assert (action.state, is_created(tx)) == (state, not asks)
         assert ("nobody approved it in time" in action.detail) is asks
 
@@ -176,7 +176,7 @@ async def test_what_a_page_said_is_asked_about_when_a_later_answer_repeats_it(sp
     else:
         await spoken.answer(again, planted)
     with spoken.rows.store.view() as tx:
-        assert [action.state for action in tx.actions.of(first)] == [ActionState.REFUSED]
+        assert [action.state for action in tx.jobs.actions.of(first)] == [ActionState.REFUSED]
         assert is_created(tx) is not outside
 
 

@@ -60,7 +60,7 @@ async def test_tags_are_acted_on_without_secrets(rows: JobRows) -> None:
     job_id = await answered_only(Spoken(rows), tagged)
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
-        tx.steps.start(step, "record_answer", 1)
+        tx.jobs.steps.start(step, "record_answer", 1)
     rules = ActingRules(MemoryScope.AGENT, frozenset(), without)
     TagActivities(rows.store, lambda: rules, lambda: None).record_answer(step)
     assert remembered(rows) == [f"the key is {REDACTED}", REDACTED]
@@ -96,9 +96,9 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     await Redaction(recorder(rows, inner), lambda: without).complete(request)
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
-        (call,) = tx.calls.of(job_id)
-        kept = KeptRequest.model_validate_json(tx.prompts.text(call.request))
-        assert tx.prompts.unpack(kept.turns) == inner.asked[0].messages
+        (call,) = tx.llm.calls.of(job_id)
+        kept = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request))
+        assert tx.llm.prompts.unpack(kept.turns) == inner.asked[0].messages
 
 
 async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> None:
@@ -122,7 +122,7 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
         last = await spoken.answered(f"{number}: the key is {SECRET}", f"noted {SECRET}")
     step = StepRef(job_id=last, step="compaction")
     with rows.store.begin() as tx:
-        tx.steps.start(step, "compact_conversation", 1)
+        tx.jobs.steps.start(step, "compact_conversation", 1)
     facts = Scripted(response_of(f"[MEMORY:sticky] The key is {SECRET} [/MEMORY]"), ModelTimeout("no"))
     with pytest.raises(ModelTimeout):
         await compaction(rows, facts, prompts).compact_conversation(step)
@@ -131,12 +131,12 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     later = spoken.prepared("one more")  # another job takes up what the first could not finish
     again = StepRef(job_id=later, step="compaction")
     with rows.store.begin() as tx:
-        tx.steps.start(again, "compact_conversation", 1)
+        tx.jobs.steps.start(again, "compact_conversation", 1)
     await compaction(rows, summary, prompts).compact_conversation(again)
     assert [request.key.purpose for request in summary.asked] == ["summary"]
     assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is as_it_is)
     with rows.store.view() as tx:
-        (kept,) = tx.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
+        (kept,) = tx.conversations.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
     assert kept.summary == f"They spoke of {REDACTED}."
 
 

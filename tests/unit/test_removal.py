@@ -64,7 +64,7 @@ def ended(rows: JobRows, job_id: str) -> int:
                 **job.address.model_dump(),
             )
         )
-        tx.close_job(job_id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
         return job.conversation_id or 0
 
 
@@ -80,7 +80,7 @@ async def talk(rows: JobRows, said: str = SAID, answered: str = ANSWERED) -> tup
 def used(rows: JobRows) -> Sequence[UsageSum]:
     """Return what each job took."""
     with rows.store.view() as tx:
-        return tx.usage.sums(UsageWish(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
+        return tx.llm.usage.sums(UsageWish(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
 
 
 def everything(tmp_path: Path) -> bytes:
@@ -104,8 +104,8 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: Conversatio
     _, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
         said = tx.conversations.all_of(conversation_id)
-        tx.compactions.archive(conversation_id, [said[0].id or 0])
-        tx.compactions.add(
+        tx.conversations.compactions.archive(conversation_id, [said[0].id or 0])
+        tx.conversations.compactions.add(
             Compaction(
                 conversation_id=conversation_id,
                 agent_id=1,
@@ -120,7 +120,7 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: Conversatio
     control.delete(conversation_id, "a test", facts=False)
     assert [word for word in WORDS if word in everything(tmp_path)] == []
     with rows.store.view() as tx:
-        assert tx.audit.latest(1)[0].action == "conversation.delete"
+        assert tx.system.audit.latest(1)[0].action == "conversation.delete"
     rows.store.close()
     assert [word for word in WORDS if word in (tmp_path / "maestro.db").read_bytes()] == []
 
@@ -131,7 +131,7 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
     (first, conversation_id), (second, _) = await talk(rows), await talk(rows, "and the stork", "it has landed too")
     with rows.store.begin() as tx:
         for job_id, digest in ((first, "only-here"), (first, "there-too"), (second, "there-too")):
-            tx.job_files.add(
+            tx.deliveries.files.add(
                 JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1, created_at=tx.now)
             )
         for job_id, digest in ((first, "shown-here"), (first, "shown-there"), (second, "shown-there")):
@@ -144,13 +144,19 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
                 state=ToolState.DONE,
                 started_at=tx.now,
             )
-            tx.tool_runs.show(call, [ImageRef(digest=digest, content_type="image/png")])
+            tx.jobs.tool_runs.show(call, [ImageRef(digest=digest, content_type="image/png")])
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert (tx.job_files.of(first), len(tx.job_files.of(second))) == ([], 1)
-        assert [tx.removals.wanted_again(digest) for digest in ("only-here", "shown-here")] == [False, False]
-        assert [tx.removals.wanted_again(digest) for digest in ("there-too", "shown-there")] == [True, True]
-        assert (tx.tool_runs.pictures(first), len(tx.tool_runs.pictures(second))) == ({}, 1)
+        assert (tx.deliveries.files.of(first), len(tx.deliveries.files.of(second))) == ([], 1)
+        assert [tx.conversations.removals.wanted_again(digest) for digest in ("only-here", "shown-here")] == [
+            False,
+            False,
+        ]
+        assert [tx.conversations.removals.wanted_again(digest) for digest in ("there-too", "shown-there")] == [
+            True,
+            True,
+        ]
+        assert (tx.jobs.tool_runs.pictures(first), len(tx.jobs.tool_runs.pictures(second))) == ({}, 1)
 
 
 async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
@@ -174,12 +180,12 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
     with rows.store.begin() as tx:
         reply = IncomingMessage(id="r-1", address=place, user_id="u-1", sent_at=tx.now, reply_to="m-7")
         row = tx.inbox.get(tx.inbox.add(reply, later).id)
-        quoted = tx.quotes.of(row, None)
+        quoted = tx.inbox.quotes.of(row, None)
         assert quoted is not None
         assert quoted.text == name
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert tx.quotes.of(row, None) is None
+        assert tx.inbox.quotes.of(row, None) is None
         assert tx.deliveries.sent_since(place, 0, 10) == []
     assert b"pelican" not in everything(tmp_path)
 
@@ -189,11 +195,11 @@ async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: Conversa
     with rows.store.begin() as tx:
         ended = tx.jobs.status(job_id)
         tx.jobs.update(job_id, status=JobStatus.RUNNING)
-        tx.drafts.write(job_id, 1, "a pelican lan")
+        tx.deliveries.drafts.write(job_id, 1, "a pelican lan")
         tx.jobs.update(job_id, status=ended)
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        assert tx.drafts.find(job_id) is None
+        assert tx.deliveries.drafts.find(job_id) is None
 
 
 async def test_what_the_books_need_stays(rows: JobRows, control: ConversationOperations) -> None:
@@ -201,7 +207,7 @@ async def test_what_the_books_need_stays(rows: JobRows, control: ConversationOpe
     before = used(rows)
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
-        record = tx.browse.job(job_id)
+        record = tx.jobs.lists.job(job_id)
         assert (record.listed.job.erased, record.listed.job.conversation_id) == (True, None)
         assert (record.listed.text, [chunk.content for chunk in record.deliveries]) == ("", [""])
         [call] = record.calls
@@ -217,7 +223,7 @@ async def test_what_others_refer_to_stays(rows: JobRows, control: ConversationOp
     control.delete(gone, "a test", facts=False)
     assert Spoken(rows).messages(other) == before
     with rows.store.view() as tx:
-        assert tx.prompts.text(tx.browse.job(other).calls[0].request)
+        assert tx.llm.prompts.text(tx.jobs.lists.job(other).calls[0].request)
         assert len(tx.conversations.all_of(kept)) == 2
 
 
@@ -227,7 +233,7 @@ async def test_a_number_is_never_given_again(rows: JobRows, control: Conversatio
     _, later = await talk(rows)
     assert later > gone
     with rows.store.view() as tx, pytest.raises(NotFound, match=f"conversation {gone} was deleted by a test on"):
-        tx.conversation_lists.record(gone)
+        tx.conversations.lists.record(gone)
 
 
 async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: ConversationOperations) -> None:
@@ -249,10 +255,10 @@ async def test_a_plan_that_is_out_of_date_changes_nothing(rows: JobRows) -> None
     first = await Spoken(rows).answered(SAID, ANSWERED)
     conversation_id = ended(rows, first)
     with rows.store.view() as tx:
-        plan = tx.removals.plan(conversation_id)
+        plan = tx.conversations.removals.plan(conversation_id)
     ended(rows, await Spoken(rows).answered("and another", "as you say"))
     with pytest.raises(Conflict, match="meanwhile"), rows.store.begin() as tx:
-        tx.removals.carry_out(plan, "a test", facts=False)
+        tx.conversations.removals.carry_out(plan, "a test", facts=False)
     with rows.store.view() as tx:
         assert len(tx.conversations.all_of(conversation_id)) == 4
 
@@ -260,11 +266,11 @@ async def test_a_plan_that_is_out_of_date_changes_nothing(rows: JobRows) -> None
 async def test_a_text_that_somebody_uses_since_the_plan_stays(rows: JobRows) -> None:
     _, gone = await talk(rows)
     with rows.store.view() as tx:
-        plan = tx.removals.plan(gone)
+        plan = tx.conversations.removals.plan(gone)
     other, _ = await talk(rows)  # the same words on the same day: its prompt has the same parts
     before = Spoken(rows).messages(other)
     with rows.store.begin() as tx:
-        tx.removals.carry_out(plan, "a test", facts=False)
+        tx.conversations.removals.carry_out(plan, "a test", facts=False)
     assert Spoken(rows).messages(other) == before
 
 
@@ -290,8 +296,10 @@ def received(rows: JobRows, files: MediaFolder, job_id: str, content: bytes) -> 
         inbox_id = tx.jobs.get(job_id).inbox_id
         row = tx.inbox.get(inbox_id)
         row.attachments = f'[{{"id": "upload-{job_id}", "filename": "cat.png"}}]'
-        tx.media.put(MediaFile(inbox_id=inbox_id or 0, seq=0, digest=digest, filename="cat.png", size=len(content)))
-        tx.people.add_upload(
+        tx.inbox.media.put(
+            MediaFile(inbox_id=inbox_id or 0, seq=0, digest=digest, filename="cat.png", size=len(content))
+        )
+        tx.users.add_upload(
             UploadedFile(
                 id=f"upload-{job_id}",
                 user_id="u-1",
@@ -320,22 +328,22 @@ async def test_files_go_unless_somebody_else_sent_the_same(
         control.delete(conversation_id, "a test", facts=False)
     assert [path.exists() for path in (alone, shared, workspace)] == [False, True, False]
     with rows.store.view() as tx:
-        assert set(tx.people.uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
-        assert tx.removals.discarded() == []
+        assert set(tx.users.uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
+        assert tx.conversations.removals.discarded() == []
 
 
 async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: JobRows, tmp_path: Path) -> None:
     job_id, gone = await talk(rows)
     path = received(rows, MediaFolder(tmp_path / "media"), job_id, b"only here")
     with rows.store.view() as tx:
-        plan = tx.removals.plan(gone)
+        plan = tx.conversations.removals.plan(gone)
     with rows.store.begin() as tx:
-        tx.removals.carry_out(plan, "a test", facts=False)
+        tx.conversations.removals.carry_out(plan, "a test", facts=False)
     assert path.exists()
     remove_discarded(rows.store, tmp_path)
     assert not path.exists()
     with rows.store.view() as tx:
-        assert tx.removals.discarded() == []
+        assert tx.conversations.removals.discarded() == []
 
 
 async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_path: Path) -> None:
@@ -343,14 +351,14 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
     (job_id, gone), (other, _) = await talk(rows), await talk(rows, "hello")
     path = received(rows, files, job_id, b"twice")
     with rows.store.view() as tx:
-        plan = tx.removals.plan(gone)
+        plan = tx.conversations.removals.plan(gone)
     with rows.store.begin() as tx:
-        tx.removals.carry_out(plan, "a test", facts=False)
+        tx.conversations.removals.carry_out(plan, "a test", facts=False)
     received(rows, files, other, b"twice")
     remove_discarded(rows.store, tmp_path)
     assert path.exists()
     with rows.store.view() as tx:
-        assert tx.removals.discarded() == []
+        assert tx.conversations.removals.discarded() == []
 
 
 async def test_the_other_conversation_of_a_place_keeps_its_states(

@@ -71,7 +71,7 @@ def routed(rows: JobRows, said: IncomingMessage) -> tuple[RouteOutcome, Job, lis
     with rows.store.begin() as tx:
         row = tx.inbox.add(said, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **said.address.model_dump()))
-        tx.steps.start(step, "choose_agent", 1)
+        tx.jobs.steps.start(step, "choose_agent", 1)
     access = AccessControl(AccessRules(frozenset({"slack:chief"}), {"web": DmPolicy.OPEN}), RULES)
     outcome = RoutingActivities(rows.store, typing, lambda: AnswerRules(access)).choose_agent(step)
     with rows.store.view() as tx:
@@ -90,7 +90,7 @@ def test_owners_come_before_conductors_and_those_before_the_rest(
     rows: JobRows, said: IncomingMessage, agent: str, priority: int
 ) -> None:
     with rows.store.begin() as tx:
-        tx.pairings.let_in(PersonId("slack", "known"), "", "operator")
+        tx.users.pairings.let_in(PersonId("slack", "known"), "", "operator")
     outcome, job, shown = routed(rows, said)
     assert (outcome.action, outcome.agent, job.priority, shown) == (RouteAction.ANSWER, agent, priority, [job.id])
 
@@ -103,7 +103,7 @@ def test_a_stranger_is_turned_away_without_a_sign_that_anybody_types(rows: JobRo
 
 def test_who_became_an_owner_since_the_message_came_counts_as_one(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        tx.owners.add(PersonId("slack", "grace"), "operator")
+        tx.users.owners.add(PersonId("slack", "grace"), "operator")
     assert routed(rows, message())[0].agent == "boss"
 
 
@@ -125,7 +125,7 @@ def test_only_the_agents_that_can_be_chosen_are_read(
         owner = agents[bound].id or 0 if bound else 0
         binding = AgentChannel(agent_id=owner, platform="slack", account="default", channel="c") if bound else None
         tx.agents.enter_instance("slack", "default", agents[account] if account else None)
-        found = tx.routes.snapshot(message(content), binding, RULES)
+        found = tx.agents.routing.snapshot(message(content), binding, RULES)
     assert [agent.slug for agent in found.agents] == read
 
 

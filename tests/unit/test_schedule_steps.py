@@ -42,7 +42,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def plan(store: Store, schedule: str = "every 1m", kind: type[Planned] = Heartbeat) -> str:
     new = NewSchedule(agent="ada", schedule=schedule, prompt="Look.", platform="web", channel="here")
     with store.begin() as tx:
-        return tx.schedules.add(kind, new, "operator").ref
+        return tx.background.schedules.add(kind, new, "operator").ref
 
 
 def enter(store: Store, ref: str, minute: int, rules: ScheduleRules = ROOM) -> Entered:
@@ -52,20 +52,20 @@ def enter(store: Store, ref: str, minute: int, rules: ScheduleRules = ROOM) -> E
 
 def end(store: Store, job_id: str, status: JobStatus) -> None:
     with store.begin() as tx:
-        tx.close_job(job_id, Ending(status=status))
+        tx.jobs.close(job_id, Ending(status=status))
         pause_failing(tx, job_id, ROOM.pause_after)
 
 
 def row(store: Store, ref: str) -> Planned:
     with store.view() as tx:
-        found = tx.schedule_runs.find(ref)
+        found = tx.background.runs.find(ref)
     assert found is not None
     return found
 
 
 def change(store: Store, ref: str, **values: object) -> None:
     with store.begin() as tx:
-        planned = tx.schedule_runs.find(ref)
+        planned = tx.background.runs.find(ref)
         for name, value in values.items():
             setattr(planned, name, value)
 
@@ -223,9 +223,9 @@ def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: S
 def park(store: Store, job_id: str, wait: Wait, error: str) -> JobStatus:
     model, step = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
     with store.begin() as tx:
-        tx.steps.start(model, "call_model", 1)
-        tx.steps.suspended(model, error, "The reason in full.", wait)
-        tx.steps.start(step, "park_job", 1)
+        tx.jobs.steps.start(model, "call_model", 1)
+        tx.jobs.steps.suspended(model, error, "The reason in full.", wait)
+        tx.jobs.steps.start(step, "park_job", 1)
     return WaitingActivities(store, NoTyping(), lambda: None).park_job(step).status
 
 
@@ -233,9 +233,9 @@ def fail(store: Store, job_id: str, error: str) -> JobStatus:
     model = StepRef(job_id=job_id, step="model-1")
     step = CloseStep(job_id=job_id, step="close-1", run=1, status=JobStatus.FAILED, error=error)
     with store.begin() as tx:
-        tx.steps.start(model, "call_model", 1)
-        tx.steps.failed(model, error, "The reason in full.")
-        tx.steps.start(step, "close_job", 1)
+        tx.jobs.steps.start(model, "call_model", 1)
+        tx.jobs.steps.failed(model, error, "The reason in full.")
+        tx.jobs.steps.start(step, "close_job", 1)
     return ClosingActivities(store, NoTyping(), lambda: None, lambda: ROOM).close_job(step).status
 
 
@@ -250,7 +250,7 @@ def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: S
     assert (skipped.error, skipped.reason) == ("BudgetExceeded", "skipped: The reason in full.")
     assert (row(store, ref).skipped, row(store, ref).failures, row(store, ref).paused_reason) == (5, 0, "")
     with store.view() as tx:
-        last = tx.schedules.view(row(store, ref)).last_run
+        last = tx.background.schedules.view(row(store, ref)).last_run
     assert last is not None
     assert (last.status, last.reason) == (JobStatus.DROPPED, "skipped: The reason in full.")
 

@@ -66,13 +66,13 @@ class Door:
     def told(self) -> list[str]:
         """Return what people were told, oldest first."""
         with self.rows.store.view() as tx:
-            found, _ = tx.browse.jobs(JobFilter(), None, 500)
+            found, _ = tx.jobs.lists.jobs(JobFilter(), None, 500)
         return [one.job.notice for one in reversed(found) if one.job.notice]
 
     def codes(self) -> list[str]:
         """Return the codes of the wishes, newest first."""
         with self.rows.store.view() as tx:
-            return [row.code for row in tx.pairings.page(None, 500)]
+            return [row.code for row in tx.users.pairings.page(None, 500)]
 
     def decide(self, act: Callable[[Transaction], object]) -> None:
         """Do something as the operator."""
@@ -91,7 +91,7 @@ class Door:
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
         with self.rows.store.view() as tx:
-            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(50))]
+            return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(50))]
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_the_code_is_told_again_after_ten_minutes_where_the_person_is_then(door:
     assert [code in notice for notice in door.told()] == [True, True]
     assert "50 minutes" in door.told()[1]
     with door.rows.store.view() as tx:
-        assert tx.pairings.named(code).channel == "elsewhere"
+        assert tx.users.pairings.named(code).channel == "elsewhere"
 
 
 def test_a_code_that_ran_out_is_followed_by_another(door: Door) -> None:
@@ -197,12 +197,12 @@ def test_so_many_may_wait_and_the_others_are_told_nothing(door: Door) -> None:
     assert door.say("hello", "late").reason == UNKNOWN
     assert len(door.codes()) == MOST_PENDING + 1
     with door.rows.store.view() as tx:
-        newest, *_ = tx.pairings.page(None, 1)
+        newest, *_ = tx.users.pairings.page(None, 1)
     door.rows.clock.go(days=2)
     door.say("hello", "later")
     assert len(door.codes()) == 1  # what ran out long ago is forgotten
     with door.rows.store.view() as tx:
-        assert tx.pairings.page(None, 1)[0].id == (newest.id or 0) + 1  # and no number means another person
+        assert tx.users.pairings.page(None, 1)[0].id == (newest.id or 0) + 1  # and no number means another person
 
 
 def test_a_stranger_in_haste_leaves_no_more_rows(door: Door) -> None:
@@ -221,8 +221,8 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
     assert door.told()[1] == (AN_OWNER if as_owner else LET_IN)
     assert door.say("hello again").status is JobStatus.PENDING
     with door.rows.store.view() as tx:
-        assert tx.owners.has(PersonId("slack", "grace")) is as_owner
-        assert [person.user_name for person in tx.pairings.people(None, 10)] == ["Grace"]
+        assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
+        assert [person.user_name for person in tx.users.pairings.people(None, 10)] == ["Grace"]
         assert refusal(door.job(dropped.id), door.job(dropped.id), ReplayMode.RESTART) is None
     assert ("operator", "pairing.approve", "slack:grace") in door.log()
     with pytest.raises(Conflict, match="approved already"):
@@ -285,9 +285,9 @@ def test_an_invitation_lets_in_who_sends_it_once(door: Door, as_owner: bool) -> 
     assert (paired.lane, paired.notice) == (None, AN_OWNER if as_owner else LET_IN)
     assert door.say("hello again").status is JobStatus.PENDING
     with door.rows.store.view() as tx:
-        assert tx.owners.has(PersonId("slack", "grace")) is as_owner
+        assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
         assert tx.inbox.get(paired.inbox_id).content == "/pair"
-        (wish,) = tx.pairings.page(None, 10)
+        (wish,) = tx.users.pairings.page(None, 10)
         assert wish.status is PairingStatus.APPROVED
     assert door.say(f"/pair {code}", "alan").notice == WRONG
     assert door.say("and me?", "alan").status is JobStatus.DROPPED

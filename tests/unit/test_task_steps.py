@@ -33,11 +33,11 @@ async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(r
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
         tx.jobs.request_stop(job_id)
-        tx.steps.start(step, "record_answer", 1)
+        tx.jobs.steps.start(step, "record_answer", 1)
     with pytest.raises(Stopped):
         TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None).record_answer(step)
     with rows.store.view() as tx:
-        assert [task.task for task in tx.delegations.of(job_id)] == ["one"]
+        assert [task.task for task in tx.jobs.delegations.of(job_id)] == ["one"]
 
 
 async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_a_conversation_is_noted(
@@ -46,7 +46,7 @@ async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_
     job_id = await Spoken(rows).answered("hello")
     step = AnswerStep(job_id=job_id, step="tags", number=1)
     with rows.store.begin() as tx:
-        tx.steps.start(step, "record_answer", 1)
+        tx.jobs.steps.start(step, "record_answer", 1)
         tx.jobs.update(job_id, conversation_id=None)
         known = tx.jobs.read(job_id)
         tx.jobs.request_stop(job_id)
@@ -72,10 +72,10 @@ def parked(rows: JobRows, job_id: str) -> None:
     """Let a job find that every account has to be left alone."""
     model, park = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
     with rows.store.begin() as tx:
-        tx.steps.start(model, "call_model", 1)
+        tx.jobs.steps.start(model, "call_model", 1)
         wait = Wait(reason=WaitReason.ACCOUNT, wake_at=tx.now + timedelta(minutes=5))
-        tx.steps.suspended(model, "AccountsExhausted", "", wait)
-        tx.steps.start(park, "park_job", 1)
+        tx.jobs.steps.suspended(model, "AccountsExhausted", "", wait)
+        tx.jobs.steps.start(park, "park_job", 1)
     assert WaitingActivities(rows.store, NoTyping(), lambda: None).park_job(park).status is JobStatus.WAITING
 
 
@@ -108,7 +108,7 @@ def test_one_notice_for_all_messages_of_a_channel_that_an_operator_cancels(rows:
     with rows.store.begin() as tx:
         for job_id in (first, second, elsewhere, cron):
             stop_job(tx, job_id, "grace")
-        tx.close_job(stopped, Ending(status=JobStatus.CANCELLED, reason="stopped by a person"))
+        tx.jobs.close(stopped, Ending(status=JobStatus.CANCELLED, reason="stopped by a person"))
     with rows.store.view() as tx:
         notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(50, tx.now)]
     assert [(job.platform, job.notice) for job in notices] == [("web", CANCELLED_NOTICE), ("slack", CANCELLED_NOTICE)]

@@ -69,7 +69,7 @@ def given(rows: JobRows, by: str, *, hears: bool) -> str:
 def test_only_who_was_asked_shows_typing(rows: JobRows, *, person: bool) -> None:
     step = StepRef(job_id=given(rows, rows.add() if person else beat(rows), hears=False), step="take-up")
     with rows.store.begin() as tx:
-        tx.steps.start(step, "take_up", 1)
+        tx.jobs.steps.start(step, "take_up", 1)
     taken = DelegationActivities(rows.store, Typing()).take_up(step)
     assert (taken.asked, taken.typing) == (person, person)
 
@@ -78,7 +78,7 @@ def continued(rows: JobRows, by: str) -> str:
     """Let a task end of which its delegator hears, and return the job in which that one goes on."""
     rows.end(given(rows, by, hears=True), JobStatus.FAILED)
     with rows.store.begin() as tx:
-        (job_id,) = (job.id for job in tx.delegations.of(by) if not job.task)
+        (job_id,) = (job.id for job in tx.jobs.delegations.of(by) if not job.task)
         tx.jobs.started(job_id)
     return job_id
 
@@ -130,4 +130,4 @@ def test_what_it_asks_is_answered_in_its_channel(rows: JobRows) -> None:
             step = ToolStep(job_id=job_id, step="tool", number=1, place=place)
             ask_question(tx, tx.jobs.read(job_id), step, ToolQuestion(text="Which pump?"), rules)
         here = lane_of(Address(platform="web", channel="general"), None)
-        assert [question.job_id for question in tx.questions.open_in(here)] == [by, task]
+        assert [question.job_id for question in tx.jobs.questions.open_in(here)] == [by, task]

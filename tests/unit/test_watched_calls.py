@@ -38,7 +38,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def offer(rows: JobRows, platform: str = "web", seconds: float = EVERY) -> None:
     """Let a connector of a platform show answers as they grow."""
     with rows.store.begin() as tx:
-        tx.drafts.offer((platform, "default"), seconds)
+        tx.deliveries.drafts.offer((platform, "default"), seconds)
 
 
 async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object) -> float:
@@ -47,7 +47,7 @@ async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object
     job_id = spoken.prepared("hi")
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, status=JobStatus.RUNNING, **fields)
-        tx.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
+        tx.jobs.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
     rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: 8_192, searched)
     step = ModelStep(job_id=job_id, step="model-1", number=1)
     await LLMActivities(rows.store, replay_guard(rows.store, asked), NoTyping(), lambda: rules).call_model(step)

@@ -138,17 +138,17 @@ def _platforms() -> Mapping[str, Mapping[str, str]]:
 
 
 def _lists(tx: Transaction) -> AccountLists:
-    limits, levels = tx.accounts.limits(), tx.budgets.client_levels()
-    today = tx.budgets.today
-    usage = tx.usage.page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
-    newest = tx.pairings.page(None, SHOWN)
+    limits, levels = tx.llm.accounts.limits(), tx.llm.budgets.client_levels()
+    today = tx.llm.budgets.today
+    usage = tx.llm.usage.page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
+    newest = tx.users.pairings.page(None, SHOWN)
     return AccountLists(
-        accounts=[account_view(account, limits) for account in tx.accounts.all()],
+        accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
         spent={one.key or "": one.cost_usd for one in usage.items},
-        wishes=[pairing_view(row, tx.now) for row in tx.pairings.wishes()],
+        wishes=[pairing_view(row, tx.now) for row in tx.users.pairings.wishes()],
         refused=[pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
-        people=[person_view(row) for row in tx.pairings.people(None, SHOWN)],
-        channels=disabled_page(tx.channels.disabled()[:SHOWN]).items,
-        clients=[client_view(client, levels[client.name]) for client in tx.budgets.clients()],
+        people=[person_view(row) for row in tx.users.pairings.people(None, SHOWN)],
+        channels=disabled_page(tx.bots.channels.disabled()[:SHOWN]).items,
+        clients=[client_view(client, levels[client.name]) for client in tx.llm.budgets.clients()],
         agents=[agent.slug for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED],
     )

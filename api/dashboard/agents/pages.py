@@ -192,8 +192,8 @@ def _fits(agent: Agent, q: str, status: str) -> bool:
 
 def _entries(tx: Transaction, agents: Sequence[Agent]) -> Sequence[AgentListEntry]:
     today = Period(tx.now.date(), tx.now.date())
-    costs = {one.key: one.cost_usd for one in tx.usage.sums(UsageWish(UsageBy.AGENT, today), MOST_COSTS)}
-    jobs, channels = tx.figures.jobs_of_agents(today.begins), _channels(tx.agents.bindings())
+    costs = {one.key: one.cost_usd for one in tx.llm.usage.sums(UsageWish(UsageBy.AGENT, today), MOST_COSTS)}
+    jobs, channels = tx.system.figures.jobs_of_agents(today.begins), _channels(tx.agents.bindings())
     return [
         AgentListEntry(
             agent,
@@ -317,7 +317,7 @@ def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
     except MaestroError as error:
         return refused(request, HERE, error)
     with parts.store.view() as tx:
-        actions = tx.actions.lately(tx.agents.get(agent.id), ACTIONS)
+        actions = tx.jobs.actions.lately(tx.agents.get(agent.id), ACTIONS)
     return render(
         request,
         "agent.html",

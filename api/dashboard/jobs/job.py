@@ -160,7 +160,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     """Show one model call as the model saw it; ``turn`` is shown to its end, counted from 1."""
     try:
         with parts.store.view() as tx:
-            seen = seen_view(tx.requests.seen(job_id, call_id))
+            seen = seen_view(tx.llm.requests.seen(job_id, call_id))
     except NotFound as error:
         return gone(request, str(error), job_id)
     tools = [(tool.name, tool.description, _schema(tool.parameters)) for tool in seen.tools]
@@ -170,12 +170,12 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
 
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
     """Read everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
-    record = tx.browse.job(job_id, cheaper)
+    record = tx.jobs.lists.job(job_id, cheaper)
     row, job = record.listed.job, detail(record)
     return JobContent(
         job=job,
         row=row,
-        papers=tx.papers.of(row),
+        papers=tx.jobs.texts.of(row),
         course=course(record, job, tx.now),
         work=at_work(job),
         sums=CallTotals.of(job.calls),
@@ -228,8 +228,8 @@ def _real(tx: Transaction, record: Record) -> OriginalJob | None:
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
-    actions = [ActionView.model_validate(action) for action in tx.actions.of(original.id)]
-    return OriginalJob(original.id, tx.papers.answer(original), actions)
+    actions = [ActionView.model_validate(action) for action in tx.jobs.actions.of(original.id)]
+    return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
 
 
 def _schema(parameters: JsonValue) -> str:

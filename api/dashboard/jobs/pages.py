@@ -222,21 +222,21 @@ def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
     wanted = asked.filter(tx.now)
     if asked.group == BY_ERROR:
         wanted = wanted.model_copy(update={"status": ()})
-        return JobListing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
-    statuses = tx.tallies.statuses(wanted)
+        return JobListing(wanted, groups=grouped(tx.jobs.counts.failures(wanted)).items, grouped=True)
+    statuses = tx.jobs.counts.statuses(wanted)
     if not any(count for status, count in statuses.items() if status in (wanted.status or statuses)):
         return JobListing(wanted, statuses)  # a search that finds nothing reads all messages once, for the counts
     after, hidden = _after(asked), list[Outage]()
-    found, following = tx.browse.jobs(wanted, after, SHOWN)
+    found, following = tx.jobs.lists.jobs(wanted, after, SHOWN)
     while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
         hidden.append(hides)
-        found, following = tx.browse.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
+        found, following = tx.jobs.lists.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
     jobs = tuple(map(summary, found))
     return JobListing(
         wanted,
         statuses,
         jobs,
-        tx.calls.costs([job.id for job in jobs]),
+        tx.llm.calls.costs([job.id for job in jobs]),
         outages=hidden,
         next=following.encode() if following else None,
     )
@@ -254,7 +254,7 @@ def _outage(tx: Transaction, wanted: JobFilter, found: Sequence[Listed]) -> Outa
     newest = next(job for job in failed if (job.error, pattern_of(job.reason)) == kind)
     since = max(filter(None, (wanted.since, newest.created_at - LOOK_BACK)))
     alike = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
-    earlier = tx.tallies.failed(wanted.model_copy(update=alike))
+    earlier = tx.jobs.counts.failed(wanted.model_copy(update=alike))
     whole = outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= MANY else None
 

@@ -109,7 +109,7 @@ class Budget:
         """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
         if not admission.reserved:
             budgets, usd = plan.budgets, plan.usd or 0.0
-            if tx.budgets.reserve(request.key, budgets.payer, usd, budgets.limits) is not None:
+            if tx.llm.budgets.reserve(request.key, budgets.payer, usd, budgets.limits) is not None:
                 raise ReservationRefused  # which rolls the reservation back
             admission.reserved = True
 
@@ -151,20 +151,20 @@ class Budget:
         if not (plan.usd or plan.cheaper_usd):
             return plan.budgets.used_up
         with self._store.begin() as tx:
-            tx.steps.require_newest()
-            tx.budgets.release(request.key)
-            used_up = tx.budgets.exceeded(plan.budgets.limits)
+            tx.jobs.steps.require_newest()
+            tx.llm.budgets.release(request.key)
+            used_up = tx.llm.budgets.exceeded(plan.budgets.limits)
             for_all = used_up is not None and used_up.scope is BudgetScope.DAY
             usd = plan.usd if used_up is None else plan.cheaper_usd
             if usd and not for_all:
-                tx.budgets.reserve(request.key, plan.budgets.payer, usd)
+                tx.llm.budgets.reserve(request.key, plan.budgets.payer, usd)
                 admission.reserved = True
             return used_up
 
     def _refusal(self, limit: Limit) -> BudgetExceeded:
         """Wait for the next day, or, where only calls under way have reserved what is left, for their end."""
         with self._store.view() as tx:
-            spent, tomorrow = tx.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.budgets.tomorrow
+            spent, tomorrow = tx.llm.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
         if spent:
             failure = BudgetExceeded(f"{limit} is used up; it is counted anew from midnight UTC")
@@ -176,8 +176,8 @@ class Budget:
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
-            if not tx.steps.overtaken:  # else what is reserved now is of the attempt that took the step
-                tx.budgets.release(request.key)
+            if not tx.jobs.steps.overtaken:  # else what is reserved now is of the attempt that took the step
+                tx.llm.budgets.release(request.key)
 
 
 @dataclass(frozen=True)
@@ -246,28 +246,28 @@ class Recorder:
         with self._store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
-            kept = tx.calls.before_sending(request.key, packed.texts.raw)
-            cut_off = tx.calls.cut_off_request(request.key)
+            kept = tx.llm.calls.before_sending(request.key, packed.texts.raw)
+            cut_off = tx.llm.calls.cut_off_request(request.key)
             if cut_off is None:
-                digest = tx.prompts.keep_request(packed, kept)
+                digest = tx.llm.prompts.keep_request(packed, kept)
             else:
                 request = _restore(tx, request, cut_off)
-                estimate, digest = self._estimates.least(request), tx.prompts.keep_request(packed_request(request))
+                estimate, digest = self._estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
             told = (request.chat_after, request.chat_upto)
-            return RecordedRequest(tx.calls.sent(request.key, digest, estimate, told), request, estimate)
+            return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, told), request, estimate)
 
     def _unsent(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
-            tx.calls.unsent(attempt.request.key, attempt.number)
+            tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
     def _interrupted(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
-            tx.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
+            tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
     def _failed(self, attempt: RecordedRequest, error: Exception) -> None:
         expense = _expense(error, attempt)
         with self._store.begin() as tx:
-            tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
+            tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
 def _log_request(attempt: RecordedRequest) -> None:
@@ -303,13 +303,13 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request with all that is kept under the digest, but for the account and its model."""
-    kept = KeptRequest.model_validate_json(tx.prompts.text(digest))
+    kept = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
     return request.model_copy(
         update={
             "platform": kept.platform,
             "max_output_tokens": kept.max_output_tokens,
-            "messages": tx.prompts.unpack(kept.turns),
-            "tools": TOOL_SPECS.validate_json(tx.prompts.text(kept.tools)) if kept.tools else (),
+            "messages": tx.llm.prompts.unpack(kept.turns),
+            "tools": TOOL_SPECS.validate_json(tx.llm.prompts.text(kept.tools)) if kept.tools else (),
             "final": kept.final,
             "never_empty": kept.never_empty,
             "chat_after": kept.chat_after,
@@ -375,8 +375,8 @@ class DraftStreaming:
         if text and text != kept:
             try:
                 with self._store.begin() as tx:
-                    if not tx.steps.overtaken:  # else another process shows what it is told
-                        tx.drafts.write(request.key.job_id, request.key.number, text)
+                    if not tx.jobs.steps.overtaken:  # else another process shows what it is told
+                        tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
                 return kept

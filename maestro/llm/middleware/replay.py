@@ -118,10 +118,10 @@ class AnswerSpool:
         request = held.request
         with self._store.begin() as tx:
             # Who found its file may have committed it already; a restored backup may not know the call.
-            cost = tx.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
+            cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
-            tx.accounts.succeeded(request.account, request.model, cost)
+            tx.llm.accounts.succeeded(request.account, request.model, cost)
             self._keep(tx, request, held.response)
             if on_answer is not None:
                 _call(tx, on_answer, held.response)
@@ -228,7 +228,7 @@ class CallReader:
 
     def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the answer to the call that the store holds, and a snapshot where it holds none."""
-        call = tx.calls.answered(request.key)
+        call = tx.llm.calls.answered(request.key)
         return _response(call) if call else self._snapshot(tx, request)
 
     def unread(self, agent: str, limit: int) -> Unread:
@@ -239,9 +239,9 @@ class CallReader:
     def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self._book.roster(tx)
         job_id, budgets = request.key.job_id, self._budgets()
-        payer = tx.callers.payer(job_id)
+        payer = tx.jobs.callers.payer(job_id)
         limits = limits_of(payer, budgets)
-        used_up = exceeded(limits, tx.callers.levels(job_id))
+        used_up = exceeded(limits, tx.jobs.callers.levels(job_id))
         spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
         if not (self._chat and listens(request)):
             return CallSnapshot(roster, spending)

@@ -139,8 +139,14 @@ class Repository:
     loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
     """
 
+    _noun: str
+    """The name under which values that were read in a transaction are known."""
     _also_changes: Sequence[str] = ()
     """The repositories of other nouns whose rows statements of this one change."""
+
+    def __init_subclass__(cls) -> None:
+        if "_noun" not in cls.__dict__:
+            cls._noun = cls.__name__
 
     def __init__(self, link: Link, now: datetime) -> None:
         self._link = link
@@ -152,13 +158,13 @@ class Repository:
 
     def _known(self) -> dict[object, Any]:
         """What was read in this transaction and is still so."""
-        return self._link.known.setdefault(type(self).__name__, {})
+        return self._link.known.setdefault(self._noun, {})
 
     def _read_anew(self, prepared: PreparedStatement | None = None) -> None:
         """Read anew from here on: a row of this noun has changed, by a prepared statement or another one."""
         if prepared is None or prepared.table in STAMPED:
             self._link.reads_kept = False
-        names = (type(self).__name__, *self._also_changes)
+        names = (self._noun, *self._also_changes)
         self._link.write_noted(*names)
         for name in names:
             self._link.known.pop(name, None)

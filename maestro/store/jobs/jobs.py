@@ -156,7 +156,7 @@ class Jobs(Claims):
     def note(self, job_id: str, **values: object) -> None:
         """Set columns of a job that was read in this transaction, together with others, before it is committed."""
         self.assume(with_values(self.read(job_id), **values))
-        self._link.later(type(self).__name__, job_id, values, lambda noted: self.update(job_id, **noted))
+        self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
 
     def assume(self, job: Job) -> None:
         """Take this value, which the caller has read or written, for the row of the job in this transaction."""

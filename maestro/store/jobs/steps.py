@@ -381,7 +381,7 @@ class StepRecords(Repository):
         tried = attempt.tried
         known.append(StepAttempt(attempt.number, attempt.run, state, row["result"], tried.workflow_run, tried.number))
         key = f"{attempt.ref.job_id} {attempt.ref.step} {attempt.number}"
-        self._link.later(type(self).__name__, "rows", {key: row}, self._add_all)
+        self._link.later(self._noun, "rows", {key: row}, self._add_all)
 
     def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add rows in one statement, so that a group of steps costs no more than one."""

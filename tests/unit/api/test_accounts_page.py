@@ -45,7 +45,7 @@ def row(page: str, row_id: str) -> str:
 
 def audited(rows: JobRows) -> list[tuple[str, str]]:
     with rows.store.view() as tx:
-        return [(one.action, one.subject) for one in reversed(tx.audit.latest(20)) if one.actor == "operator"]
+        return [(one.action, one.subject) for one in reversed(tx.system.audit.latest(20)) if one.actor == "operator"]
 
 
 async def test_nothing_yet_says_what_to_do(http: httpx.AsyncClient) -> None:
@@ -82,7 +82,7 @@ async def test_an_account_is_added_changed_stopped_and_removed(rows: JobRows, ht
 async def test_an_account_that_is_limited_says_of_what_until_when(rows: JobRows, http: httpx.AsyncClient) -> None:
     await sent(http, "add", "added", ACCOUNT)
     with rows.store.begin() as tx:
-        tx.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     shown = row((await http.get(PAGE)).text, "account-main")
     assert ">limited<" in shown
     assert re.search(r"claude-haiku-4-5 again <time [^>]*>in 7 min</time>", shown)
@@ -161,8 +161,8 @@ async def test_a_connector_is_added_changed_stopped_and_removed(rows: JobRows, h
 
 async def test_a_connector_says_how_it_is(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.people.connector_state("web", "default", "failed", NASTY, trouble=True)
-        tx.people.connector_event("web", "default", timedelta(seconds=3))
+        tx.users.connector_state("web", "default", "failed", NASTY, trouble=True)
+        tx.users.connector_event("web", "default", timedelta(seconds=3))
     page = (await http.get(PAGE)).text
     shown = row(page, "connector-web-default")
     assert '<span class="tag bad">failed</span>' in shown
@@ -173,13 +173,13 @@ async def test_a_connector_says_how_it_is(rows: JobRows, http: httpx.AsyncClient
 async def test_a_closed_channel_is_opened(rows: JobRows, http: httpx.AsyncClient) -> None:
     place = Address(platform="slack", account="default", channel="C-1")
     with rows.store.begin() as tx:
-        tx.channels.disable(place, "the bot was taken out")
+        tx.bots.channels.disable(place, "the bot was taken out")
     page = (await http.get(PAGE)).text
     assert "the bot was taken out" in page
     data = {"platform": "slack", "account": "default", "channel": "C-1"}
     assert "the bot was taken out" not in await sent(http, "connectors/open-channel", "opened", data)
     with rows.store.view() as tx:
-        assert tx.channels.why_disabled(place) is None
+        assert tx.bots.channels.why_disabled(place) is None
 
 
 # People
@@ -194,11 +194,11 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
     assert f"pairing-{waiting.id}" not in page
     assert "Let in 1, kept out 0" in page
     with rows.store.view() as tx:
-        assert tx.pairings.knows(PersonId("slack", "ada"))
-        assert tx.owners.has(PersonId("slack", "ada")) is bool(owner)
+        assert tx.users.pairings.knows(PersonId("slack", "ada"))
+        assert tx.users.owners.has(PersonId("slack", "ada")) is bool(owner)
     assert "Let in 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
     with rows.store.view() as tx:
-        assert not tx.pairings.knows(PersonId("slack", "ada"))
+        assert not tx.users.pairings.knows(PersonId("slack", "ada"))
 
 
 async def test_a_person_is_kept_out_and_let_in_after_all(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -216,7 +216,7 @@ async def test_an_invitation_is_shown_once(rows: JobRows, http: httpx.AsyncClien
     assert "as an owner" in made.text
     assert code not in (await http.get(PAGE)).text
     with rows.store.begin() as tx:
-        found = tx.pairings.redeem(code)
+        found = tx.users.pairings.redeem(code)
     assert found is not None
     assert found.as_owner
 
@@ -254,7 +254,7 @@ async def test_a_viewer_sees_the_lists_and_no_form(rows: JobRows, http: httpx.As
 async def test_nothing_that_somebody_wrote_is_markup(rows: JobRows, http: httpx.AsyncClient) -> None:
     wish(rows, NASTY, "ABCDEFGH")
     with rows.store.begin() as tx:
-        tx.channels.disable(Address(platform="web", account="default", channel=NASTY), NASTY)
+        tx.bots.channels.disable(Address(platform="web", account="default", channel=NASTY), NASTY)
     for name in ("done", "edit", "connector", "client"):
         page = (await http.get(PAGE, params={name: NASTY})).text
         assert "<script>alert" not in page

@@ -30,7 +30,7 @@ async def knock(http: httpx.AsyncClient, token: str, **options: Any) -> httpx.Re
 
 def audit(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(50))]
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(50))]
 
 
 async def test_a_token_is_made_shown_once_and_revoked(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -180,6 +180,6 @@ async def test_a_client_is_made_changed_and_removed(http: httpx.AsyncClient) -> 
 
 async def test_a_client_of_the_configuration_is_not_changed_here(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.clients.enter(NewClient(name="Acme"))
+        tx.users.clients.enter(NewClient(name="Acme"))
     for method, body in (("PATCH", {"plan": "monthly"}), ("DELETE", None)):
         assert "under clients there" in (await asked(http, method, "/clients/Acme", 409, json=body))["message"]

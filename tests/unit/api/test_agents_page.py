@@ -256,8 +256,8 @@ async def test_what_its_answers_did_leads_to_their_jobs(rows: JobRows, http: htt
     job_id, other = rows.add(), rows.add(agent=None)
     tag = parse("[UPDATE_AGENT:bob]\nrole: coder\n[/UPDATE_AGENT]").tags[0]
     with rows.store.begin() as tx:
-        tx.actions.add(job_id, [(tag, Performed(ActionState.REFUSED, f"not allowed {XSS}", subject="bob"))])
-        tx.actions.add(other, [(tag, Performed(ActionState.DONE, "by somebody else", subject="bob"))])
+        tx.jobs.actions.add(job_id, [(tag, Performed(ActionState.REFUSED, f"not allowed {XSS}", subject="bob"))])
+        tx.jobs.actions.add(other, [(tag, Performed(ActionState.DONE, "by somebody else", subject="bob"))])
     page = (await http.get(PAGE)).text
     assert f'href="/queue/{job_id}"' in page
     assert "update agent" in page

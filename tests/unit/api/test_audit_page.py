@@ -26,7 +26,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def note(rows: JobRows, actor: str, action: str, subject: str = "", detail: str = "") -> None:
     rows.clock.go(seconds=1)
     with rows.store.begin() as tx:
-        tx.audit.add(actor, action, subject, detail)
+        tx.system.audit.add(actor, action, subject, detail)
 
 
 def numbers(page: httpx.Response) -> list[int]:

@@ -51,7 +51,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
                         created_at=tx.now,
                     )
                 )
-            tx.close_job(job_id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
     return conversation.id or 0
 
 
@@ -99,7 +99,7 @@ async def test_conversations_are_found(rows: JobRows, http: httpx.AsyncClient) -
     with rows.store.begin() as tx:
         tx.conversations.get(general).status = ConversationStatus.CLOSED
         oldest = tx.conversations.all_of(code)[0]
-        tx.compactions.archive(code, [oldest.id or 0])
+        tx.conversations.compactions.archive(code, [oldest.id or 0])
     assert await ids(http, channel="code") == [code]
     assert await ids(http, user="alan") == [general]
     assert await ids(http, status="closed") == [general]
@@ -118,7 +118,7 @@ async def test_what_was_said_is_shown_in_order_with_its_marks(rows: JobRows, htt
     number = talk(rows, "one", "two")
     with rows.store.begin() as tx:
         said = tx.conversations.all_of(number)
-        tx.compactions.archive(number, [said[0].id or 0, said[1].id or 0])
+        tx.conversations.compactions.archive(number, [said[0].id or 0, said[1].id or 0])
         tx.conversations.supersede([said[3].job_id])
     shown = (await http.get(f"/api/conversations/{number}/messages?limit=3")).json()
     rest = (await http.get(f"/api/conversations/{number}/messages?cursor={shown['next']}")).json()
@@ -148,7 +148,7 @@ async def test_a_conversation_is_deleted(rows: JobRows, http: httpx.AsyncClient)
     assert (job.status_code, job.json()["conversationId"], job.json()["excerpt"]) == (200, None, "")
     assert job.json()["erased"]
     with rows.store.view() as tx:
-        assert (tx.audit.latest(1)[0].actor, tx.audit.latest(1)[0].subject) == ("operator", str(number))
+        assert (tx.system.audit.latest(1)[0].actor, tx.system.audit.latest(1)[0].subject) == ("operator", str(number))
 
 
 async def test_one_that_is_spoken_in_is_not_deleted(rows: JobRows, http: httpx.AsyncClient) -> None:

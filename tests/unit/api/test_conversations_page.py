@@ -44,8 +44,8 @@ def compact(rows: JobRows, number: int, count: int, summary: str = "They spoke o
     with rows.store.begin() as tx:
         agent = tx.agents.named("ada")
         before = tx.conversations.all_of(number)
-        tx.compactions.archive(number, [one.id or 0 for one in before[:count]])
-        tx.compactions.add(
+        tx.conversations.compactions.archive(number, [one.id or 0 for one in before[:count]])
+        tx.conversations.compactions.add(
             Compaction(
                 conversation_id=number,
                 agent_id=agent.id or 0,
@@ -203,7 +203,7 @@ async def test_files_are_named(rows: JobRows, http: httpx.AsyncClient) -> None:
         files = (Attachment(id="1", filename=f"{XSS}.png"), Attachment(id="2", filename="gone.pdf"))
         row.attachments = InboxRow.columns(row.message().model_copy(update={"attachments": files}))["attachments"]
         said.has_files = True
-        tx.media.put(
+        tx.inbox.media.put(
             MediaFile(
                 inbox_id=row.id or 0, seq=0, digest="d", content_type="image/png", filename=f"{XSS}.png", size=1234
             )
@@ -243,7 +243,7 @@ async def test_a_conversation_is_ended(rows: JobRows, http: httpx.AsyncClient) -
     assert talk(rows, "and now") != number
     with rows.store.view() as tx:
         assert tx.conversations.get(number).status is ConversationStatus.CLOSED
-        assert [one.action for one in tx.audit.latest(1)] == ["conversation.close"]
+        assert [one.action for one in tx.system.audit.latest(1)] == ["conversation.close"]
     other = talk(rows, "hello", channel="other")
     assert (await http.post(f"{API}/{other}/close")).json()["status"] == "closed"
     assert (await http.post(f"{API}/{other}/close")).status_code == 409

@@ -76,5 +76,5 @@ async def test_tokens_of_many_agents(rows: JobRows, http: httpx.AsyncClient) -> 
     for number in range(45):
         add_agent(rows, f"agent-{number}")
         with rows.store.begin() as tx:
-            tx.agent_tokens.make(tx.agents.named(f"agent-{number}"), "the laptop at home " * 3, "operator")
+            tx.agents.tokens.make(tx.agents.named(f"agent-{number}"), "the laptop at home " * 3, "operator")
     await page(http, "/agents/tokens", 'id="token-')

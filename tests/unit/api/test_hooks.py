@@ -69,14 +69,14 @@ def jobs(rows: JobRows) -> list[Job]:
 
 def counts(rows: JobRows) -> tuple[int, int]:
     with rows.store.view() as tx:
-        webhook = tx.webhooks.get("deploys")
+        webhook = tx.background.webhooks.get("deploys")
         return webhook.trigger_count, webhook.refused_count
 
 
 async def github(rows: JobRows, http: httpx.AsyncClient) -> None:
     """Make the webhook one of GitHub's."""
     with rows.store.begin() as tx:
-        webhook = tx.webhooks.get("deploys")
+        webhook = tx.background.webhooks.get("deploys")
         webhook.scheme, webhook.secret = GITHUB, SecretKeys(ENCRYPTION_KEY, {}).keep(GITHUB_SECRET).secret
     del http
 
@@ -159,7 +159,7 @@ async def test_without_the_right_signature_nothing_is_queued(
     assert jobs(rows) == []
     assert counts(rows) == (0, 1)
     with rows.store.view() as tx:
-        (entry, *_) = tx.audit.latest(1)
+        (entry, *_) = tx.system.audit.latest(1)
     assert (entry.actor, entry.action, entry.subject) == ("unknown", "webhook.refused", "deploys")
 
 
@@ -305,7 +305,7 @@ async def test_too_many_jobs_of_machines_are_refused_and_keep_no_person_out(
     assert [answer.status_code for answer in taken] == [202, 202, 503]
     assert taken[-1].headers["Retry-After"] == "60"
     with rows.store.view() as tx:
-        assert (tx.jobs.pending(), tx.webhooks.waiting()) == (3, 2)
+        assert (tx.jobs.pending(), tx.background.webhooks.waiting()) == (3, 2)
 
 
 async def test_what_was_taken_long_ago_is_forgotten(
@@ -322,6 +322,6 @@ async def test_what_was_taken_long_ago_is_forgotten(
 async def test_the_secret_of_the_tests_is_not_in_the_store_in_clear(rows: JobRows, http: httpx.AsyncClient) -> None:
     del http
     with rows.store.view() as tx:
-        webhook = tx.webhooks.get("deploys")
+        webhook = tx.background.webhooks.get("deploys")
     assert SECRET not in webhook.secret
     assert webhook.last4 == SECRET[-4:]

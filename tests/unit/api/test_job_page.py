@@ -56,7 +56,7 @@ def words(part: str) -> str:
 async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
         for priority, name in enumerate(("first", "main")):
-            tx.accounts.add(
+            tx.llm.accounts.add(
                 ModelAccount(
                     name=name,
                     provider="anthropic",
@@ -86,7 +86,7 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
 def journal(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
     ref = StepRef(job_id=job_id, step=step)
     with rows.store.begin() as tx:
-        tx.steps.start(ref, step, run)
+        tx.jobs.steps.start(ref, step, run)
     return ref
 
 
@@ -145,8 +145,8 @@ async def test_a_job_that_waits_says_for_what_and_until_when(rows: JobRows, http
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
         wait = Wait(reason=WaitReason.PERSON, wake_at=tx.now + timedelta(days=2))
-        tx.tool_runs.put(_tool(rows, job_id, ToolState.WAITING))
-        tx.steps.suspended(ref, "WaitsForPerson", "question 1 is open", wait)
+        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.WAITING))
+        tx.jobs.steps.suspended(ref, "WaitsForPerson", "question 1 is open", wait)
         tx.jobs.park(job_id, wait)
     page = await page_of(http, f"/queue/{job_id}")
     assert "Waits for a person since now ; goes on in 2 d at the latest" in words(page)
@@ -159,7 +159,7 @@ async def test_older_runs_are_kept_below_the_newest(rows: JobRows, http: httpx.A
     for run in (1, 2):
         ref = journal(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.steps.failed(ref, "ProviderDown", f"no answer in run {run}")
+            tx.jobs.steps.failed(ref, "ProviderDown", f"no answer in run {run}")
         rows.clock.go(hours=1)
     page = await page_of(http, f"/queue/{job_id}")
     assert page.index("no answer in run 2") < page.index("no answer in run 1")
@@ -172,7 +172,7 @@ async def test_a_job_with_hundreds_of_runs_is_no_heavy_page(rows: JobRows, http:
     for run in range(1, 301):
         ref = journal(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
-            tx.steps.failed(ref, "RateLimited", "no account can answer " + "now " * 30)
+            tx.jobs.steps.failed(ref, "RateLimited", "no account can answer " + "now " * 30)
     page = await page_of(http, f"/queue/{job_id}")
     assert len(page) < 150_000
     assert 'id="run-300" open' in page
@@ -191,7 +191,7 @@ async def test_a_route_in_the_words_of_another_release_does_not_hide_the_rest(
     job_id = rows.add("still here")
     ref = journal(rows, job_id, "route")
     with rows.store.begin() as tx:
-        tx.steps.done(ref, ParkOutcome(status=JobStatus.WAITING))
+        tx.jobs.steps.done(ref, ParkOutcome(status=JobStatus.WAITING))
     assert "still here" in await page_of(http, f"/queue/{job_id}")
     assert (await http.get(f"/api/jobs/{job_id}")).json()["route"] == ""
 
@@ -206,7 +206,7 @@ async def test_a_clock_that_is_set_back_makes_nothing_take_less_than_no_time(
     journal(rows, job_id, "tags")
     rows.clock.go(hours=-1)
     with rows.store.begin() as tx:
-        tx.steps.failed(StepRef(job_id=job_id, step="tags"), "StoreBusy", "")
+        tx.jobs.steps.failed(StepRef(job_id=job_id, step="tags"), "StoreBusy", "")
     took = [step["durationMs"] for step in (await http.get(f"/api/jobs/{job_id}")).json()["steps"]]
     assert took[-1] == 0
     for path in (f"/queue/{job_id}", "/queue"):
@@ -217,7 +217,7 @@ async def test_the_route_says_its_reason(rows: JobRows, http: httpx.AsyncClient)
     job_id = rows.end(rows.add(agent=None), JobStatus.DROPPED, reason="nobody was mentioned")
     ref = journal(rows, job_id, "route")
     with rows.store.begin() as tx:
-        tx.steps.done(ref, RouteOutcome(action=RouteAction.DROP, reason="nobody was mentioned"))
+        tx.jobs.steps.done(ref, RouteOutcome(action=RouteAction.DROP, reason="nobody was mentioned"))
     page = await page_of(http, f"/queue/{job_id}")
     assert "nobody answers: nobody was mentioned" in words(step_of(page, "route-1"))
     assert "mode=restart" in page, "what was dropped can be restarted"
@@ -229,9 +229,9 @@ async def test_tools_actions_and_chunks_stand_under_their_steps(rows: JobRows, h
     for step in ("tool-1-0", "tags", "deliver"):
         journal(rows, job_id, step)
     with rows.store.begin() as tx:
-        tx.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.prompts.keep("it is noon")))
+        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep("it is noon")))
         [tag] = parse("[STATE:mood] good [/STATE]").tags
-        tx.actions.add(job_id, [(tag, Performed(subject="mood", state=ActionState.REFUSED, detail="not yours"))])
+        tx.jobs.actions.add(job_id, [(tag, Performed(subject="mood", state=ActionState.REFUSED, detail="not yours"))])
         tx.deliveries.add(_chunk(rows, job_id))
     page = await page_of(http, f"/queue/{job_id}")
     assert "it is noon" in step_of(page, "tool-1-0-1")
@@ -254,10 +254,10 @@ async def test_no_text_is_markup(rows: JobRows, http: httpx.AsyncClient, kind: J
     ref = journal(rows, job_id, "deliver")
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, task=NASTY, said=NASTY, channel=NASTY, thread=NASTY, account=NASTY)
-        tx.steps.failed(ref, NASTY, NASTY)
-        tx.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.prompts.keep(NASTY), tool=NASTY))
+        tx.jobs.steps.failed(ref, NASTY, NASTY)
+        tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep(NASTY), tool=NASTY))
         [tag] = parse("[STATE:mood] good [/STATE]").tags
-        tx.actions.add(job_id, [(tag, Performed(subject=NASTY, state=ActionState.FAILED, detail=NASTY))])
+        tx.jobs.actions.add(job_id, [(tag, Performed(subject=NASTY, state=ActionState.FAILED, detail=NASTY))])
         chunk = _chunk(rows, job_id)
         chunk.content = chunk.error = chunk.filename = chunk.platform_message_id = NASTY
         tx.deliveries.add(chunk)
@@ -327,7 +327,7 @@ async def test_a_prompt_is_shown_as_the_model_saw_it(rows: JobRows, http: httpx.
     spoken = Spoken(rows)
     job_id = await spoken.answered(f"and now? {NASTY}", f"{SECRET_ANSWER} {NASTY}")
     with rows.store.view() as tx:
-        [call] = tx.calls.of(job_id)
+        [call] = tx.llm.calls.of(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert "<script>alert" not in page
     roles = re.findall(r'<li class="turn" id="turn-\d+" data-role="(\w+)"', page)
@@ -343,7 +343,7 @@ async def test_a_long_turn_is_folded_and_cut_until_it_is_asked_for(rows: JobRows
     await spoken.answered(LONG)
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.calls.of(job_id)
+        [call] = tx.llm.calls.of(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert re.search(r'id="turn-2" data-role="user">\s*<details>', page), "folded"
     assert re.search(r'id="turn-4" data-role="user">\s*<details open>', page), "what is answered is not"
@@ -357,7 +357,7 @@ async def test_a_long_conversation_does_not_make_a_heavy_page(rows: JobRows, htt
         await spoken.answered(LONG[:5_500])
     job_id = await spoken.answered("short")
     with rows.store.view() as tx:
-        [call] = tx.calls.of(job_id)
+        [call] = tx.llm.calls.of(job_id)
     page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
     assert page.count('<li class="turn"') > 60
     assert len(page) < 130_000

@@ -245,7 +245,7 @@ async def test_the_button_of_a_group_means_its_jobs_and_no_others(rows: JobRows,
     assert "Resume 2 jobs?" in told.text
     led = await http.post(f"{PAGE}/replay", data={"action": "resume", "all": "1", "filter": wanted, "expected": "2"})
     with rows.store.view() as tx:
-        items = tx.batches.items(led.headers["Location"].rsplit("/", 1)[1], (), 0, 9)
+        items = tx.jobs.batches.items(led.headers["Location"].rsplit("/", 1)[1], (), 0, 9)
     assert {item.job_id for item in items} == ours
 
 

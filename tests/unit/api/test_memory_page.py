@@ -161,7 +161,7 @@ async def test_a_fact_is_changed_made_sticky_and_forgotten(rows: JobRows, http: 
     await done(http, "facts/forget", "forgotten", number="1")
     assert list(known(rows)) == [2]
     with rows.store.view() as tx:
-        assert [one.action for one in tx.audit.latest(3)] == ["memory.forget", "memory.change", "memory.change"]
+        assert [one.action for one in tx.system.audit.latest(3)] == ["memory.forget", "memory.change", "memory.change"]
 
 
 async def test_a_filter_survives_a_change(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -43,7 +43,7 @@ def problems(page: str) -> list[str]:
 def add_account(rows: JobRows, name: str, status: AccountStatus = AccountStatus.ACTIVE) -> None:
     """Add an account as the API does."""
     with rows.store.begin() as tx:
-        tx.accounts.add(
+        tx.llm.accounts.add(
             ModelAccount(
                 name=name,
                 provider="anthropic",
@@ -115,7 +115,7 @@ async def test_the_time_to_the_first_answer_is_that_of_the_newest_messages(
     for seconds in (4, 8):
         answered(rows, seconds)
     with rows.store.view() as tx:
-        first, second = sorted(one.took for one in tx.overview.first_answers(tx.now - timedelta(days=1)))
+        first, second = sorted(one.took for one in tx.system.overview.first_answers(tx.now - timedelta(days=1)))
     assert (first, second) == (timedelta(seconds=4.25), timedelta(seconds=8.25))
     page = await text_of(http)
     assert '<strong class="number">4.2 s</strong> p50' in page
@@ -156,10 +156,10 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
     for name in ("main", "spare"):
         add_account(rows, name)
     with rows.store.begin() as tx:
-        tx.accounts.refused(tx.accounts.get("main"))
+        tx.llm.accounts.refused(tx.llm.accounts.get("main"))
     assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so it is not asked"]
     with rows.store.begin() as tx:
-        tx.accounts.limited("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.limited("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
     assert problems(await text_of(http))[1:] == ["Accounts: none can be asked now: each is limited or disabled"]
     await http.delete("/api/accounts/main")
     await http.patch("/api/accounts/spare", json={"status": "active"})
@@ -168,8 +168,8 @@ async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
 
 async def test_a_closed_channel_and_a_broken_connector_are_problems(rows: JobRows, http: httpx.AsyncClient) -> None:
     with rows.store.begin() as tx:
-        tx.channels.disable(Address(platform="discord", account="default", channel="c-1"), "the bot was removed")
-        tx.people.connector_state("web", "default", "degraded", "the socket is gone", trouble=True)
+        tx.bots.channels.disable(Address(platform="discord", account="default", channel="c-1"), "the bot was removed")
+        tx.users.connector_state("web", "default", "degraded", "the socket is gone", trouble=True)
     page = await text_of(http)
     assert problems(page) == [
         "web/default: the socket is gone",
@@ -182,8 +182,8 @@ async def test_a_closed_channel_and_a_broken_connector_are_problems(rows: JobRow
 async def test_connectors_say_how_they_are_and_what_is_pending(rows: JobRows, http: httpx.AsyncClient) -> None:
     rows.add(platform="web")
     with rows.store.begin() as tx:
-        tx.people.connector_state("web", "default", "failed", NASTY, trouble=True)
-        tx.people.connector_event("web", "default", timedelta(seconds=3))
+        tx.users.connector_state("web", "default", "failed", NASTY, trouble=True)
+        tx.users.connector_event("web", "default", timedelta(seconds=3))
     page = await text_of(http)
     assert '<span class="tag bad">failed</span>' in page
     assert ", 3.0 s late" in page
@@ -196,7 +196,7 @@ async def test_accounts_that_are_not_asked_say_until_when(rows: JobRows, http: h
     add_account(rows, "main")
     add_account(rows, "spare", AccountStatus.DISABLED)
     with rows.store.begin() as tx:
-        tx.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
+        tx.llm.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     page = await text_of(http)
     assert "Accounts that are not asked now" in page
     assert "in 7 min" in page

@@ -33,7 +33,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 
 def audit(rows: JobRows, count: int) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in tx.audit.latest(count)]
+        return [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.latest(count)]
 
 
 # The API
@@ -105,7 +105,7 @@ async def test_the_number_of_a_removed_webhook_is_never_given_again(rows: JobRow
     for _ in range(2):
         await http.post(API, json=new_webhook())
         with rows.store.view() as tx:
-            numbers.append(tx.webhooks.get("deploys").id)
+            numbers.append(tx.background.webhooks.get("deploys").id)
         body = b"{}"
         taken = await post(http, body, signature(body, "d-1", now=rows.clock.now))
         assert (taken.status_code, taken.json()["duplicate"]) == (202, False)
@@ -114,7 +114,7 @@ async def test_the_number_of_a_removed_webhook_is_never_given_again(rows: JobRow
     listed = (await http.get("/api/jobs", params={"kind": "webhook"})).json()["items"]
     assert [job["webhook"] for job in listed] == [None, None]
     with rows.store.view() as tx:
-        assert tx.webhooks.waiting() == 2
+        assert tx.background.webhooks.waiting() == 2
 
 
 async def test_the_jobs_of_a_webhook_are_found(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -24,7 +24,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
 def stored_key(rows: JobRows, name: str = "mine") -> str:
     """Return what a worker would send."""
     with rows.store.view() as tx:
-        secret = tx.accounts.get(name).secret
+        secret = tx.llm.accounts.get(name).secret
     return open_keys(Settings(), {}).reveal(secret).get_secret_value() if secret else ""
 
 
@@ -85,7 +85,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
     assert maestro("accounts", "remove", "mine", "--json").json == {"name": "mine"}
     assert maestro("accounts", "show", "mine").code == 1
     with rows.store.view() as tx:
-        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.audit.latest(10))]
+        log = [(entry.actor, entry.action, entry.detail) for entry in reversed(tx.system.audit.latest(10))]
     assert log == [
         ("operator", "account.add", ""),
         ("operator", "account.change", "status"),
@@ -98,7 +98,7 @@ def test_an_account_is_disabled_enabled_and_removed(rows: JobRows, maestro: Maes
 def test_an_account_whose_key_was_refused_gets_another(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY")
     with rows.store.begin() as tx:
-        tx.accounts.refused(tx.accounts.get("mine"))
+        tx.llm.accounts.refused(tx.llm.accounts.get("mine"))
     assert "AuthenticationFailed" in maestro("accounts", "list").out
     enabled = maestro("accounts", "enable", "mine", "--new-key", "--json").json
     assert (enabled["state"], enabled["last4"], enabled["lastError"]) == ("active", "abcd", "")
@@ -108,7 +108,7 @@ def test_an_account_whose_key_was_refused_gets_another(rows: JobRows, maestro: M
 def test_limits_are_listed_with_their_end(rows: JobRows, maestro: Maestro) -> None:
     maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY", "--tokens-per-minute", "50000", "--concurrency", "3")
     with rows.store.begin() as tx:
-        tx.accounts.quota("mine", timedelta(days=36500))
+        tx.llm.accounts.quota("mine", timedelta(days=36500))
     assert "limited until 2126-" in maestro("accounts", "list").out
     shown = maestro("accounts", "show", "mine").out
     assert "every model until 2126-" in shown
@@ -122,7 +122,7 @@ def test_an_account_of_the_configuration_may_only_be_switched(rows: JobRows, mae
             name="main", provider="openai", model="gpt-4o", source=AccountSource.CONFIGURATION,
             created_at=tx.now, updated_at=tx.now,
         )  # fmt: skip
-        tx.accounts.enter([account])
+        tx.llm.accounts.enter([account])
     assert maestro("accounts", "disable", "main").code == 0
     ran = maestro("accounts", "remove", "main")
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)

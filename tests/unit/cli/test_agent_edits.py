@@ -175,7 +175,7 @@ def test_clients_are_added_listed_changed_and_removed(rows: JobRows, maestro: Ma
     assert worked(maestro("clients", "list")).out == "There are no clients.\n"
     worked(maestro("clients", "add", "Acme & Sons", "--slug", "acme", "--plan", "monthly", "--daily-budget", "3"))
     with rows.store.begin() as tx:
-        tx.clients.enter(NewClient(name="Globex"))
+        tx.users.clients.enter(NewClient(name="Globex"))
     table = worked(maestro("clients", "list")).out.splitlines()
     assert table[1].split() == ["Acme", "&", "Sons", "acme", "monthly", "1", "3.00", "0.00", "made", "here"]
     assert table[2].split() == ["Globex", "-", "per_task", "1", "-", "0.00", "configuration"]

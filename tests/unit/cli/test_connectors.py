@@ -67,7 +67,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(maestro: Maestro, arguments: tu
 def test_a_closed_channel_is_listed_and_opened(rows: JobRows, maestro: Maestro) -> None:
     assert maestro("connectors", "closed-channels").out == "Every channel can be sent to.\n"
     with rows.store.begin() as tx:
-        tx.channels.disable(Address(platform="discord", account="mine", channel="100"), "Missing Access")
+        tx.bots.channels.disable(Address(platform="discord", account="mine", channel="100"), "Missing Access")
     _, line = maestro("connectors", "closed-channels").out.splitlines()
     assert line.split()[:2] == ["discord/mine", "100"]
     assert maestro("connectors", "open-channel", "discord/mine", "100").out == "100 is sent to again\n"

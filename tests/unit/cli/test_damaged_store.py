@@ -63,7 +63,7 @@ async def test_the_api_and_the_pages_tell_what_to_do(rows: JobRows, database: Pa
 def test_writing_tells_it_too_and_readiness_knows(rows: JobRows, database: Path) -> None:
     damage(rows, database)
     with pytest.raises(StoreDamaged) as caught, rows.store.begin() as tx:
-        tx.audit.add("operator", "login")
+        tx.system.audit.add("operator", "login")
     _is_advice(str(caught.value))
     _is_advice(rows.store.problem() or "")
 

@@ -22,7 +22,7 @@ def goes_on(rows: JobRows, question: Question) -> bool:
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
 
 
 def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
@@ -105,7 +105,9 @@ def test_what_does_not_fit_is_refused_with_the_fix(rows: JobRows, maestro: Maest
 def test_a_question_of_an_agent_outside_belongs_to_no_job(rows: JobRows, maestro: Maestro) -> None:
     with rows.store.begin() as tx:
         expiry = timedelta(days=36500)
-        tx.questions.ask_outside(outside_question(tx.agents.named("ada"), "Which port?", "For a test.", tx.now, expiry))
+        tx.jobs.questions.ask_outside(
+            outside_question(tx.agents.named("ada"), "Which port?", "For a test.", tx.now, expiry)
+        )
     _, row = maestro("questions", "list").out.splitlines()
     assert row.split()[:5] == ["1", "open", "question", "ada", "mcp"]
     shown = maestro("questions", "show", "1").out

@@ -26,7 +26,7 @@ def test_a_session_is_shown_ended_and_begun(rows: JobRows, maestro: Maestro) -> 
     assert second["id"] in maestro("session", "end").out
     assert maestro("session", "end").out == "No session is open; the next post opens one.\n"
     with rows.store.view() as tx:
-        log = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+        log = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
     assert log == [("operator", "session.new", second["id"]), ("operator", "session.end", second["id"])]
 
 

@@ -18,7 +18,7 @@ def looked(rows: JobRows, tmp_path: Path) -> None:
 
 def actions(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(20))]
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(20))]
 
 
 def test_a_skill_is_added_switched_and_removed(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ def test_the_secret_of_a_sender_is_taken_from_a_variable(
     made = maestro(*ADD, "--secret-env", "HOOK_SECRET", "--json").json
     assert (made["secret"], made["last4"], made["reference"]) == ("", SECRET[-4:], "")
     with rows.store.view() as tx:
-        assert SECRET not in tx.webhooks.get("deploys").secret
+        assert SECRET not in tx.background.webhooks.get("deploys").secret
     rotated = maestro("webhooks", "rotate", "deploys", "--secret-ref", "env:HOOK_SECRET", "--json").json
     assert (rotated["secret"], rotated["reference"]) == ("", "env:HOOK_SECRET")
     made_here = maestro("webhooks", "rotate", "deploys", "--json").json
     assert made_here["secret"].startswith("whsec_")
     with rows.store.view() as tx:
-        actions = [entry.action for entry in tx.audit.latest(3)]
+        actions = [entry.action for entry in tx.system.audit.latest(3)]
     assert actions == ["webhook.rotate", "webhook.rotate", "webhook.create"]
 
 

@@ -44,7 +44,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         for place, (provider, model) in enumerate(ACCOUNTS):
-            tx.accounts.add(
+            tx.llm.accounts.add(
                 ModelAccount(
                     name=provider,
                     provider=provider,
@@ -71,14 +71,14 @@ def guarded(store: Store, model: LLMClient, budgets: DailyBudgets) -> Budget:
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:
     with rows.store.view() as tx:
-        return tx.budgets.level(scope)
+        return tx.llm.budgets.level(scope)
 
 
 def spend(rows: JobRows, usd: float) -> str:
     """Let a job of the agent's have cost something today; return its id."""
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.budgets.spend(CallKey(job_id=job_id, number=1), usd)
+        tx.llm.budgets.spend(CallKey(job_id=job_id, number=1), usd)
     return job_id
 
 
@@ -145,7 +145,7 @@ async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> No
 def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=1), "operator")
+        tx.users.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=1), "operator")
 
     def raise_agents() -> None:
         with rows.store.begin() as tx:
@@ -153,7 +153,7 @@ def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
 
     def raise_clients() -> None:
         with rows.store.begin() as tx:
-            tx.clients.change(tx.clients.get("acme"), ClientChange(daily_budget_usd=9), "operator")
+            tx.users.clients.change(tx.users.clients.get("acme"), ClientChange(daily_budget_usd=9), "operator")
 
     for raise_it in (raise_agents, raise_clients):
         with rows.store.begin() as tx:
@@ -322,10 +322,10 @@ def test_a_process_that_is_killed_inside_a_call_leaves_nothing_reserved_when_the
     job_id = rows.add()
     other_process(tmp_path, DIES, job_id).communicate("go\n", timeout=60)
     with rows.store.begin() as tx:
-        tx.close_job(job_id, Ending(status=JobStatus.FAILED))
+        tx.jobs.close(job_id, Ending(status=JobStatus.FAILED))
     assert level(rows) == Level()
     with rows.store.view() as tx:
-        assert [row.state for row in tx.usage.of_job(job_id)] == ["interrupted"]
+        assert [row.state for row in tx.llm.usage.of_job(job_id)] == ["interrupted"]
 
 
 def other_process(folder: Path, *words: str) -> subprocess.Popen[str]:

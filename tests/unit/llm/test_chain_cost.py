@@ -125,7 +125,7 @@ class Process:
     def level(self) -> Level:
         """Return what is spent and reserved today."""
         with self.store.view() as tx:
-            return tx.budgets.level((BudgetScope.DAY, ""))
+            return tx.llm.budgets.level((BudgetScope.DAY, ""))
 
 
 async def _ready(_request: LLMRequest) -> None:
@@ -158,7 +158,7 @@ async def test_a_request_that_is_built_from_the_store_shares_its_view(process: P
 
     def built() -> LLMRequest:
         with client.view() as view:
-            agent = view.tx.callers.payer(request.key.job_id).agent
+            agent = view.tx.jobs.callers.payer(request.key.job_id).agent
             return view.with_snapshot(request.model_copy(update={"agent": agent}))
 
     assert await client.complete(built()) == ANSWER
@@ -181,7 +181,7 @@ async def test_posts_and_a_reminder_add_nothing(process: Process) -> None:
     model = Scripted(ANSWER)
     client, request = process.chain(model), process.request()
     with process.store.begin() as tx:
-        tx.chat_reminders.remind("ada", request.key.job_id)
+        tx.chat.reminders.remind("ada", request.key.job_id)
     process.costs.take()
     await client.complete(request)
     assert process.costs.take() == (1, 2, 3)
@@ -239,11 +239,11 @@ async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_i
     model = Scripted()
     client, request = process.chain(model, **LIMITED), process.request()
     rival = process.request().key
-    process.store.rival = lambda tx: tx.budgets.spend(rival, 1)
+    process.store.rival = lambda tx: tx.llm.budgets.spend(rival, 1)
     with pytest.raises(BudgetExceeded, match="used up") as caught:
         await client.complete(request)
     assert caught.value.__context__ is None
     assert model.asked == []
     assert process.level() == Level(1, 0)
     with process.store.view() as tx:
-        assert tx.calls.of(request.key.job_id) == []
+        assert tx.llm.calls.of(request.key.job_id) == []

@@ -36,7 +36,7 @@ class Caller:
 
     def on_answer(self, tx: Transaction, response: LLMResponse) -> None:
         self.answers.append(response)
-        tx.chat_reminders.remind("ada", "message-1")
+        tx.chat.reminders.remind("ada", "message-1")
         if self.error is not None:
             raise self.error
 
@@ -62,12 +62,12 @@ async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClie
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     with rows.store.view() as tx:
-        return [str(call.state) for call in tx.calls.of(request.key.job_id)]
+        return [str(call.state) for call in tx.llm.calls.of(request.key.job_id)]
 
 
 def written(rows: JobRows) -> bool:
     with rows.store.view() as tx:
-        return tx.chat_reminders.due("ada", "message-1")
+        return tx.chat.reminders.due("ada", "message-1")
 
 
 async def test_it_is_called_with_the_answer_in_the_transaction_that_keeps_it(
@@ -128,7 +128,7 @@ async def test_it_is_not_called_for_an_answer_that_is_in_the_store_already(rows:
     call = asyncio.create_task(ask(rows, request_, caller, model))
     await until(lambda: model.open > 0)
     with rows.store.begin() as tx:
-        tx.calls.keep_answer(request_.key, 1, ANSWER)  # as another process does that found the spool file
+        tx.llm.calls.keep_answer(request_.key, 1, ANSWER)  # as another process does that found the spool file
     model.end(0, ANSWER)
     await call
     assert (caller.answers, written(rows)) == ([], False)

@@ -62,13 +62,13 @@ def recorder(rows: JobRows, model: LLMClient) -> Recorder:
 
 def calls(rows: JobRows, request: LLMRequest) -> list[LLMCall]:
     with rows.store.view() as tx:
-        return list(tx.calls.of(request.key.job_id))
+        return list(tx.llm.calls.of(request.key.job_id))
 
 
 def states(rows: JobRows, request: LLMRequest) -> list[str]:
     """Return how the attempts ended, by their rows; the usage log must say the same."""
     with rows.store.view() as tx:
-        noted = [row.state for row in tx.usage.of_job(request.key.job_id)]
+        noted = [row.state for row in tx.llm.usage.of_job(request.key.job_id)]
     found = [call.state for call in calls(rows, request)]
     assert noted == found
     return [str(state) for state in found]
@@ -85,7 +85,7 @@ def add_main(rows: JobRows) -> None:
             created_at=tx.now,
             updated_at=tx.now,
         )
-        tx.accounts.add(account)
+        tx.llm.accounts.add(account)
 
 
 async def cut_off(rows: JobRows, request: LLMRequest) -> None:
@@ -112,7 +112,7 @@ async def test_an_answer_counts_for_its_account(rows: JobRows, request_: LLMRequ
     add_main(rows)
     await recorder(rows, Scripted(COSTLY)).complete(request_)
     with rows.store.view() as tx:
-        counted = tx.accounts.get("main")
+        counted = tx.llm.accounts.get("main")
     assert (counted.calls, counted.spent_usd, counted.last_used_at) == (1, 0.5, rows.clock.now)
 
 
@@ -123,13 +123,13 @@ async def test_an_answer_that_comes_late_charges_its_account_once(rows: JobRows,
     while not model.calls:
         await settled()
     with rows.store.begin() as tx:
-        tx.calls.close(request_.key.job_id)
-        estimate = tx.accounts.get("main").spent_usd
+        tx.llm.calls.close(request_.key.job_id)
+        estimate = tx.llm.accounts.get("main").spent_usd
     assert estimate > 0
     model.end(0, COSTLY)
     await call
     with rows.store.view() as tx:
-        main = tx.accounts.get("main")
+        main = tx.llm.accounts.get("main")
     assert main.calls == 1
     assert main.spent_usd == pytest.approx(0.5)
 

@@ -52,7 +52,7 @@ def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) 
     def ignore(reason: str, times: int) -> None:
         with rows.store.begin() as tx:
             for number in range(times):
-                tx.ignored.add(Address(platform="web", channel=str(number)), reason)
+                tx.inbox.ignored.add(Address(platform="web", channel=str(number)), reason)
 
     ignore("dull", 2)
     ledger = Ledger(rows.store)
@@ -92,10 +92,10 @@ def test_a_call_in_flight_is_open_until_it_is_answered(rows: JobRows) -> None:
     job_id = rows.add()
     estimate = CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.1)
     with rows.store.begin() as tx:
-        attempt = tx.calls.sent(CallKey(job_id=job_id, number=1), "digest", estimate)
+        attempt = tx.llm.calls.sent(CallKey(job_id=job_id, number=1), "digest", estimate)
     assert (ledger.read().calls_open, ledger.read().calls) == (1, [])
     with rows.store.begin() as tx:
-        tx.calls.interrupted(CallKey(job_id=job_id, number=1), attempt)
+        tx.llm.calls.interrupted(CallKey(job_id=job_id, number=1), attempt)
     news = ledger.read()
     assert news.calls_open == 0
     assert [(call.state, call.cost_usd) for call in news.calls] == [(CallState.INTERRUPTED, 0.1)]

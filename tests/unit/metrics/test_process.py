@@ -50,8 +50,8 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     rows.end(job_id, JobStatus.COMPLETED)
     rows.failed()
     with rows.store.begin() as tx:
-        tx.people.connector_state("web", "default", "running", "port 5070")
-        tx.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
+        tx.users.connector_state("web", "default", "running", "port 5070")
+        tx.inbox.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
     metrics.step("call_model", "done", 0.4)
     return scrape(metrics)
 
@@ -171,8 +171,8 @@ def test_calls_are_told_with_tokens_and_cost(rows: JobRows, metrics: ProcessMetr
 def test_what_was_spent_and_is_reserved_today_is_told(rows: JobRows, metrics: ProcessMetrics) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.budgets.spend(CallKey(job_id=job_id, number=1), 0.5)
-        tx.budgets.reserve(CallKey(job_id=job_id, number=2), tx.callers.payer(job_id), 0.25)
+        tx.llm.budgets.spend(CallKey(job_id=job_id, number=1), 0.5)
+        tx.llm.budgets.reserve(CallKey(job_id=job_id, number=2), tx.jobs.callers.payer(job_id), 0.25)
     found = scrape(metrics)
     assert found.value("maestro_budget_spent_usd") == 0.5
     assert found.value("maestro_budget_reserved_usd") == 0.25
@@ -192,7 +192,7 @@ def test_chunks_in_doubt_are_told(rows: JobRows, metrics: ProcessMetrics) -> Non
 def test_a_connector_has_one_state(rows: JobRows, metrics: ProcessMetrics) -> None:
     for state in ("starting", "running", "failed"):
         with rows.store.begin() as tx:
-            tx.people.connector_state("web", "default", state, "")
+            tx.users.connector_state("web", "default", state, "")
         found = scrape(metrics)
         assert found.value("maestro_connector_state", platform="web", account="default", state=state) == 1
     assert found.text.count("maestro_connector_state{") == 1

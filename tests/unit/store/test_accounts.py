@@ -51,31 +51,31 @@ def described(name: str, **values: object) -> ModelAccount:
 def entered(store: Store, *accounts: ModelAccount) -> None:
     """Start with a configuration that names these."""
     with store.begin() as tx:
-        tx.accounts.enter(accounts)
+        tx.llm.accounts.enter(accounts)
 
 
 def found(store: Store, name: str) -> ModelAccount:
     """Return an account."""
     with store.view() as tx:
-        return tx.accounts.get(name)
+        return tx.llm.accounts.get(name)
 
 
 def held(store: Store) -> dict[str, datetime]:
     """Return until when each model of the one account is left alone."""
     with store.view() as tx:
-        return {model: until for (_, model), until in tx.accounts.limits().items()}
+        return {model: until for (_, model), until in tx.llm.accounts.limits().items()}
 
 
 def limited(store: Store, asked: timedelta | None = None, model: str = "m") -> datetime | None:
     """Limit a model of the account ``a``."""
     with store.begin() as tx:
-        return tx.accounts.limited("a", model, asked, LADDER)
+        return tx.llm.accounts.limited("a", model, asked, LADDER)
 
 
 def succeeded(store: Store, model: str = "m") -> None:
     """Let the account ``a`` answer."""
     with store.begin() as tx:
-        tx.accounts.succeeded("a", model, None)
+        tx.llm.accounts.succeeded("a", model, None)
 
 
 # What the configuration says
@@ -86,14 +86,14 @@ def test_what_the_configuration_no_longer_names_is_removed_with_its_limits(store
     limited(store)
     entered(store, described("b"))
     with store.view() as tx:
-        assert [account.name for account in tx.accounts.all()] == ["b"]
-        assert tx.accounts.limits() == {}
+        assert [account.name for account in tx.llm.accounts.all()] == ["b"]
+        assert tx.llm.accounts.limits() == {}
 
 
 def test_what_was_learned_of_an_account_outlasts_a_restart(store: Store) -> None:
     entered(store, described("a"))
     with store.begin() as tx:
-        tx.accounts.succeeded("a", "m", 0.25)
+        tx.llm.accounts.succeeded("a", "m", 0.25)
     limited(store)
     entered(store, described("a", priority=3))
     account = found(store, "a")
@@ -103,8 +103,8 @@ def test_what_was_learned_of_an_account_outlasts_a_restart(store: Store) -> None
 
 def test_accounts_of_the_api_stay_unless_a_configured_one_takes_their_name(store: Store) -> None:
     with store.begin() as tx:
-        tx.accounts.add(described("mine", source=AccountSource.API, secret="sealed"))
-        tx.accounts.add(described("taken", source=AccountSource.API, secret="sealed"))
+        tx.llm.accounts.add(described("mine", source=AccountSource.API, secret="sealed"))
+        tx.llm.accounts.add(described("taken", source=AccountSource.API, secret="sealed"))
     entered(store, described("taken"))
     assert found(store, "mine").secret == "sealed"
     assert (found(store, "taken").source, found(store, "taken").secret) == ("configuration", "")
@@ -113,7 +113,7 @@ def test_accounts_of_the_api_stay_unless_a_configured_one_takes_their_name(store
 def test_a_new_key_makes_an_account_active_whose_old_one_was_refused(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        assert tx.accounts.refused(tx.accounts.get("a"))
+        assert tx.llm.accounts.refused(tx.llm.accounts.get("a"))
     entered(store, described("a", fingerprint="old"))
     assert found(store, "a").status is AccountStatus.DISABLED
     entered(store, described("a", fingerprint="new"))
@@ -131,8 +131,8 @@ def test_a_new_key_ends_the_limits_of_the_old_one(store: Store) -> None:
 def test_what_a_person_disabled_stays_so_with_a_new_key(store: Store) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        tx.accounts.refused(tx.accounts.get("a"))
-        tx.accounts.change("a", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.refused(tx.llm.accounts.get("a"))
+        tx.llm.accounts.change("a", {"status": AccountStatus.DISABLED})
     entered(store, described("a", fingerprint="new"))
     assert found(store, "a").status is AccountStatus.DISABLED
 
@@ -140,16 +140,16 @@ def test_what_a_person_disabled_stays_so_with_a_new_key(store: Store) -> None:
 def test_the_default_model_is_that_of_the_account_asked_first(store: Store) -> None:
     def default() -> str:
         with store.view() as tx:
-            return tx.accounts.default_model()
+            return tx.llm.accounts.default_model()
 
     assert default() == "demo"
     entered(store, described("a", priority=2), described("b", provider="ollama", model="llama", priority=1))
     assert default() == "ollama/llama"
     with store.begin() as tx:
-        tx.accounts.change("b", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change("b", {"status": AccountStatus.DISABLED})
     assert default() == "openai/m"
     with store.begin() as tx:
-        tx.accounts.change("a", {"status": AccountStatus.DISABLED})
+        tx.llm.accounts.change("a", {"status": AccountStatus.DISABLED})
     assert default() == "ollama/llama"
 
 
@@ -211,9 +211,9 @@ def test_a_limit_holds_across_midnight(store: Store, clock: Clock) -> None:
 def test_a_used_up_quota_leaves_the_whole_account_alone(store: Store) -> None:
     entered(store, described("a"))
     with store.begin() as tx:
-        assert tx.accounts.quota("a", None) == START + QUOTA_WAIT
-        assert tx.accounts.quota("a", timedelta(days=3)) == START + timedelta(days=3)
-        assert tx.accounts.quota("a", None) == START + timedelta(days=3)
+        assert tx.llm.accounts.quota("a", None) == START + QUOTA_WAIT
+        assert tx.llm.accounts.quota("a", timedelta(days=3)) == START + timedelta(days=3)
+        assert tx.llm.accounts.quota("a", None) == START + timedelta(days=3)
     assert held(store) == {WHOLE_ACCOUNT: START + timedelta(days=3)}
     assert found(store, "a").last_error == "QuotaExhausted"
 
@@ -227,11 +227,11 @@ def test_people_see_the_latest_of_its_limits(store: Store) -> None:
 
 def test_an_account_that_is_gone_is_no_error(store: Store) -> None:
     with store.begin() as tx:
-        assert tx.accounts.limited("gone", "m", None, LADDER) is None
-        assert tx.accounts.quota("gone", None) is None
-        assert not tx.accounts.refused(described("gone"))
-        tx.accounts.failed("gone", "ProviderUnavailable")
-        tx.accounts.succeeded("gone", "m", 1.0)
+        assert tx.llm.accounts.limited("gone", "m", None, LADDER) is None
+        assert tx.llm.accounts.quota("gone", None) is None
+        assert not tx.llm.accounts.refused(described("gone"))
+        tx.llm.accounts.failed("gone", "ProviderUnavailable")
+        tx.llm.accounts.succeeded("gone", "m", 1.0)
 
 
 # Disabled accounts, and what people change
@@ -242,8 +242,8 @@ def test_a_refusal_of_the_old_key_does_not_disable_the_new_one(store: Store, clo
     asked = found(store, "a")
     clock.now += timedelta(seconds=1)
     with store.begin() as tx:
-        tx.accounts.change("a", {"secret": "new"})
-        assert not tx.accounts.refused(asked)
+        tx.llm.accounts.change("a", {"secret": "new"})
+        assert not tx.llm.accounts.refused(asked)
     assert found(store, "a").status is AccountStatus.ACTIVE
 
 
@@ -251,16 +251,16 @@ def test_whoever_enables_an_account_ends_its_limits(store: Store) -> None:
     entered(store, described("a"))
     limited(store)
     with store.begin() as tx:
-        tx.accounts.refused(tx.accounts.get("a"))
-        tx.accounts.change("a", {"status": AccountStatus.ACTIVE})
+        tx.llm.accounts.refused(tx.llm.accounts.get("a"))
+        tx.llm.accounts.change("a", {"status": AccountStatus.ACTIVE})
     assert (found(store, "a").status, found(store, "a").last_error, held(store)) == ("active", "", {})
 
 
 def test_why_an_account_is_disabled_outlasts_other_changes(store: Store) -> None:
     with store.begin() as tx:
-        tx.accounts.refused(tx.accounts.add(described("mine", source=AccountSource.API)))
+        tx.llm.accounts.refused(tx.llm.accounts.add(described("mine", source=AccountSource.API)))
     with store.begin() as tx:
-        tx.accounts.change("mine", {"priority": 5})
+        tx.llm.accounts.change("mine", {"priority": 5})
     assert (found(store, "mine").status, found(store, "mine").last_error) == ("disabled", "AuthenticationFailed")
 
 
@@ -268,27 +268,27 @@ def test_of_a_configured_account_only_the_status_changes_and_it_stays(store: Sto
     entered(store, described("a"), described("found", source=AccountSource.ENVIRONMENT))
     with store.begin() as tx:
         with pytest.raises(Conflict, match=r"comes from the configuration \(llm.accounts\); change it there"):
-            tx.accounts.change("a", {"priority": 1})
+            tx.llm.accounts.change("a", {"priority": 1})
         with pytest.raises(Conflict, match="comes from the environment; take it out there"):
-            tx.accounts.remove("found")
+            tx.llm.accounts.remove("found")
 
 
 def test_an_account_of_the_api_can_be_removed(store: Store) -> None:
     with store.begin() as tx:
-        tx.accounts.add(described("a", source=AccountSource.API))
-        tx.accounts.limited("a", "m", None, LADDER)
+        tx.llm.accounts.add(described("a", source=AccountSource.API))
+        tx.llm.accounts.limited("a", "m", None, LADDER)
         with pytest.raises(Conflict, match="choose another name"):
-            tx.accounts.add(described("a", source=AccountSource.API))
-        tx.accounts.remove("a")
+            tx.llm.accounts.add(described("a", source=AccountSource.API))
+        tx.llm.accounts.remove("a")
         with pytest.raises(NotFound):
-            tx.accounts.get("a")
+            tx.llm.accounts.get("a")
 
 
 @pytest.mark.parametrize("how", ["add", "enable", "key", "enter", "remove", "gone"])
 def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(store: Store, how: str) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
-        tx.accounts.add(described("mine", source=AccountSource.API))
+        tx.llm.accounts.add(described("mine", source=AccountSource.API))
         job = Job(id="j", lane="l", priority=5, platform="web", account="x", channel="c", created_at=START)
         tx.jobs.add(job)
         tx.jobs.update("j", status=JobStatus.RUNNING)
@@ -297,16 +297,16 @@ def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(stor
         assert not tx.jobs.any_due()
         match how:
             case "add":
-                tx.accounts.add(described("b", source=AccountSource.API))
+                tx.llm.accounts.add(described("b", source=AccountSource.API))
             case "enable":
-                tx.accounts.change("a", {"status": AccountStatus.ACTIVE})
+                tx.llm.accounts.change("a", {"status": AccountStatus.ACTIVE})
             case "key":
-                tx.accounts.change("mine", {"secret": "new"})
+                tx.llm.accounts.change("mine", {"secret": "new"})
             case "enter":
-                tx.accounts.enter([described("a", fingerprint="new")])
+                tx.llm.accounts.enter([described("a", fingerprint="new")])
             case "remove":
-                tx.accounts.remove("mine")
+                tx.llm.accounts.remove("mine")
             case "gone":
-                tx.accounts.enter([])
+                tx.llm.accounts.enter([])
     with store.view() as tx:
         assert tx.jobs.any_due()

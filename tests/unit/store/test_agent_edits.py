@@ -42,12 +42,12 @@ def change(tx: Transaction, slug: str, **fields: object) -> Agent:
 
 def history(store: Store, slug: str) -> list[tuple[int, str, str]]:
     with store.view() as tx:
-        return [(one.version, one.actor, one.reason) for one in tx.versions.of(tx.agents.named(slug))]
+        return [(one.version, one.actor, one.reason) for one in tx.agents.versions.of(tx.agents.named(slug))]
 
 
 def audited(store: Store) -> list[tuple[str, str, str, str]]:
     with store.view() as tx:
-        return [(one.actor, one.action, one.subject, one.detail) for one in tx.audit.latest(10)]
+        return [(one.actor, one.action, one.subject, one.detail) for one in tx.system.audit.latest(10)]
 
 
 # Making and changing
@@ -102,11 +102,11 @@ def test_what_an_earlier_release_let_people_write_can_be_looked_at_and_gone_back
         tx.agents.put(tx.agents.named("ada")).description = longer
     with store.begin() as tx:
         change(tx, "ada", description="short", tools=("calculate",))
-        page = version_page(tx.versions.of(tx.agents.named("ada")), 2)
+        page = version_page(tx.agents.versions.of(tx.agents.named("ada")), 2)
         assert set(page.items[0].changed) == {"description", "tools"}
         ada = tx.agents.roll_back(tx.agents.named("ada"), 1, GRACE)
         assert (ada.description, ada.tools, ada.version) == (longer, None, 3)
-        assert tx.versions.get(ada, 3).snapshot == tx.versions.get(ada, 1).snapshot
+        assert tx.agents.versions.get(ada, 3).snapshot == tx.agents.versions.get(ada, 1).snapshot
 
 
 def test_a_slug_that_is_taken_is_refused_with_the_way_out(store: Store) -> None:
@@ -127,7 +127,7 @@ def test_who_edits_what_somebody_else_has_edited_meanwhile_is_told(store: Store)
 
 def test_an_agent_names_a_client_that_exists(store: Store) -> None:
     with store.begin() as tx:
-        acme = tx.clients.create(NewClient(name="Acme", slug="acme"), GRACE)
+        acme = tx.users.clients.create(NewClient(name="Acme", slug="acme"), GRACE)
         assert change(tx, "bob", client="acme").client_id == acme.id
         assert tx.agents.fields(tx.agents.named("bob")).client == "Acme"
         with pytest.raises(InvalidEdit, match="client: there is no client 'Globex'; add it first"):
@@ -153,10 +153,10 @@ def test_a_version_is_compared_with_the_one_before_or_with_any_other(store: Stor
             change(tx, "bob", description=text)
     with store.view() as tx:
         bob = tx.agents.named("bob")
-        assert [one.version if one else 0 for one in tx.versions.pair(bob, 3, None)] == [3, 2]
-        assert [one.version if one else 0 for one in tx.versions.pair(bob, 3, 1)] == [3, 1]
-        assert [one.version if one else 0 for one in tx.versions.pair(bob, 1, None)] == [1, 0]
-        assert [one.version for one in tx.versions.of(bob, before=3, limit=1)] == [2]
+        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 3, None)] == [3, 2]
+        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 3, 1)] == [3, 1]
+        assert [one.version if one else 0 for one in tx.agents.versions.pair(bob, 1, None)] == [1, 0]
+        assert [one.version for one in tx.agents.versions.of(bob, before=3, limit=1)] == [2]
 
 
 # The last conductor, and the end

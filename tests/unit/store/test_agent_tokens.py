@@ -25,23 +25,23 @@ def rows(tmp_path: Path) -> JobRows:
 
 def make(rows: JobRows, slug: str = "ada", name: str = "laptop") -> MadeToken:
     with rows.store.begin() as tx:
-        return tx.agent_tokens.make(tx.agents.named(slug), name, OPERATOR)
+        return tx.agents.tokens.make(tx.agents.named(slug), name, OPERATOR)
 
 
 def revoke(rows: JobRows, number: int, slug: str = "ada") -> None:
     with rows.store.begin() as tx:
-        tx.agent_tokens.revoke(tx.agents.named(slug), number, OPERATOR)
+        tx.agents.tokens.revoke(tx.agents.named(slug), number, OPERATOR)
 
 
 def whose(rows: JobRows, token: str) -> str | None:
     with rows.store.view() as tx:
-        holder = tx.agent_tokens.holder(token)
+        holder = tx.agents.tokens.holder(token)
         return holder.agent.slug if holder is not None else None
 
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:
     with rows.store.view() as tx:
-        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.system.audit.latest(10))]
 
 
 def test_a_token_opens_for_its_agent_and_is_kept_nowhere(rows: JobRows, tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_that_a_token_is_used_is_noted_once_a_minute(rows: JobRows) -> None:
     for seconds in (0, 30, 30, 1):
         rows.clock.go(seconds=seconds)
         with rows.store.begin() as tx:
-            (token,) = tx.agent_tokens.of(tx.agents.named("ada"), None, 10)
-            tx.agent_tokens.used(token)
+            (token,) = tx.agents.tokens.of(tx.agents.named("ada"), None, 10)
+            tx.agents.tokens.used(token)
         with rows.store.view() as tx:
-            (token,) = tx.agent_tokens.of(tx.agents.named("ada"), None, 10)
+            (token,) = tx.agents.tokens.of(tx.agents.named("ada"), None, 10)
             assert token.last_used_at is not None
             noted.append(token.last_used_at - made.created_at)
     assert noted == [timedelta(), timedelta(), timedelta(minutes=1), timedelta(minutes=1)]

@@ -30,32 +30,32 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_cursor_never_goes_back(store: Store, marks: tuple[str, ...], last: str) -> None:
     with store.begin() as tx:
         for mark in marks:
-            tx.channels.advance(GENERAL, mark)
+            tx.bots.channels.advance(GENERAL, mark)
     with store.view() as tx:
-        assert tx.channels.cursor(GENERAL) == last
-        assert tx.channels.cursor(GENERAL.model_copy(update={"thread": "7"})) is None
+        assert tx.bots.channels.cursor(GENERAL) == last
+        assert tx.bots.channels.cursor(GENERAL.model_copy(update={"thread": "7"})) is None
 
 
 def test_a_channel_that_is_only_remembered_has_an_empty_cursor_and_keeps_one_it_had(store: Store) -> None:
     direct = GENERAL.model_copy(update={"channel": "dm"})
     with store.begin() as tx:
-        tx.channels.remember(direct, direct=True)
-        tx.channels.advance(GENERAL, "5")
-        tx.channels.remember(GENERAL, direct=False)
+        tx.bots.channels.remember(direct, direct=True)
+        tx.bots.channels.advance(GENERAL, "5")
+        tx.bots.channels.remember(GENERAL, direct=False)
     with store.view() as tx:
-        known = {row.channel: (row.mark, row.direct) for row in tx.channels.known("discord", "default")}
+        known = {row.channel: (row.mark, row.direct) for row in tx.bots.channels.known("discord", "default")}
         assert known == {"dm": ("", True), "100": ("5", False)}
-        assert tx.channels.known("discord", "other") == []
+        assert tx.bots.channels.known("discord", "other") == []
 
 
 def test_a_channel_is_closed_with_its_reason_until_it_is_opened(store: Store) -> None:
     thread = GENERAL.model_copy(update={"thread": "7"})
     with store.begin() as tx:
-        tx.channels.disable(GENERAL, "Missing Access")
-        assert tx.channels.why_disabled(thread) == "Missing Access"
-        assert tx.channels.enable(thread)
-        assert not tx.channels.enable(thread)
-        assert tx.channels.why_disabled(GENERAL) is None
+        tx.bots.channels.disable(GENERAL, "Missing Access")
+        assert tx.bots.channels.why_disabled(thread) == "Missing Access"
+        assert tx.bots.channels.enable(thread)
+        assert not tx.bots.channels.enable(thread)
+        assert tx.bots.channels.why_disabled(GENERAL) is None
 
 
 def test_a_bot_keeps_the_secrets_that_are_not_given_anew(store: Store) -> None:
@@ -67,7 +67,7 @@ def test_a_bot_keeps_the_secrets_that_are_not_given_anew(store: Store) -> None:
     with store.view() as tx:
         kept = tx.bots.get("slack", "acme")
         assert (kept.kept_secrets, kept.last_characters) == ({"botToken": "sealed:y"}, {"botToken": "last"})
-        assert [entry.action for entry in tx.audit.latest(5)] == ["connector.change", "connector.add"]
+        assert [entry.action for entry in tx.system.audit.latest(5)] == ["connector.change", "connector.add"]
 
 
 def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
@@ -78,11 +78,11 @@ def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
             bot.enabled = enabled
             tx.bots.put(bot, "grace", "connector.change")
         with store.view() as tx:
-            seen.add(tx.editions.now().bot_instances)
+            seen.add(tx.system.versions.now().bot_instances)
     with store.begin() as tx:
         tx.bots.remove(tx.bots.get("discord", "default"), "grace")
     with store.view() as tx:
-        seen.add(tx.editions.now().bot_instances)
+        seen.add(tx.system.versions.now().bot_instances)
     assert len(seen) == 3
 
 
@@ -110,18 +110,18 @@ def test_the_web_connector_is_no_bot(store: Store) -> None:
 
 def test_a_connector_keeps_its_last_error_and_its_last_event(store: Store) -> None:
     with store.begin() as tx:
-        tx.people.connector_state("discord", "default", "failed", "the token is wrong", trouble=True)
-        tx.people.connector_event("discord", "default", timedelta(seconds=1.5))
-        tx.people.connector_state("discord", "default", "running", "")
+        tx.users.connector_state("discord", "default", "failed", "the token is wrong", trouble=True)
+        tx.users.connector_event("discord", "default", timedelta(seconds=1.5))
+        tx.users.connector_state("discord", "default", "running", "")
     with store.view() as tx:
-        [status] = tx.people.connectors()
+        [status] = tx.users.connectors()
         assert (status.state, status.last_error, status.lag_seconds) == ("running", "the token is wrong", 1.5)
         assert status.last_event_at == status.changed_at or status.last_event_at is not None
 
 
 def test_skipped_messages_are_counted_together(store: Store) -> None:
     with store.begin() as tx:
-        tx.ignored.add(GENERAL, "too old")
-        tx.ignored.add(GENERAL, "too old", 40)
+        tx.inbox.ignored.add(GENERAL, "too old")
+        tx.inbox.ignored.add(GENERAL, "too old", 40)
     with store.view() as tx:
-        assert tx.ignored.by_reason() == {"too old": 41}
+        assert tx.inbox.ignored.by_reason() == {"too old": 41}

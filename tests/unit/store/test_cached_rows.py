@@ -25,7 +25,7 @@ def spoken(tmp_path: Path) -> Iterator[Spoken]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
     yield Spoken(rows)
     rows.store.close()
 
@@ -121,7 +121,7 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
     def decided() -> object:
         with spoken.rows.store.view() as tx:
             binding = tx.agents.read_binding(TEA)
-            found = tx.routes.snapshot(message, binding, RoutingRules())
+            found = tx.agents.routing.snapshot(message, binding, RoutingRules())
             return binding and binding.agent_id, found
 
     before = decided()

@@ -27,21 +27,25 @@ def job_id(rows: JobRows) -> str:
     job_id = rows.add()
     with rows.store.begin() as tx:
         client = Client(name="Acme", daily_budget_usd=3, weight=2)
-        tx.budgets._session.add(client)
-        tx.budgets._session.flush()
+        tx.llm.budgets._session.add(client)
+        tx.llm.budgets._session.flush()
         tx.jobs.update(job_id, client_id=client.id, priority=3)
-        tx.prompts.add(job_id, Composition(messages=(TURN,), layers=(), facts=()))
+        tx.llm.prompts.add(job_id, Composition(messages=(TURN,), layers=(), facts=()))
         job = tx.jobs.read(job_id)
-        tx.drafts.offer((job.platform, job.account), 0.5)
+        tx.deliveries.drafts.offer((job.platform, job.account), 0.5)
     return job_id
 
 
 def test_a_caller_is_its_job_its_agent_and_its_prompt(rows: JobRows, job_id: str) -> None:
     with rows.store.view() as tx:
         job = tx.jobs.read(job_id)
-        agent, prompt, precedence = tx.agents.read(job.agent_id), tx.prompts.of_job(job_id), tx.jobs.precedence_of(job)
+        agent, prompt, precedence = (
+            tx.agents.read(job.agent_id),
+            tx.llm.prompts.of_job(job_id),
+            tx.jobs.precedence_of(job),
+        )
     with rows.store.view() as tx:
-        caller = tx.callers.read(job_id)
+        caller = tx.jobs.callers.read(job_id)
         assert tx.jobs.read(job_id) is caller.job, "the job is not read again"
     assert vars(caller.job) == vars(job)
     assert vars(caller.agent) == vars(agent)
@@ -52,31 +56,31 @@ def test_a_caller_is_its_job_its_agent_and_its_prompt(rows: JobRows, job_id: str
 def test_a_caller_knows_what_each_scope_of_its_payer_has_spent(rows: JobRows, job_id: str) -> None:
     key = CallKey(job_id=job_id, number=1)
     with rows.store.begin() as tx:
-        payer = tx.callers.payer(job_id)
+        payer = tx.jobs.callers.payer(job_id)
         assert (payer.client, payer.client_usd) == ("Acme", 3)
-        tx.budgets.reserve(key, payer, 0.25)
-        tx.budgets.spend(key, 0.5)
+        tx.llm.budgets.reserve(key, payer, 0.25)
+        tx.llm.budgets.spend(key, 0.5)
     with rows.store.view() as tx:
-        levels = tx.callers.levels(job_id)
-        assert levels == {scope: tx.budgets.level(scope) for scope in payer.scopes}
+        levels = tx.jobs.callers.levels(job_id)
+        assert levels == {scope: tx.llm.budgets.level(scope) for scope in payer.scopes}
     assert levels[BudgetScope.CLIENT, str(payer.client_id)] == Level(0.5, 0.25)
     rows.clock.go(days=1)
     with rows.store.view() as tx:
-        assert set(tx.callers.levels(job_id).values()) == {Level()}
+        assert set(tx.jobs.callers.levels(job_id).values()) == {Level()}
 
 
 def test_a_caller_needs_a_job_and_a_prompt(rows: JobRows) -> None:
     unprepared = rows.add()
     with rows.store.view() as tx:
         with pytest.raises(NotFound, match="does not exist"):
-            tx.callers.read("nobody")
+            tx.jobs.callers.read("nobody")
         with pytest.raises(NotFound, match="has no prompt yet"):
-            tx.callers.read(unprepared)
+            tx.jobs.callers.read(unprepared)
 
 
 def test_a_change_of_a_job_is_seen_by_its_caller(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
-        tx.callers.load(job_id)
+        tx.jobs.callers.load(job_id)
         tx.jobs.note(job_id, priority=1)
         tx.jobs.update(job_id, conversation_id=None)
-        assert tx.callers.read(job_id).precedence.priority == 1
+        assert tx.jobs.callers.read(job_id).precedence.priority == 1

@@ -29,7 +29,7 @@ class Watch:
     def _read(self, watched: Collection[str]) -> StoreState:
         self.reads += 1
         with self.rows.store.view() as tx:
-            return tx.states.now(watched)
+            return tx.system.states.now(watched)
 
     @property
     def state(self) -> StoreState:
@@ -88,9 +88,9 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
     rows = watch.rows
     stopped, watched = rows.add(), rows.add()
     with rows.store.begin() as tx:
-        tx.live_settings.add({}, "somebody")
+        tx.system.settings.add({}, "somebody")
         tx.jobs.update(stopped, status=JobStatus.RUNNING, stop_requested=True)
-        tx.batches.add(
+        tx.jobs.batches.add(
             ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0),
             (),
         )
@@ -144,7 +144,7 @@ async def test_a_look_that_fails_is_not_the_last_one(watch: Watch) -> None:
         for failure in failures:
             raise failure
         with watch.rows.store.view() as tx:
-            return tx.states.now(watched)
+            return tx.system.states.now(watched)
 
     watch.rows.add()
     watcher = ChangeWatcher(watch.rows.store.mark, read, watch.rows.clock)

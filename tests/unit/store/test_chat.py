@@ -142,16 +142,16 @@ def test_a_reminder_waits_for_its_job_or_for_the_end_of_it(rows: JobRows) -> Non
 
     def due(job_id: str, slug: str = "ada") -> bool:
         with rows.store.view() as tx:
-            return tx.chat_reminders.due(slug, job_id)
+            return tx.chat.reminders.due(slug, job_id)
 
     for _ in range(2):
         with rows.store.begin() as tx:
-            tx.chat_reminders.remind("ada", chatty)
+            tx.chat.reminders.remind("ada", chatty)
     assert (due(chatty), due(other), due(chatty, "bob")) == (True, False, False)
     rows.end(chatty, JobStatus.CANCELLED)
     assert due(other)
     with rows.store.begin() as tx:
-        tx.chat_reminders.shown("ada", other)
+        tx.chat.reminders.shown("ada", other)
     assert not due(chatty)
 
 

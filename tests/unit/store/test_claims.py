@@ -57,7 +57,7 @@ def add(store: Store, *names: str, client: int | None = None, channel: str = "",
 def client(store: Store, name: str, weight: float = 1.0) -> int:
     """Add a client and return its id."""
     with store.begin() as tx:
-        return tx.clients.create(NewClient(name=name, weight=weight), "operator").id or 0
+        return tx.users.clients.create(NewClient(name=name, weight=weight), "operator").id or 0
 
 
 def agent(store: Store, slug: str, client_id: int | None = None) -> int:
@@ -84,7 +84,7 @@ def end(store: Store, name: str) -> None:
     """End a job that runs."""
     with store.begin() as tx:
         tx.jobs.started(name)
-        tx.close_job(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
 
 
 def test_a_flood_of_one_channel_does_not_keep_another_waiting(store: Store) -> None:
@@ -182,7 +182,7 @@ def test_of_a_crowd_no_more_begin_than_there_is_time_for_so_that_others_can_be_l
     assert claimed(store, order=order) == [], "between two steps they wait for us"
     with store.begin() as tx:
         for name in ("a00", "a01"):
-            tx.steps.start(StepRef(job_id=name, step="model-1"), "call_model", 1)
+            tx.jobs.steps.start(StepRef(job_id=name, step="model-1"), "call_model", 1)
     assert claimed(store, order=order) == ["a03", "b"], "inside a step they wait for somebody else"
 
 
@@ -195,8 +195,8 @@ def test_jobs_that_stand_still_keep_no_crowd_out(store: Store, clock: Clock, awa
             tx.jobs.started(name)
             if away == "deliver":  # its process is gone: nothing takes the step that comes next
                 step = StepRef(job_id=name, step="context")
-                tx.steps.start(step, "build_context", 1)
-                tx.steps.done(step, step)
+                tx.jobs.steps.start(step, "build_context", 1)
+                tx.jobs.steps.done(step, step)
     add(store, *(f"a{number:02}" for number in range(20)))
     assert claimed(store, order=order) == []
     clock.now += CLAIM_LAPSES + timedelta(seconds=1)
@@ -210,9 +210,9 @@ def test_jobs_that_try_a_step_again_keep_no_crowd_out(store: Store) -> None:
         step = StepRef(job_id=name, step="deliver")
         with store.begin() as tx:
             tx.jobs.started(name)
-            tx.steps.start(step, "deliver", 1)
+            tx.jobs.steps.start(step, "deliver", 1)
         with store.begin() as tx:
-            tx.steps.failed(step, "SendFailed", "the platform is away")
+            tx.jobs.steps.failed(step, "SendFailed", "the platform is away")
     assert claimed(store, order=order) == ["a03", "a04", "a05"]
 
 

@@ -19,80 +19,84 @@ def store(tmp_path: Path) -> Iterator[Store]:
     """Open a store with the client Acme, called acme for short."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=2), GRACE)
+        tx.users.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=2), GRACE)
     yield rows.store
     rows.store.close()
 
 
 def test_a_client_is_found_by_its_name_and_by_its_slug(store: Store) -> None:
     with store.view() as tx:
-        assert tx.clients.get("Acme").id == tx.clients.get("acme").id
-        assert (tx.clients.get("acme").plan, tx.clients.name_of(None), tx.clients.id_of("")) == ("per_task", "", None)
+        assert tx.users.clients.get("Acme").id == tx.users.clients.get("acme").id
+        assert (tx.users.clients.get("acme").plan, tx.users.clients.name_of(None), tx.users.clients.id_of("")) == (
+            "per_task",
+            "",
+            None,
+        )
         for name in ("", "Globex"):
             with pytest.raises(NotFound, match="there is no client"):
-                tx.clients.get(name)
+                tx.users.clients.get(name)
 
 
 def test_names_and_slugs_are_unique(store: Store) -> None:
     with store.begin() as tx:
         with pytest.raises(Conflict, match="there is a client 'Acme' already"):
-            tx.clients.create(NewClient(name="Acme"), GRACE)
+            tx.users.clients.create(NewClient(name="Acme"), GRACE)
         with pytest.raises(Conflict, match="the slug acme is that of the client 'Acme'; choose another"):
-            tx.clients.create(NewClient(name="Globex", slug="acme"), GRACE)
-        globex = tx.clients.create(NewClient(name="Globex"), GRACE)
-        tx.clients.create(NewClient(name="Initech"), GRACE)  # two without a slug
+            tx.users.clients.create(NewClient(name="Globex", slug="acme"), GRACE)
+        globex = tx.users.clients.create(NewClient(name="Globex"), GRACE)
+        tx.users.clients.create(NewClient(name="Initech"), GRACE)  # two without a slug
         with pytest.raises(Conflict, match="the slug acme"):
-            tx.clients.change(globex, ClientChange(slug="acme"), GRACE)
+            tx.users.clients.change(globex, ClientChange(slug="acme"), GRACE)
         with pytest.raises(Conflict, match="acme is the slug of the client 'Acme'; choose another name"):
-            tx.clients.create(NewClient(name="acme"), GRACE)
-        tx.clients.create(NewClient(name="hooli", slug="hooli"), GRACE)
+            tx.users.clients.create(NewClient(name="acme"), GRACE)
+        tx.users.clients.create(NewClient(name="hooli", slug="hooli"), GRACE)
         with pytest.raises(Conflict, match="the slug hooli is that of the client 'hooli'"):
-            tx.clients.change(globex, ClientChange(slug="hooli"), GRACE)
+            tx.users.clients.change(globex, ClientChange(slug="hooli"), GRACE)
 
 
 def test_only_what_is_given_changes(store: Store) -> None:
     with store.begin() as tx:
-        acme = tx.clients.change(tx.clients.get("Acme"), ClientChange(plan="monthly"), GRACE)
+        acme = tx.users.clients.change(tx.users.clients.get("Acme"), ClientChange(plan="monthly"), GRACE)
         assert (acme.plan, acme.slug, acme.daily_budget_usd) == ("monthly", "acme", 2)
-        tx.clients.change(acme, ClientChange(plan="monthly", slug="acme"), GRACE)
+        tx.users.clients.change(acme, ClientChange(plan="monthly", slug="acme"), GRACE)
     with store.view() as tx:
-        assert [entry.detail for entry in tx.audit.latest(9) if entry.action == "client.change"] == ["plan"]
+        assert [entry.detail for entry in tx.system.audit.latest(9) if entry.action == "client.change"] == ["plan"]
 
 
 def test_a_client_of_the_configuration_is_left_to_it(store: Store) -> None:
     with store.begin() as tx:
-        globex = tx.clients.enter(NewClient(name="Globex"))
+        globex = tx.users.clients.enter(NewClient(name="Globex"))
         for attempt in (
-            lambda: tx.clients.change(globex, ClientChange(plan="monthly"), GRACE),
-            lambda: tx.clients.remove(globex, GRACE),
+            lambda: tx.users.clients.change(globex, ClientChange(plan="monthly"), GRACE),
+            lambda: tx.users.clients.remove(globex, GRACE),
         ):
             with pytest.raises(Conflict, match="of the configuration; change it under clients there"):
                 attempt()
         with pytest.raises(Conflict, match="the slug acme"):
-            tx.clients.enter(NewClient(name="Initech", slug="acme"))
+            tx.users.clients.enter(NewClient(name="Initech", slug="acme"))
 
 
 def test_a_client_that_somebody_speaks_of_stays(store: Store) -> None:
     with store.begin() as tx:
-        acme, ada = tx.clients.get("acme"), tx.agents.named("ada")
+        acme, ada = tx.users.clients.get("acme"), tx.agents.named("ada")
         tx.agents.change(ada, AgentChange(client="Acme"), GRACE)
         with pytest.raises(Conflict, match="'Acme' stays: the agent ada names it"):
-            tx.clients.remove(acme, GRACE)
+            tx.users.clients.remove(acme, GRACE)
         tx.agents.change(ada, AgentChange(client=""), GRACE)
         binding = tx.agents.change_binding(tx.agents.channel(1), BindingChange(client="Acme"), GRACE)
         with pytest.raises(Conflict, match="the binding of the channel code names it"):
-            tx.clients.remove(acme, GRACE)
+            tx.users.clients.remove(acme, GRACE)
         tx.agents.change_binding(binding, BindingChange(client=""), GRACE)
-        tx.clients.remove(acme, GRACE)
-        assert tx.budgets.clients() == []
+        tx.users.clients.remove(acme, GRACE)
+        assert tx.llm.budgets.clients() == []
 
 
 def test_a_client_for_whom_there_was_work_stays(tmp_path: Path, store: Store) -> None:
     rows = JobRows.at(tmp_path / "other")
     job_id = rows.add()
     with rows.store.begin() as tx:
-        acme = tx.clients.create(NewClient(name="Acme"), GRACE)
+        acme = tx.users.clients.create(NewClient(name="Acme"), GRACE)
         tx.jobs.update(job_id, client_id=acme.id)
         with pytest.raises(Conflict, match="there was work for it, and its usage is kept"):
-            tx.clients.remove(acme, GRACE)
+            tx.users.clients.remove(acme, GRACE)
     rows.store.close()

@@ -27,9 +27,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def write(store: Store) -> int:
     """Commit one line; return how many there are."""
     with store.begin() as tx:
-        tx.audit.add("ada", "wrote")
+        tx.system.audit.add("ada", "wrote")
     with store.view() as tx:
-        return len(tx.audit.latest(10))
+        return len(tx.system.audit.latest(10))
 
 
 async def failed_once(store: Store) -> None:

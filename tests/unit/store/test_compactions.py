@@ -56,7 +56,7 @@ def counters(tx: Transaction) -> tuple[int, int]:
 
 def archive(store: Store, *ids: int) -> None:
     with store.begin() as tx:
-        tx.compactions.archive(1, ids)
+        tx.conversations.compactions.archive(1, ids)
 
 
 def test_archived_messages_are_gone_from_the_conversation_and_from_its_counters(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_archived_messages_are_gone_from_the_conversation_and_from_its_counters(
 
 def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
     with store.begin() as tx:
-        turns = tx.prompts.pack(
+        turns = tx.llm.prompts.pack(
             [
                 PromptMessage(role=Role.USER, content="text 1", message_id=1),
                 PromptMessage(role=Role.USER, content="text 3", message_id=3),
@@ -78,9 +78,9 @@ def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
         )
     archive(store, 1)
     with store.view() as tx:
-        assert [message.content for message in tx.prompts.unpack(turns)] == ["text 1", "text 3"]
+        assert [message.content for message in tx.llm.prompts.unpack(turns)] == ["text 1", "text 3"]
         with pytest.raises(NotFound, match="77"):
-            tx.prompts.unpack([Turn(role=Role.USER, message_id=77)])
+            tx.llm.prompts.unpack([Turn(role=Role.USER, message_id=77)])
 
 
 def test_a_recalled_message_is_itself_again(store: Store) -> None:
@@ -129,15 +129,15 @@ def test_an_answer_for_one_purpose_is_not_taken_for_another(store: Store) -> Non
         content="NONE", model="m", provider="p", account="a", input_tokens=1, output_tokens=1, duration_ms=1
     )
     with store.begin() as tx:
-        assert tx.calls.sent(facts, "digest of facts", ESTIMATE) == 1
-        assert tx.calls.sent(answer, "digest of answer", ESTIMATE) == 1
+        assert tx.llm.calls.sent(facts, "digest of facts", ESTIMATE) == 1
+        assert tx.llm.calls.sent(answer, "digest of answer", ESTIMATE) == 1
     with store.begin() as tx:
-        tx.calls.keep_answer(facts, 1, response)
-        tx.calls.failed(answer, 1, "BadRequest")
+        tx.llm.calls.keep_answer(facts, 1, response)
+        tx.llm.calls.failed(answer, 1, "BadRequest")
     with store.view() as tx:
-        held = tx.calls.answered(facts)
+        held = tx.llm.calls.answered(facts)
         assert held is not None
         assert (held.content, held.purpose) == ("NONE", CallPurpose.FACTS)
-        assert tx.calls.answered(answer) is None
-        assert (tx.calls.failures(answer), tx.calls.failures(facts)) == (1, 0)
-        assert tx.calls.cut_off_request(answer) is None
+        assert tx.llm.calls.answered(answer) is None
+        assert (tx.llm.calls.failures(answer), tx.llm.calls.failures(facts)) == (1, 0)
+        assert tx.llm.calls.cut_off_request(answer) is None

@@ -89,7 +89,7 @@ class Talk:
         where = {"conversation_id": talk.id, **self._address.model_dump()}
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, status=JobStatus.RUNNING, created_at=NOW, **where))
         tx.conversations.add(_message(talk.id, Role.USER, job_id, number, inbox_id=row.id))
-        tx.close_job(job_id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
         self._jobs.append(job_id)
 
     def _answer(self, tx: Transaction, number: int) -> None:
@@ -100,7 +100,7 @@ class Talk:
     def _archive(self, tx: Transaction, number: int) -> None:
         conversation_id = self._job(tx, number).conversation_id or 0
         going = tx.conversations.all_of(conversation_id)[: number % 5]
-        tx.compactions.archive(conversation_id, [row.id or 0 for row in going])
+        tx.conversations.compactions.archive(conversation_id, [row.id or 0 for row in going])
 
     def _recall(self, tx: Transaction, number: int) -> None:
         tx.conversations.recall(self._job(tx, number).inbox_id)
@@ -112,9 +112,9 @@ class Talk:
         with self._store.view() as tx:
             if not self._jobs:
                 return
-            plan = tx.removals.plan(self._job(tx, 0).conversation_id or 0)
+            plan = tx.conversations.removals.plan(self._job(tx, 0).conversation_id or 0)
         with self._store.begin() as tx:
-            tx.removals.carry_out(plan, "a test", facts=False)
+            tx.conversations.removals.carry_out(plan, "a test", facts=False)
         self._jobs = []
 
     def _job(self, tx: Transaction, number: int) -> Job:
@@ -122,7 +122,7 @@ class Talk:
 
 
 def _archived_answer(tx: Transaction, job: Job) -> bool:
-    said, _ = tx.conversation_lists.said(job.conversation_id or 0, 0, 1000)
+    said, _ = tx.conversations.lists.said(job.conversation_id or 0, 0, 1000)
     return any(one.archived and one.message.job_id == job.id and one.message.role is Role.ASSISTANT for one in said)
 
 
@@ -181,5 +181,5 @@ def _first_message(store: Store, channel: int, half: int) -> StepRef:
         message = IncomingMessage(id=job_id, address=address, user_id="u", content="hello", sent_at=NOW)
         row = tx.inbox.add(message, job_id)
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, agent_id=1, created_at=NOW, **address.model_dump()))
-        tx.steps.start(ref, "record_message", 1)
+        tx.jobs.steps.start(ref, "record_message", 1)
     return ref

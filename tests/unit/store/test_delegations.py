@@ -64,7 +64,7 @@ def begin(store: Store, name: str) -> None:
 
 def end(store: Store, name: str, status: JobStatus = COMPLETED) -> None:
     with store.begin() as tx:
-        assert tx.close_job(name, Ending(status=status))
+        assert tx.jobs.close(name, Ending(status=status))
 
 
 def done(store: Store, name: str) -> None:
@@ -85,7 +85,7 @@ def job(store: Store, name: str) -> Job:
 def continuations(store: Store, name: str = "root") -> list[Job]:
     """Return the jobs in which a delegator goes on."""
     with store.view() as tx:
-        return [other for other in tx.delegations.of(name) if not other.task]
+        return [other for other in tx.jobs.delegations.of(name) if not other.task]
 
 
 def test_a_task_waits_for_the_answer_that_gave_it(store: Store, clock: Clock) -> None:
@@ -104,7 +104,7 @@ def test_without_that_answer_no_task_begins_until_the_job_is_resumed(store: Stor
     assert (job(store, "task").status, job(store, "task").reason) == (CANCELLED, WITHHELD)
     assert continuations(store) == []
     with store.begin() as tx:
-        tx.delegations.reopened("root")
+        tx.jobs.delegations.reopened("root")
         tx.jobs.reopen(tx.jobs.get("root"))
     assert job(store, "task").status is JobStatus.PENDING
     assert claimable(store) == ["root"]
@@ -163,16 +163,16 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
     with store.begin() as tx:
         tx.jobs.started(outer_goes_on.id)
         tx.jobs.update(outer_goes_on.id, answer_id=7)
-        tx.close_job(outer_goes_on.id, Ending(status=COMPLETED))
+        tx.jobs.close(outer_goes_on.id, Ending(status=COMPLETED))
     assert len(continuations(store)) == 1
     with store.view() as tx:
-        assert [(task.id, last.id) for task, last in tx.delegations.heard("root")] == [("outer", outer_goes_on.id)]
+        assert [(task.id, last.id) for task, last in tx.jobs.delegations.heard("root")] == [("outer", outer_goes_on.id)]
 
 
 def hush(store: Store, *names: str) -> None:
     """Stop jobs as a person does who says ``/stop``."""
     with store.begin() as tx:
-        tx.delegations.hush([tx.jobs.get(name) for name in names])
+        tx.jobs.delegations.hush([tx.jobs.get(name) for name in names])
 
 
 def test_who_says_stop_does_not_hear_what_became_of_a_task(store: Store) -> None:
@@ -223,10 +223,10 @@ def test_a_task_that_was_stopped_with_its_message_begins_when_that_is_resumed(st
     give(store, "task")
     with store.begin() as tx:
         tx.jobs.request_stop("task")
-        tx.close_job("task", Ending(status=CANCELLED, reason=STOPPED))
+        tx.jobs.close("task", Ending(status=CANCELLED, reason=STOPPED))
     end(store, "root", CANCELLED)
     with store.begin() as tx:
-        tx.delegations.reopened("root")
+        tx.jobs.delegations.reopened("root")
     assert (job(store, "task").status, job(store, "task").stop_requested) == (JobStatus.PENDING, False)
 
 
@@ -257,7 +257,7 @@ def test_a_task_resumed_before_its_failure_was_told_is_told_once(store: Store) -
 def restart(store: Store, name: str) -> str:
     """Restart a job as an operator does."""
     with store.begin() as tx:
-        again = tx.jobs.add(restarted(tx.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
+        again = tx.jobs.add(restarted(tx.jobs.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
         return again.id
 
 
@@ -271,9 +271,9 @@ def test_of_a_task_that_was_restarted_only_the_restart_is_heard(store: Store) ->
     assert continuations(store) == [], "the restart is waited for"
     done(store, again)
     with store.view() as tx:
-        assert [task.id for task, _ in tx.delegations.heard("root")] == ["other", again]
-        assert tx.delegations.newest(tx.jobs.get("task")).id == again
-        assert {below.id for below in tx.delegations.below(["root"])} > {"task", "other", again}
+        assert [task.id for task, _ in tx.jobs.delegations.heard("root")] == ["other", again]
+        assert tx.jobs.delegations.newest(tx.jobs.get("task")).id == again
+        assert {below.id for below in tx.jobs.delegations.below(["root"])} > {"task", "other", again}
 
 
 def test_what_answers_in_the_place_of_a_continuation_is_the_newest(store: Store) -> None:
@@ -286,7 +286,7 @@ def test_what_answers_in_the_place_of_a_continuation_is_the_newest(store: Store)
     with store.begin() as tx:
         tx.jobs.update(goes_on.id, merged_into="newer")
     with store.view() as tx:
-        assert tx.delegations.newest(tx.jobs.get(goes_on.id)).id == "newer"
+        assert tx.jobs.delegations.newest(tx.jobs.get(goes_on.id)).id == "newer"
 
 
 def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
@@ -302,7 +302,7 @@ def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
     begin(store, goes_on.id)
     end(store, goes_on.id, FAILED)
     with store.view() as tx:
-        ((task, last),) = tx.delegations.heard("root")
+        ((task, last),) = tx.jobs.delegations.heard("root")
     assert (task.id, last.id, last.status) == ("outer", goes_on.id, FAILED)
 
 
@@ -310,8 +310,8 @@ def test_who_is_heard_by_whom(store: Store) -> None:
     give(store, "heard", hears=True)
     give(store, "posted")
     with store.view() as tx:
-        assert tx.delegations.answers_to(tx.jobs.get("posted")) is None
-        assert tx.delegations.answers_to(tx.jobs.get("root")) is None
-        delegator = tx.delegations.answers_to(tx.jobs.get("heard"))
+        assert tx.jobs.delegations.answers_to(tx.jobs.get("posted")) is None
+        assert tx.jobs.delegations.answers_to(tx.jobs.get("root")) is None
+        delegator = tx.jobs.delegations.answers_to(tx.jobs.get("heard"))
     assert delegator is not None
     assert delegator.id == "root"

@@ -66,7 +66,7 @@ def test_a_chunk_whose_rest_was_given_up_is_the_last_until_the_job_goes_on(rows:
     send(rows, first)
     with rows.store.begin() as tx:
         tx.jobs.update(job, status=JobStatus.RUNNING)
-        tx.close_job(job, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(job, Ending(status=JobStatus.CANCELLED))
     assert [(chunk.content, chunk.more) for chunk in missed(rows)] == [("a", False)]
     with rows.store.begin() as tx:
         tx.deliveries.revive(job)

@@ -46,7 +46,7 @@ def statements(rows: JobRows, look: Callable[[MonitoringFigures], object]) -> li
     event.listen(Engine, "before_cursor_execute", note)
     try:
         with rows.store.view() as tx:
-            look(tx.figures)
+            look(tx.system.figures)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     return [(statement, values) for statement, values in asked if statement.startswith("SELECT")]
@@ -71,7 +71,7 @@ def test_open_jobs_are_told_by_status_and_the_oldest_by_its_arrival(rows: JobRow
         tx.jobs.update(first, status=JobStatus.RUNNING)
     rows.end(third, JobStatus.COMPLETED)
     with rows.store.view() as tx:
-        found = tx.figures.open_jobs()
+        found = tx.system.figures.open_jobs()
         assert sorted(found.by_turn.values()) == [JobStatus.PENDING, JobStatus.RUNNING]
         assert found.oldest_pending == tx.jobs.get(second).created_at
 
@@ -82,8 +82,8 @@ def test_a_resumed_job_is_no_old_one(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         tx.jobs.reopen(tx.jobs.get(job_id))
     with rows.store.view() as tx:
-        assert list(tx.figures.open_jobs().by_turn.values()) == [JobStatus.PENDING]
-        assert tx.figures.open_jobs().oldest_pending is None
+        assert list(tx.system.figures.open_jobs().by_turn.values()) == [JobStatus.PENDING]
+        assert tx.system.figures.open_jobs().oldest_pending is None
 
 
 def test_an_ended_job_says_how_and_how_long_it_took(rows: JobRows) -> None:
@@ -92,7 +92,7 @@ def test_an_ended_job_says_how_and_how_long_it_took(rows: JobRows) -> None:
     rows.end(job_id, JobStatus.FAILED, "RateLimited")
     rows.add()
     with rows.store.view() as tx:
-        (ended,) = tx.figures.ended_jobs(0, ())
+        (ended,) = tx.system.figures.ended_jobs(0, ())
     assert (ended.status, ended.error, ended.took) == (JobStatus.FAILED, "RateLimited", timedelta(seconds=4))
 
 
@@ -100,16 +100,16 @@ def test_many_known_keys_are_asked_for_in_parts(rows: JobRows) -> None:
     for _ in range(3):
         rows.failed()
     with rows.store.view() as tx:
-        last = tx.figures.marks().turn
-        assert len(tx.figures.ended_jobs(last, range(1, 3 * figures.BATCH))) == 3
+        last = tx.system.figures.marks().turn
+        assert len(tx.system.figures.ended_jobs(last, range(1, 3 * figures.BATCH))) == 3
 
 
 def test_calls_and_chunks_are_told_with_their_states(rows: JobRows) -> None:
     rows.worked(rows.add())
     with rows.store.view() as tx:
-        calls, chunks = tx.figures.calls(0, ()), tx.figures.deliveries(0, ())
+        calls, chunks = tx.system.figures.calls(0, ()), tx.system.figures.deliveries(0, ())
         assert [call.state for call in calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
         assert [chunk.state for chunk in chunks] == [DeliveryState.SENT, DeliveryState.SENDING]
-        assert tx.figures.open_deliveries() == {chunks[1].id}
-        assert not tx.figures.open_calls()
-        assert [call.id for call in tx.figures.calls(calls[1].id, [calls[0].id])] == [calls[2].id, calls[0].id]
+        assert tx.system.figures.open_deliveries() == {chunks[1].id}
+        assert not tx.system.figures.open_calls()
+        assert [call.id for call in tx.system.figures.calls(calls[1].id, [calls[0].id])] == [calls[2].id, calls[0].id]

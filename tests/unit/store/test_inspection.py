@@ -26,7 +26,7 @@ def test_it_counts_what_is_open_and_what_failed(tmp_path: Path) -> None:
     rows.failed()
     rows.end(rows.add(), JobStatus.COMPLETED)
     with rows.store.begin() as tx:
-        tx.people.connector_state("web", "default", "running", "port 5070")
+        tx.users.connector_state("web", "default", "running", "port 5070")
     beside = inspect(tmp_path / "maestro.db", SECONDS)  # while it is in use, with a write-ahead log
     rows.store.close()
     for found in (beside, inspect(tmp_path / "maestro.db", SECONDS)):

@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.jobs.flow import DeliverOutcome
 from maestro.domain.jobs.job import StepRef, StepState
 from maestro.store.jobs.steps import StepHistory, TemporalAttempt, acting_for
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, savepoint
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
 
@@ -76,13 +76,13 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
     with rows.store.begin() as tx, statements(tx) as run:
         for name in ("route", "conversation", "context"):
             ref = StepRef(job_id=job, step=name)
-            attempt = tx.steps.begin(ref, name, 1, tx.steps.past(ref, TemporalAttempt("run")), recorded=False)
+            attempt = tx.jobs.steps.begin(ref, name, 1, tx.jobs.steps.past(ref, TemporalAttempt("run")), recorded=False)
             with acting_for(attempt):
-                tx.steps.failed(ref, "Error", "")
+                tx.jobs.steps.failed(ref, "Error", "")
         tx._link.flush()
     assert [sql.split()[0] for sql in run] == ["SELECT", "INSERT"]
     with rows.store.view() as tx:
-        kept = tx.steps.of(job)
+        kept = tx.jobs.steps.of(job)
         written = tx._link.driver.execute("SELECT started_at, finished_at FROM job_steps").fetchall()
     assert [(step.step, step.started_at) for step in kept] == [
         (name, rows.clock.now) for name in ("route", "conversation", "context")
@@ -93,21 +93,21 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
 def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        past: StepHistory = tx.steps.past(ref)
-        tx.steps.begin(ref, "call_model", 1, past)
-        assert (past.crashes(1), tx.steps.past(ref).crashes(1)) == (0, 1)
+        past: StepHistory = tx.jobs.steps.past(ref)
+        tx.jobs.steps.begin(ref, "call_model", 1, past)
+        assert (past.crashes(1), tx.jobs.steps.past(ref).crashes(1)) == (0, 1)
 
 
 def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_run_until_now(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        tx.steps.start(ref, "call_model", 1)
+        tx.jobs.steps.start(ref, "call_model", 1)
     with rows.store.view() as tx:
-        known = tx.steps.attempts(ref.job_id)
+        known = tx.jobs.steps.attempts(ref.job_id)
     with rows.store.begin() as tx, statements(tx) as run:
-        tx.steps.assume(ref.job_id, known)
-        tx.steps.done(ref, DeliverOutcome(chunks=1))
-        assert tx.steps.past(ref).result == '{"chunks":1}'
+        tx.jobs.steps.assume(ref.job_id, known)
+        tx.jobs.steps.done(ref, DeliverOutcome(chunks=1))
+        assert tx.jobs.steps.past(ref).result == '{"chunks":1}'
     assert [sql.split()[0] for sql in run] == ["UPDATE"]
     assert known["model-1"][0].state is StepState.RUNNING, "what was read stays as it was read"
 
@@ -116,24 +116,24 @@ def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_be
     model, deliver = (StepRef(job_id="message-080001", step=step) for step in ("model-1", "deliver"))
     assert rows.add() == model.job_id
     with rows.store.begin() as tx:
-        tx.steps.start(model, "call_model", 1)
+        tx.jobs.steps.start(model, "call_model", 1)
     with rows.store.view() as tx:
-        known = tx.steps.attempts(model.job_id)
+        known = tx.jobs.steps.attempts(model.job_id)
     with rows.store.begin() as tx:  # another process
-        tx.steps.start(model, "call_model", 1)
-        tx.steps.start(deliver, "deliver", 1)
+        tx.jobs.steps.start(model, "call_model", 1)
+        tx.jobs.steps.start(deliver, "deliver", 1)
     with rows.store.begin() as tx:
-        tx.steps.assume(model.job_id, known)
-        assert tx.steps.past(deliver).last == 0
-        tx.steps.done(model, DeliverOutcome(chunks=1))
-        assert tx.steps.past(deliver).last == 1
+        tx.jobs.steps.assume(model.job_id, known)
+        assert tx.jobs.steps.past(deliver).last == 0
+        tx.jobs.steps.done(model, DeliverOutcome(chunks=1))
+        assert tx.jobs.steps.past(deliver).last == 1
 
 
 def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:
     job = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.note(job, reason="before")
-        with pytest.raises(ZeroDivisionError), tx.savepoint():
+        with pytest.raises(ZeroDivisionError), savepoint(tx):
             _ = _noted(tx, job) / 0
         assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("before", 0)
     with rows.store.view() as tx:

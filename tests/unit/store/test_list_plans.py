@@ -32,16 +32,16 @@ NARROW = re.compile(r"USING COVERING INDEX ix_(queue_listed|queue_told|queue_sta
 
 
 def jobs(**wanted: Any) -> Look:
-    return lambda tx: tx.browse.jobs(JobFilter(**wanted), AFTER, 50)
+    return lambda tx: tx.jobs.lists.jobs(JobFilter(**wanted), AFTER, 50)
 
 
 def usage(by: UsageBy) -> Look:
-    return lambda tx: tx.usage.sums(UsageWish(by, DAYS), 50)
+    return lambda tx: tx.llm.usage.sums(UsageWish(by, DAYS), 50)
 
 
 LOOKS: dict[str, Look] = {
     "jobs": jobs(),
-    "jobs, the first page": lambda tx: tx.browse.jobs(JobFilter(), None, 50),
+    "jobs, the first page": lambda tx: tx.jobs.lists.jobs(JobFilter(), None, 50),
     "jobs that failed": jobs(status=(JobStatus.FAILED,)),
     "jobs that completed": jobs(status=(JobStatus.COMPLETED,)),
     "jobs that ended badly": jobs(status=(JobStatus.FAILED, JobStatus.CANCELLED)),
@@ -56,26 +56,30 @@ LOOKS: dict[str, Look] = {
     "jobs of a conversation": jobs(conversation=1),
     "jobs of a time": jobs(since=MORNING, until=MORNING),
     "jobs open at a time": jobs(at=MORNING),
-    "counts of jobs open at a time": lambda tx: tx.tallies.statuses(JobFilter(at=MORNING)),
-    "jobs without an outage": lambda tx: tx.browse.jobs(
+    "counts of jobs open at a time": lambda tx: tx.jobs.counts.statuses(JobFilter(at=MORNING)),
+    "jobs without an outage": lambda tx: tx.jobs.lists.jobs(
         JobFilter(), AFTER, 50, [JobFilter(status=(JobStatus.FAILED,), error="E", reason="no * s", since=MORNING)]
     ),
     "failed jobs of an error": lambda tx: list(
-        tx.tallies.failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
+        tx.jobs.counts.failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
     ),
-    "a job": lambda tx: tx.browse.job(tx.jobs.running()[0].id),
-    "counts of jobs": lambda tx: tx.tallies.statuses(JobFilter()),
-    "counts of jobs of an agent": lambda tx: tx.tallies.statuses(JobFilter(agent="ada", platform="web")),
-    "failures": lambda tx: tx.tallies.failures(JobFilter()),
-    "conversations": lambda tx: tx.conversation_lists.page(ConversationFilter(), None, 50),
-    "conversations of an agent": lambda tx: tx.conversation_lists.page(ConversationFilter(agent="ada"), None, 50),
-    "conversations that mention": lambda tx: tx.conversation_lists.page(ConversationFilter(q="hello"), None, 50),
-    "messages that mention": lambda tx: tx.conversation_lists.containing("hello", None, 50),
-    "latency": lambda tx: tx.latency.page(LatencyQuery(), DAYS),
-    "latency of an agent": lambda tx: tx.latency.page(LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS),
+    "a job": lambda tx: tx.jobs.lists.job(tx.jobs.running()[0].id),
+    "counts of jobs": lambda tx: tx.jobs.counts.statuses(JobFilter()),
+    "counts of jobs of an agent": lambda tx: tx.jobs.counts.statuses(JobFilter(agent="ada", platform="web")),
+    "failures": lambda tx: tx.jobs.counts.failures(JobFilter()),
+    "conversations": lambda tx: tx.conversations.lists.page(ConversationFilter(), None, 50),
+    "conversations of an agent": lambda tx: tx.conversations.lists.page(ConversationFilter(agent="ada"), None, 50),
+    "conversations that mention": lambda tx: tx.conversations.lists.page(ConversationFilter(q="hello"), None, 50),
+    "messages that mention": lambda tx: tx.conversations.lists.containing("hello", None, 50),
+    "latency": lambda tx: tx.system.latency.page(LatencyQuery(), DAYS),
+    "latency of an agent": lambda tx: tx.system.latency.page(
+        LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS
+    ),
     **{f"usage by {by}": usage(by) for by in UsageBy},
-    "usage of an agent": lambda tx: tx.usage.total(DAYS, UsageOf(agent="ada", account="main", model="m", client="c")),
-    "usage of days": lambda tx: tx.usage.parts(UsageBy.AGENT, DAYS),
+    "usage of an agent": lambda tx: tx.llm.usage.total(
+        DAYS, UsageOf(agent="ada", account="main", model="m", client="c")
+    ),
+    "usage of days": lambda tx: tx.llm.usage.parts(UsageBy.AGENT, DAYS),
 }
 
 
@@ -155,7 +159,7 @@ def test_a_search_for_what_many_mention_does_not_read_all_messages(rows: JobRows
         rows.add("an invoice")
 
     def page(tx: Transaction) -> object:
-        return tx.browse.jobs(JobFilter(q="invoice"), None, 1)
+        return tx.jobs.lists.jobs(JobFilter(q="invoice"), None, 1)
 
     found = plans(rows, tmp_path / "maestro.db", page)
     assert len(found) == 1, "the newest jobs fill the page and say that another follows"
@@ -171,8 +175,8 @@ def test_a_search_finds_the_same_in_new_and_in_old_jobs(rows: JobRows, monkeypat
     for newest in (1, 3, 1_000):
         monkeypatch.setattr(browse, "NEWEST", newest)
         with rows.store.view() as tx:
-            first, after = tx.browse.jobs(wanted, None, 3)
-            second, end = tx.browse.jobs(wanted, after, 3)
+            first, after = tx.jobs.lists.jobs(wanted, None, 3)
+            second, end = tx.jobs.lists.jobs(wanted, after, 3)
         assert end is None
         pages.append([listed.job.id for listed in (*first, *second)])
     assert pages == [written[::-1]] * 3

@@ -264,13 +264,13 @@ def test_the_surer_of_two_that_fit_alike_comes_first_and_whole_words_before_begi
 def test_the_index_follows_every_change(rows: JobRows) -> None:
     learn(rows, "likes tea", "likes milk")
     with rows.store.begin() as tx:
-        edits = tx.memory_edits
+        edits = tx.memory
         edits.change(ada(tx), 1, FactChange(content="likes coffee"), "operator")
         edits.forget(ada(tx), 2, "operator")
     assert found(rows, "tea") == found(rows, "milk") == []
     assert found(rows, "coffee") == ["likes coffee"]
     with rows.store.begin() as tx:
-        assert tx.memory_edits.clear(ada(tx), "operator") == 1
+        assert tx.memory.clear(ada(tx), "operator") == 1
     assert found(rows, "coffee") == []
     whole(rows)
 
@@ -327,7 +327,7 @@ def test_operators_see_facts_in_pages_and_those_of_every_place(rows: JobRows) ->
     learn(rows, "likes rum", place=HERE)
     learn(rows, "never rum", category=STICKY)
     with rows.store.view() as tx:
-        edits = tx.memory_edits
+        edits = tx.memory
         first, following = edits.page(ada(tx), FactFilter(), None, 3)
         rest, end = edits.page(ada(tx), FactFilter(), following, 3)
         assert contents([*first, *rest]) == ["never rum", "likes rum", "likes wine", "likes milk", "likes tea"]
@@ -340,7 +340,7 @@ def test_operators_see_facts_in_pages_and_those_of_every_place(rows: JobRows) ->
 
 def test_what_operators_change_is_noted_without_what_it_says(rows: JobRows) -> None:
     with rows.store.begin() as tx:
-        edits, agent = tx.memory_edits, ada(tx)
+        edits, agent = tx.memory, ada(tx)
         fact = edits.add(agent, NewFact(content="the vault opens with 1234"), "operator")
         assert fact.confidence == 1
         edits.change(agent, fact.id or 0, FactChange(category=STICKY, confidence=0.5), "operator")
@@ -349,7 +349,7 @@ def test_what_operators_change_is_noted_without_what_it_says(rows: JobRows) -> N
         edits.forget(agent, fact.id or 0, "operator")
         edits.clear(agent, "operator")
     with rows.store.view() as tx:
-        noted = tx.audit.latest(10)[::-1]
+        noted = tx.system.audit.latest(10)[::-1]
     assert [(entry.action, entry.subject, entry.detail) for entry in noted] == [
         ("memory.add", "ada", "fact 1"),
         ("memory.change", "ada", "fact 1"),
@@ -363,7 +363,7 @@ def test_what_operators_change_is_noted_without_what_it_says(rows: JobRows) -> N
 def test_operators_cannot_repeat_a_fact_nor_touch_another_agents(rows: JobRows) -> None:
     learn(rows, "likes tea", "likes milk")
     with rows.store.begin() as tx:
-        edits, agent = tx.memory_edits, ada(tx)
+        edits, agent = tx.memory, ada(tx)
         with pytest.raises(Conflict, match="fact 1 says the same"):
             edits.add(agent, NewFact(content="Likes tea!"), "operator")
         with pytest.raises(Conflict, match="fact 1 says the same"):

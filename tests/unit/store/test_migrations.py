@@ -63,13 +63,13 @@ def test_a_database_of_the_first_release_gets_owners_and_keeps_what_it_has(old: 
     assert "owners" not in tables(old)
     with closing(Store.open(old)) as store:
         with store.begin() as tx:
-            assert tx.owners.add(GRACE, "operator")
+            assert tx.users.owners.add(GRACE, "operator")
         with store.view() as tx:
             agent = tx.agents.by_slug("ada")
             assert agent is not None
             assert (agent.id, agent.system_prompt, agent.created_at.isoformat()[:10]) == (7, "Be brief.", "2026-11-01")
-            assert [entry.action for entry in tx.audit.latest(10)] == ["job.resume"]
-            assert tx.owners.has(GRACE)
+            assert [entry.action for entry in tx.system.audit.latest(10)] == ["job.resume"]
+            assert tx.users.owners.has(GRACE)
     check(old)
 
 
@@ -95,7 +95,7 @@ def test_a_database_can_go_back(old: Path) -> None:
         check(old)
     with closing(Store.open(old)) as store, store.view() as tx:
         assert [agent.slug for agent in tx.agents.all()] == ["ada"]
-        assert tx.owners.all() == []
+        assert tx.users.owners.all() == []
 
 
 def test_messages_that_files_came_with_under_an_earlier_release_still_have_them(old: Path) -> None:

@@ -19,7 +19,7 @@ from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, Step
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.schema import upgrade
 from maestro.store.engine.statements import PreparedStatement, one_of
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, savepoint
 from tests.support.job_rows import JobRows
 
 BY_STATUS = PreparedStatement(
@@ -76,7 +76,7 @@ def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
         numbers = [repository(tx)._insert(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
-        assert [one.id for one in tx.steps.of(job_id)] == numbers
+        assert [one.id for one in tx.jobs.steps.of(job_id)] == numbers
         assert repository(tx)._change(RENAMED, job_id=job_id, its_reason="why") == 1
         assert repository(tx)._change(RENAMED, job_id="nobody", its_reason="why") == 0
         assert tx.jobs.get(job_id).reason == "why"
@@ -182,7 +182,7 @@ def test_what_was_added_as_an_object_is_found_once_it_is_written(rows: JobRows) 
 def test_no_session_is_made_for_who_does_not_need_one(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
-        tx.steps.start(StepRef(job_id=job_id, step="route"), "choose", 1)
+        tx.jobs.steps.start(StepRef(job_id=job_id, step="route"), "choose", 1)
         tx.jobs.update(job_id, agent_id=tx.agents.read(1).id)
         assert "session" not in vars(tx._link)
 
@@ -191,11 +191,11 @@ def test_a_savepoint_takes_back_what_was_written_in_it_and_no_more(rows: JobRows
     job_id = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, reason="before")
-        with suppress(NotFound), tx.savepoint():
+        with suppress(NotFound), savepoint(tx):
             tx.jobs.update(job_id, reason="within")
             raise NotFound("as it was")
         assert "session" not in vars(tx._link)
-        with tx.savepoint():
+        with savepoint(tx):
             tx.jobs.update(job_id, agent_id=None)
     with rows.store.view() as tx:
         assert (tx.jobs.read(job_id).reason, tx.jobs.read(job_id).agent_id) == ("before", None)
@@ -208,7 +208,7 @@ def test_what_the_tables_refuse_in_a_savepoint_costs_only_that(rows: JobRows) ->
             tx.jobs.update(job_id, reason=f"kept {within}")
             if within:
                 tx.agents.get(1).name = f"Ada {within}"
-            with suppress(IntegrityError), tx.savepoint():
+            with suppress(IntegrityError), savepoint(tx):
                 tx.jobs.update(job_id, reason="lost")
                 tx.agents.put(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
             tx.agents.put(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))

@@ -14,6 +14,7 @@ from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.messages import Address
 from maestro.domain.skills.library import FoundFile
+from maestro.store.transaction import savepoint
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
@@ -24,9 +25,9 @@ SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil wate
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
         talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
-        tx.compactions.add(
+        tx.conversations.compactions.add(
             Compaction(
                 conversation_id=talk.id or 0,
                 agent_id=1,
@@ -39,7 +40,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
         )
         tx.memory.set_state(1, "topic", "prices")
         tx.agents.bind(AgentChannel(agent_id=1, platform="discord", account="main", channel="tea"))
-        tx.accounts.add(
+        tx.llm.accounts.add(
             ModelAccount(
                 name="main",
                 type=AccountType.API_KEY,
@@ -56,7 +57,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def now(rows: JobRows) -> Editions:
     with rows.store.view() as tx:
-        return tx.editions.now()
+        return tx.system.versions.now()
 
 
 @pytest.mark.parametrize(
@@ -98,16 +99,16 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
 def test_what_is_counted_of_an_account_is_no_change(rows: JobRows) -> None:
     before = now(rows)
     with rows.store.begin() as tx:
-        tx.accounts.succeeded("main", "m", 0.25)
+        tx.llm.accounts.succeeded("main", "m", 0.25)
     assert now(rows) == before
 
 
 def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: JobRows) -> None:
     before, seen = now(rows), set()
     for undone in (True, False):
-        with rows.store.begin() as tx, suppress(NotFound), tx.savepoint():
+        with rows.store.begin() as tx, suppress(NotFound), savepoint(tx):
             tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
-            seen.add(tx.editions.now().agents)
+            seen.add(tx.system.versions.now().agents)
             if undone:
                 raise NotFound("as it was")
         assert (now(rows) == before) is undone
@@ -119,5 +120,5 @@ def test_after_all_editions_were_deleted_a_change_draws_one(rows: JobRows, tmp_p
         database.execute("DELETE FROM editions")
     assert now(rows) == Editions()
     with rows.store.begin() as tx:
-        tx.skills.enable("tea", enabled=False)
+        tx.agents.skills.enable("tea", enabled=False)
     assert now(rows).skills is not None

@@ -27,23 +27,23 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 def plan(rows: JobRows, schedule: str = "every 1h", kind: ScheduleKind = ScheduleKind.CRON, **fields: Any) -> str:
     given = {"agent": "ada", "prompt": "Look.", "platform": "web", "channel": "code", **fields}
     with rows.store.begin() as tx:
-        return tx.schedules.add(kind.table, NewSchedule(schedule=schedule, **given), "operator").ref
+        return tx.background.schedules.add(kind.table, NewSchedule(schedule=schedule, **given), "operator").ref
 
 
 def change(rows: JobRows, ref: str, **fields: Any) -> None:
     with rows.store.begin() as tx:
-        tx.schedules.change(tx.schedules.get(ref), ScheduleChange(**fields), "operator")
+        tx.background.schedules.change(tx.background.schedules.get(ref), ScheduleChange(**fields), "operator")
 
 
 def run(rows: JobRows, ref: str) -> str:
     with rows.store.begin() as tx:
-        return tx.schedule_starts.run_now(tx.schedules.get(ref), "operator")
+        return tx.background.starts.run_now(tx.background.schedules.get(ref), "operator")
 
 
 def backfill(rows: JobRows, ref: str, hours: int, *, preview: bool = False) -> BackfillView:
     wish = BackfillWish(start=rows.clock.now - timedelta(hours=hours), end=rows.clock.now, preview=preview)
     with rows.store.begin() as tx:
-        return tx.schedule_starts.backfill(tx.schedules.get(ref), wish, f"maestro-{ref}", "operator")
+        return tx.background.starts.backfill(tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator")
 
 
 def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:
@@ -51,10 +51,12 @@ def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:
     rows.clock.go(minutes=10)
     change(rows, ref, prompt="Look again.")
     with rows.store.view() as tx:
-        assert tx.schedules.view(tx.schedules.get(ref)).next_run == MORNING + timedelta(hours=1)
+        assert tx.background.schedules.view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(hours=1)
     change(rows, ref, schedule="every 2h")
     with rows.store.view() as tx:
-        assert tx.schedules.view(tx.schedules.get(ref)).next_run == MORNING + timedelta(hours=2, minutes=10)
+        assert tx.background.schedules.view(tx.background.schedules.get(ref)).next_run == MORNING + timedelta(
+            hours=2, minutes=10
+        )
 
 
 def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
@@ -70,7 +72,7 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     change(rows, of_bob, agent="ada", name="c")
     change(rows, first, name="")
     with rows.store.view() as tx:
-        assert [one.name for one in tx.schedules.of(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
+        assert [one.name for one in tx.background.schedules.of(tx.agents.named("ada"))] == ["b", "Cron Job", "c"]
 
 
 def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
@@ -78,14 +80,16 @@ def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:
         plan(rows, "every 10s")
     with rows.store.begin() as tx:
         new = NewSchedule(agent="ada", schedule="every 10s", prompt="x", platform="web", channel="c")
-        assert tx.schedules.add(ScheduleKind.CRON.table, new, "operator", timedelta(seconds=5)).ref == "cron-1"
+        assert (
+            tx.background.schedules.add(ScheduleKind.CRON.table, new, "operator", timedelta(seconds=5)).ref == "cron-1"
+        )
 
 
 def test_a_run_begun_by_hand_is_a_job_of_the_schedule_and_ends_no_reminder(rows: JobRows) -> None:
     ref = plan(rows, "in 20m", thread="t-1")
     job_id = run(rows, ref)
     with rows.store.view() as tx:
-        job, planned = tx.jobs.get(job_id), tx.schedules.get(ref)
+        job, planned = tx.jobs.get(job_id), tx.background.schedules.get(ref)
         assert (job.kind, job.status, job.priority, job.lane) == (
             JobKind.CRON,
             JobStatus.PENDING,
@@ -107,14 +111,14 @@ def test_each_time_is_made_up_for_once_and_in_its_turn(rows: JobRows) -> None:
         jobs = [tx.jobs.get(one.job_id) for one in begun.times]
         assert {(job.lane, job.schedule) for job in jobs} == {("schedule:cron-1", "cron-1")}
         assert [job.turn for job in jobs] == sorted(job.turn or 0 for job in jobs)
-        assert tx.schedules.get(ref).runs == 4
+        assert tx.background.schedules.get(ref).runs == 4
     rows.clock.go(hours=1)
     with pytest.raises(Conflict, match="is not over"):
         backfill(rows, ref, 4)
     assert backfill(rows, ref, 4, preview=True).count == 1
     with rows.store.begin() as tx:
         for one in begun.times:
-            tx.close_job(one.job_id, Ending(status=JobStatus.FAILED))
+            tx.jobs.close(one.job_id, Ending(status=JobStatus.FAILED))
     again = backfill(rows, ref, 4)
     assert (again.count, [one.ran for one in again.times]) == (1, [True] * 4 + [False])
 
@@ -131,7 +135,7 @@ def test_what_an_archived_agent_does_by_the_clock_rests_and_stays(rows: JobRows)
     with rows.store.begin() as tx:
         tx.agents.change(tx.agents.named("ada"), AgentChange.model_validate({"status": "archived"}), "operator")
     with rows.store.view() as tx:
-        assert tx.schedules.view(tx.schedules.get(ref)).state is ScheduleState.AGENT_PAUSED
+        assert tx.background.schedules.view(tx.background.schedules.get(ref)).state is ScheduleState.AGENT_PAUSED
     with pytest.raises(Conflict, match="make it active first"):
         run(rows, ref)
     with pytest.raises(Conflict, match="is archived; restore it first"):
@@ -142,11 +146,11 @@ def test_a_number_is_never_given_twice(rows: JobRows) -> None:
     ref = plan(rows)
     job_id = run(rows, ref)
     with rows.store.begin() as tx:
-        tx.schedules.remove(tx.schedules.get(ref), "operator")
+        tx.background.schedules.remove(tx.background.schedules.get(ref), "operator")
     assert plan(rows) == "cron-2"
     with rows.store.view() as tx:
         assert tx.jobs.get(job_id).schedule == "cron-1"
-        assert [(one.action, one.subject) for one in tx.audit.latest(2)] == [
+        assert [(one.action, one.subject) for one in tx.system.audit.latest(2)] == [
             ("cron.create", "cron-2"),
             ("cron.remove", "cron-1"),
         ]

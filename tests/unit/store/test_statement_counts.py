@@ -17,7 +17,7 @@ from maestro.domain.llm.prompts import PROMPT_TURNS, CallKey, ComposedTurn, LLMR
 from maestro.domain.messages import Address, LaneKey, Receipt
 from maestro.store.jobs.steps import StepHistory, acting_for
 from maestro.store.llm.prompts import packed_request
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import Transaction, savepoint
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
 
@@ -32,7 +32,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     """Open a store with one account."""
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.accounts.add(
+        tx.llm.accounts.add(
             ModelAccount(
                 name="main",
                 provider="openai",
@@ -80,9 +80,9 @@ def request(key: CallKey, words: str = HELLO) -> LLMRequest:
 def send(tx: Transaction, key: CallKey) -> int:
     """Keep a request as the chain of middleware does, and return the number of the attempt."""
     packed = packed_request(request(key))
-    kept = tx.calls.before_sending(key, packed.texts.raw)
-    assert tx.calls.cut_off_request(key) is None
-    return tx.calls.sent(key, tx.prompts.keep_request(packed, kept), ESTIMATE)
+    kept = tx.llm.calls.before_sending(key, packed.texts.raw)
+    assert tx.llm.calls.cut_off_request(key) is None
+    return tx.llm.calls.sent(key, tx.llm.prompts.keep_request(packed, kept), ESTIMATE)
 
 
 def chunk(rows: JobRows, job_id: str) -> Delivery:
@@ -97,12 +97,12 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
     composed = Composition(messages=turns, layers=(), facts=())
     with rows.store.begin() as tx:
         for content in (SYSTEM[:14], SYSTEM[14:], HELLO):
-            tx.prompts.keep(content)
-    assert count(rows, lambda tx: tx.prompts.add(key.job_id, composed)) == 2
+            tx.llm.prompts.keep(content)
+    assert count(rows, lambda tx: tx.llm.prompts.add(key.job_id, composed)) == 2
     read: list[PromptMessage] = []
 
     def unpacked(tx: Transaction) -> None:
-        read.extend(tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(key.job_id).turns)))
+        read.extend(tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(tx.llm.prompts.of_job(key.job_id).turns)))
 
     assert count(rows, unpacked) == 2
     assert [message.content for message in read] == [SYSTEM, HELLO]
@@ -110,8 +110,8 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
 
 def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.prompts.pack(request(key).messages)
-        attempt = tx.steps.begin(
+        tx.llm.prompts.pack(request(key).messages)
+        attempt = tx.jobs.steps.begin(
             ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, StepHistory(())
         )
     with acting_for(attempt):
@@ -120,44 +120,48 @@ def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> N
 
 def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.prompts.pack(request(key).messages)
-    assert count(rows, lambda tx: tx.prompts.keep_request(packed_request(request(key, "how are you?")))) == 3
-    assert count(rows, lambda tx: tx.prompts.keep_request(packed_request(request(key, "how are you?")))) == 1
+        tx.llm.prompts.pack(request(key).messages)
+    assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 3
+    assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 1
 
 
 def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        attempt, payer = send(tx, key), tx.callers.payer(key.job_id)
+        attempt, payer = send(tx, key), tx.jobs.callers.payer(key.job_id)
 
     def keep(tx: Transaction) -> None:
-        cost = tx.calls.keep_answer(key, attempt, ANSWER, payer)
+        cost = tx.llm.calls.keep_answer(key, attempt, ANSWER, payer)
         assert cost == 0.5
-        tx.accounts.succeeded("main", "gpt-4o-mini", cost)
-        assert tx.calls.answer(key).content == ANSWER.content, "it is not read back"
+        tx.llm.accounts.succeeded("main", "gpt-4o-mini", cost)
+        assert tx.llm.calls.answer(key).content == ANSWER.content, "it is not read back"
 
     assert count(rows, keep) == 5, "the call, the usage log, the reservation, the budgets, the account"
-    assert count(rows, lambda tx: tx.calls.keep_answer(key, attempt, ANSWER)) == 2, "nothing is kept twice"
+    assert count(rows, lambda tx: tx.llm.calls.keep_answer(key, attempt, ANSWER)) == 2, "nothing is kept twice"
     with rows.store.view() as tx:
-        assert [tx.budgets.level(scope).spent_usd for scope in tx.callers.payer(key.job_id).scopes] == [0.5] * 3
+        assert [tx.llm.budgets.level(scope).spent_usd for scope in tx.jobs.callers.payer(key.job_id).scopes] == [
+            0.5
+        ] * 3
 
 
 def test_what_a_call_may_cost_is_reserved_in_two_statements_and_settled_in_two(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        payer = tx.callers.payer(key.job_id)
+        payer = tx.jobs.callers.payer(key.job_id)
     limits = [Limit(BudgetScope.DAY, "", 9.0), Limit(BudgetScope.AGENT, "1", 9.0), Limit(BudgetScope.CLIENT, "3", 9.0)]
-    assert count(rows, lambda tx: tx.callers.payer(key.job_id)) == 1
-    assert count(rows, lambda tx: tx.budgets.exceeded(limits)) == 1
-    assert count(rows, lambda tx: tx.budgets.reserve(key, payer, 0.25, limits)) == 2, "the limits are looked at as well"
-    assert count(rows, lambda tx: tx.budgets.settle(key, 0.5)) == 2
-    assert count(rows, lambda tx: tx.budgets.release(key)) == 1
+    assert count(rows, lambda tx: tx.jobs.callers.payer(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.llm.budgets.exceeded(limits)) == 1
+    assert count(rows, lambda tx: tx.llm.budgets.reserve(key, payer, 0.25, limits)) == 2, (
+        "the limits are looked at as well"
+    )
+    assert count(rows, lambda tx: tx.llm.budgets.settle(key, 0.5)) == 2
+    assert count(rows, lambda tx: tx.llm.budgets.release(key)) == 1
 
 
 def test_what_the_chain_reads_is_one_statement_each(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.chat.mark_read("ada", tx.chat.post(HUMAN, "an old post"))
         newest = tx.chat.post(HUMAN, "a new post")
-    assert count(rows, lambda tx: tx.accounts.with_limits()) == 1
-    assert count(rows, lambda tx: tx.calls.answered(key)) == 1
+    assert count(rows, lambda tx: tx.llm.accounts.with_limits()) == 1
+    assert count(rows, lambda tx: tx.llm.calls.answered(key)) == 1
     assert count(rows, lambda tx: tx.chat.news("ada", key.job_id, 1)) == 1, "the posts, and whether it is reminded"
     with rows.store.view() as tx:
         assert [post.id for post in tx.chat.unread("ada").messages] == [newest]
@@ -180,9 +184,9 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
     assert count(rows, lambda tx: tx.deliveries.add(second)) == 1
     assert count(rows, lambda tx: tx.deliveries.sending(second.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
-    assert count(rows, lambda tx: tx.dependents.progress(key.job_id, Purpose.ANSWER, first.id or 0)) == 1
+    assert count(rows, lambda tx: tx.jobs.dependents.progress(key.job_id, Purpose.ANSWER, first.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, Purpose.ANSWER)) == 1
-    assert count(rows, lambda tx: tx.job_files.of(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.deliveries.files.of(key.job_id)) == 1
     with rows.store.view() as tx:
         assert [(one.state, one.attempts) for one in tx.deliveries.chunks(key.job_id, Purpose.ANSWER)] == [
             (DeliveryState.SENT, 1),
@@ -192,21 +196,21 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
 
 def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.calls.keep_answer(key, send(tx, key), ANSWER)
+        tx.llm.calls.keep_answer(key, send(tx, key), ANSWER)
         tx.deliveries.begin(tx.jobs.read(key.job_id), Purpose.ANSWER)
         only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
         tx.deliveries.sent(only, Receipt(platform_message_id="m"))
-        dependents = tx.dependents.progress(key.job_id, Purpose.ANSWER, only).dependents
-        assert dependents == tx.dependents.of(key.job_id)
+        dependents = tx.jobs.dependents.progress(key.job_id, Purpose.ANSWER, only).dependents
+        assert dependents == tx.jobs.dependents.of(key.job_id)
     completed = Ending(status=JobStatus.COMPLETED)
-    assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
-    assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 2, "it has ended already"
-    assert count(rows, lambda tx: tx.close_job(key.job_id, completed, dependents)) == 2, "its lane, its end"
+    assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
+    assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 2, "it has ended already"
+    assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed, dependents)) == 2, "its lane, its end"
 
 
 def test_a_savepoint_is_two_statements(rows: JobRows) -> None:
     def nothing(tx: Transaction) -> None:
-        with tx.savepoint():
+        with savepoint(tx):
             pass
 
     assert count(rows, nothing) == 2
@@ -214,17 +218,17 @@ def test_a_savepoint_is_two_statements(rows: JobRows) -> None:
 
 def test_the_intake_looks_at_a_place_once_for_each_thing(rows: JobRows) -> None:
     lane = LaneKey("web/general")
-    assert count(rows, lambda tx: tx.questions.open_in(lane)) == 1
-    assert count(rows, lambda tx: tx.channels.why_disabled(PLACE)) == 1
+    assert count(rows, lambda tx: tx.jobs.questions.open_in(lane)) == 1
+    assert count(rows, lambda tx: tx.bots.channels.why_disabled(PLACE)) == 1
 
 
 def test_what_seldom_changes_is_read_once_for_many_transactions(rows: JobRows) -> None:
     def prepared(tx: Transaction) -> None:
         tx.agents.read_binding(PLACE)
         tx.agents.read(1)
-        tx.accounts.default_model()
+        tx.llm.accounts.default_model()
         tx.memory.states(1)
-        tx.compactions.latest(1, 3)
+        tx.conversations.compactions.latest(1, 3)
 
     assert count(rows, prepared) == 6, "each of them, and the editions they belong to"
     assert count(rows, prepared) == 1, "the editions"

@@ -87,14 +87,14 @@ def begun(store: Store) -> StepRef:
     """Begin an attempt at a step of the job named "job"."""
     ref = StepRef(job_id="job", step="model-1")
     with store.begin() as tx:
-        tx.steps.start(ref, "call_model", 1)
+        tx.jobs.steps.start(ref, "call_model", 1)
     return ref
 
 
 def end(store: Store, name: str) -> None:
     """End a job."""
     with store.begin() as tx:
-        tx.close_job(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
 
 
 # Transactions
@@ -105,13 +105,13 @@ def test_a_hundred_threads_write_without_a_locked_database(store: Store) -> None
 
     def write(number: int) -> None:
         with (store if number % 2 else other).begin() as tx:
-            tx.audit.add("thread", "counted", str(number), str(len(tx.audit.latest(1000))))
+            tx.system.audit.add("thread", "counted", str(number), str(len(tx.system.audit.latest(1000))))
 
     with ThreadPoolExecutor(100) as threads:
         list(threads.map(write, range(300)))
     other.close()
     with store.view() as tx:
-        seen = [int(entry.detail) for entry in tx.audit.latest(1000)]
+        seen = [int(entry.detail) for entry in tx.system.audit.latest(1000)]
     assert sorted(seen) == list(range(300)), "each saw all that was written before it"
 
 
@@ -128,24 +128,24 @@ def test_a_view_cannot_write(store: Store) -> None:
 
 def test_a_view_sees_one_moment_and_blocks_no_writer(store: Store) -> None:
     with store.view() as before:
-        assert before.audit.latest(10) == []
+        assert before.system.audit.latest(10) == []
         with store.begin() as tx:
-            tx.audit.add("ada", "wrote")
-        assert before.audit.latest(10) == []
+            tx.system.audit.add("ada", "wrote")
+        assert before.system.audit.latest(10) == []
     with store.view() as after:
-        assert len(after.audit.latest(10)) == 1
+        assert len(after.system.audit.latest(10)) == 1
 
 
 def test_an_exception_rolls_back(store: Store) -> None:
     def write_and_fail() -> None:
         with store.begin() as tx:
-            tx.audit.add("ada", "wrote")
+            tx.system.audit.add("ada", "wrote")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     with store.view() as tx:
-        assert tx.audit.latest(10) == []
+        assert tx.system.audit.latest(10) == []
 
 
 # Tables
@@ -164,10 +164,10 @@ def test_migrations_make_the_tables_that_the_models_describe(store: Store) -> No
 
 def test_opening_again_keeps_what_is_there(store: Store) -> None:
     with store.begin() as tx:
-        tx.audit.add("ada", "wrote")
+        tx.system.audit.add("ada", "wrote")
     again = Store.open(Path(store_path(store)))
     with again.view() as tx:
-        assert len(tx.audit.latest(10)) == 1
+        assert len(tx.system.audit.latest(10)) == 1
     again.close()
 
 
@@ -215,7 +215,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 def test_a_time_without_a_zone_is_refused(store: Store) -> None:
     naive = Store(Path(store_path(store)), clock=lambda: datetime(2026, 1, 1))
     with pytest.raises(Exception, match="without a zone"), naive.begin() as tx:
-        tx.audit.add("ada", "wrote")
+        tx.system.audit.add("ada", "wrote")
     naive.close()
 
 
@@ -281,7 +281,7 @@ def test_a_reopened_job_goes_to_the_end_of_its_lane(store: Store, clock: Clock) 
     for name in ("first", "second"):
         add(store, name)
     with store.begin() as tx:
-        tx.close_job("first", Ending(status=JobStatus.FAILED, error="X", reason="y"))
+        tx.jobs.close("first", Ending(status=JobStatus.FAILED, error="X", reason="y"))
         tx.jobs.reopen(tx.jobs.get("first"))
     assert claimed(store, clock) == ["second"]
     with store.view() as tx:
@@ -302,8 +302,8 @@ def test_a_rerun_keeps_its_place(store: Store, clock: Clock) -> None:
 def test_a_job_ends_once(store: Store) -> None:
     add(store, "job")
     with store.begin() as tx:
-        assert tx.close_job("job", Ending(status=JobStatus.CANCELLED)) is True
-        assert tx.close_job("job", Ending(status=JobStatus.FAILED)) is False
+        assert tx.jobs.close("job", Ending(status=JobStatus.CANCELLED)) is True
+        assert tx.jobs.close("job", Ending(status=JobStatus.FAILED)) is False
         assert tx.jobs.status("job") is JobStatus.CANCELLED
         assert tx.jobs.request_stop("job") is False
 
@@ -316,7 +316,7 @@ def test_a_stopped_job_is_seen_while_it_waits_and_not_while_it_is_inside_a_step(
         tx.jobs.request_stop("job")
         assert tx.jobs.stopped_while_waiting() == []
     with store.begin() as tx:
-        tx.steps.failed(ref, "RateLimited", "")
+        tx.jobs.steps.failed(ref, "RateLimited", "")
         assert tx.jobs.stopped_while_waiting() == ["job"]
     end(store, "job")
     with store.view() as tx:
@@ -351,13 +351,16 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        assert tx.steps.past(ref).result is None
-        tx.steps.failed(ref, "RateLimited", "wait")
+        assert tx.jobs.steps.past(ref).result is None
+        tx.jobs.steps.failed(ref, "RateLimited", "wait")
     begun(store)
     with store.begin() as tx:
-        tx.steps.done(ref, Result(number=7))
-        assert tx.steps.past(ref).result == '{"number":7}'
-        assert [(row.attempt, row.state) for row in tx.steps.of("job")] == [(1, StepState.FAILED), (2, StepState.DONE)]
+        tx.jobs.steps.done(ref, Result(number=7))
+        assert tx.jobs.steps.past(ref).result == '{"number":7}'
+        assert [(row.attempt, row.state) for row in tx.jobs.steps.of("job")] == [
+            (1, StepState.FAILED),
+            (2, StepState.DONE),
+        ]
 
 
 def test_an_attempt_cut_off_by_a_crash_is_marked_when_the_next_begins(store: Store) -> None:
@@ -365,7 +368,7 @@ def test_an_attempt_cut_off_by_a_crash_is_marked_when_the_next_begins(store: Sto
     for _ in range(3):
         ref = begun(store)
     with store.view() as tx:
-        past = tx.steps.past(ref)
+        past = tx.jobs.steps.past(ref)
         assert [attempt.state for attempt in past.attempts].count(StepState.INTERRUPTED) == 2
         assert (past.crashes(1), past.crashes(2)) == (3, 0)
 
@@ -374,15 +377,15 @@ def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> No
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        tx.steps.done(ref, Result(number=1))
+        tx.jobs.steps.done(ref, Result(number=1))
 
     def finish_late() -> None:
         with store.begin() as tx:
-            tx.audit.add("late", "acted")
-            tx.steps.done(ref, Result(number=2))
+            tx.system.audit.add("late", "acted")
+            tx.jobs.steps.done(ref, Result(number=2))
 
     with pytest.raises(StepTaken):
         finish_late()
     with store.view() as tx:
-        assert tx.steps.past(ref).result == '{"number":1}'
-        assert tx.audit.latest(10) == []
+        assert tx.jobs.steps.past(ref).result == '{"number":1}'
+        assert tx.system.audit.latest(10) == []

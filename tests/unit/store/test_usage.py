@@ -48,22 +48,22 @@ def key(rows: JobRows) -> CallKey:
 
 def send(rows: JobRows, key: CallKey) -> int:
     with rows.store.begin() as tx:
-        return tx.calls.sent(key, "digest", ESTIMATE)
+        return tx.llm.calls.sent(key, "digest", ESTIMATE)
 
 
 def answer(rows: JobRows, key: CallKey, attempt: int, response: LLMResponse = ANSWER) -> None:
     with rows.store.begin() as tx:
-        tx.calls.keep_answer(key, attempt, response)
+        tx.llm.calls.keep_answer(key, attempt, response)
 
 
 def usage(store: Store, key: CallKey) -> list[UsageRow]:
     with store.view() as tx:
-        return list(tx.usage.of_job(key.job_id))
+        return list(tx.llm.usage.of_job(key.job_id))
 
 
 def spent(store: Store, scope: BudgetScope = BudgetScope.DAY, subject: str = "") -> Level:
     with store.view() as tx:
-        return tx.budgets.level((scope, subject))
+        return tx.llm.budgets.level((scope, subject))
 
 
 def test_an_answer_leaves_a_row_with_all_it_took_and_whom_it_is_charged_to(rows: JobRows, key: CallKey) -> None:
@@ -99,9 +99,9 @@ def test_what_it_cost_counts_for_everybody_and_for_each_who_pays(rows: JobRows, 
 
 def test_a_failure_leaves_a_row_of_what_it_took(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.calls.failed(key, tx.calls.sent(key, "digest", ESTIMATE), "RateLimited", Expense(duration_ms=12))
+        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "RateLimited", Expense(duration_ms=12))
         nothing = Expense(Usage(input_tokens=900, output_tokens=4), 0.125, 40)
-        tx.calls.failed(key, tx.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", nothing)
+        tx.llm.calls.failed(key, tx.llm.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", nothing)
     seen = [
         (row.error, row.input_tokens, row.output_tokens, row.cost_usd, row.duration_ms)
         for row in usage(rows.store, key)
@@ -121,11 +121,11 @@ def test_an_attempt_whose_process_died_is_found_by_the_next_one(rows: JobRows, k
 def test_an_attempt_whose_process_died_is_found_at_the_end_of_its_job(rows: JobRows, key: CallKey) -> None:
     send(rows, key)
     with rows.store.begin() as tx:
-        tx.close_job(key.job_id, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(key.job_id, Ending(status=JobStatus.CANCELLED))
     assert [(row.state, row.cost_usd) for row in usage(rows.store, key)] == [("interrupted", 0.25)]
     assert spent(rows.store).spent_usd == 0.25
     with rows.store.begin() as tx:
-        tx.close_job(key.job_id, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(key.job_id, Ending(status=JobStatus.CANCELLED))
     assert len(usage(rows.store, key)) == 1
 
 
@@ -150,29 +150,29 @@ def test_what_an_account_spent_is_what_its_rows_say(rows: JobRows, key: CallKey)
                 created_at=tx.now,
                 updated_at=tx.now,
             )
-            tx.accounts.add(row)
+            tx.llm.accounts.add(row)
     empty, died, unsent = send(rows, key), send(rows, key), send(rows, key)
     assert account(rows, key) == (0.5, 0), "the first two were taken for dead"
     with rows.store.begin() as tx:
-        tx.calls.failed(key, empty, "EmptyResponse", Expense(Usage(input_tokens=900), 0.125, 40))
-        tx.calls.interrupted(key, unsent, 10)
+        tx.llm.calls.failed(key, empty, "EmptyResponse", Expense(Usage(input_tokens=900), 0.125, 40))
+        tx.llm.calls.interrupted(key, unsent, 10)
     assert account(rows, key) == (0.125 + 0.25 + 0.25, 0)
     with rows.store.begin() as tx:
-        tx.calls.unsent(key, unsent)
-        tx.calls.failed(key, died, "RateLimited", Expense())
+        tx.llm.calls.unsent(key, unsent)
+        tx.llm.calls.failed(key, died, "RateLimited", Expense())
     assert account(rows, key) == (0.125, 0)
     last = send(rows, key)
     with rows.store.begin() as tx:
-        tx.accounts.succeeded("main", "claude-haiku-4-5", tx.calls.keep_answer(key, last, ANSWER))
+        tx.llm.accounts.succeeded("main", "claude-haiku-4-5", tx.llm.calls.keep_answer(key, last, ANSWER))
     assert account(rows, key) == (0.625, 1)
     with rows.store.view() as tx:
-        assert tx.accounts.get("other").spent_usd == 0
+        assert tx.llm.accounts.get("other").spent_usd == 0
 
 
 def account(rows: JobRows, key: CallKey) -> tuple[float, int]:
     """Return what the account has spent, which is what its rows and the budgets say, and how often it answered."""
     with rows.store.view() as tx:
-        main = tx.accounts.get("main")
+        main = tx.llm.accounts.get("main")
     assert main.spent_usd == sum(row.cost_usd or 0.0 for row in usage(rows.store, key)) == spent(rows.store).spent_usd
     return main.spent_usd, main.calls
 
@@ -186,7 +186,7 @@ def test_an_unknown_price_is_not_counted_and_not_nothing(rows: JobRows, key: Cal
 def test_an_answer_is_given_back_as_it_was_kept(rows: JobRows, key: CallKey) -> None:
     answer(rows, key, send(rows, key))
     with rows.store.view() as tx:
-        call = tx.calls.answer(key)
+        call = tx.llm.calls.answer(key)
     assert (call.cached_tokens, call.cache_write_tokens, call.tool_calls) == (
         800,
         100,

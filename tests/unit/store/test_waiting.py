@@ -52,7 +52,7 @@ def park(store: Store, name: str, wake_at: datetime | None, reason: WaitReason =
 
 def end(store: Store, name: str) -> None:
     with store.begin() as tx:
-        tx.close_job(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
 
 
 def job(store: Store, name: str) -> Job:
@@ -224,8 +224,8 @@ def test_a_step_says_what_it_waits_for(store: Store, clock: Clock) -> None:
     ]
     with store.begin() as tx:
         for step, wait in zip(steps, waits, strict=True):
-            tx.steps.start(step, "call_tool", 1)
-            tx.steps.suspended(step, "WaitsForPerson", "question 1 is open", wait)
-        assert set(tx.steps.waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
-        assert tx.steps.past(steps[0]).result is None
-        assert tx.steps.past(steps[0]).crashes(1) == 0
+            tx.jobs.steps.start(step, "call_tool", 1)
+            tx.jobs.steps.suspended(step, "WaitsForPerson", "question 1 is open", wait)
+        assert set(tx.jobs.steps.waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
+        assert tx.jobs.steps.past(steps[0]).result is None
+        assert tx.jobs.steps.past(steps[0]).crashes(1) == 0

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def write(store: Store, text: str = "wrote") -> None:
     """Commit a change."""
     with store.begin() as tx:
-        tx.audit.add("ada", text)
+        tx.system.audit.add("ada", text)
 
 
 def in_line(store: Store, place: int, seconds: float, threads: ThreadPoolExecutor) -> "Future[None]":
@@ -63,7 +63,7 @@ def test_a_connection_that_nobody_holds_and_nobody_gets_is_replaced(store: Store
     assert store.writes.replaced == 1
     assert not store.writes.failing
     with store.view() as tx:
-        assert len(tx.audit.latest(10)) == 5
+        assert len(tx.system.audit.latest(10)) == 5
     del lost
 
 
@@ -72,7 +72,7 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
 
     def hold() -> None:
         with store.begin() as tx:
-            tx.audit.add("ada", "slow")
+            tx.system.audit.add("ada", "slow")
             begun.set()
             over.wait()
 
@@ -121,7 +121,7 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
 
 def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
     with store.begin() as tx:
-        tx.audit.latest(1)
+        tx.system.audit.latest(1)
     assert store.writes.succeeded_at == 0
     write(store)
     assert time.time() - store.writes.succeeded_at < 60

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -44,7 +45,7 @@ class Broken:
 class OneTransaction:
     """Has a savepoint and nothing else."""
 
-    savepoint = nullcontext
+    _link = SimpleNamespace(savepoint=nullcontext)
 
 
 def raising(error: BaseException) -> Callable[[], Awaitable[None]]:
