@@ -37,7 +37,7 @@ ORDER = [
     "EmptyAnswerRefusal",
     "Deadline",
     "DraftStreaming",
-    "Transport",
+    "AccountTransport",
 ]
 """The chain, the outermost first."""
 OF_THE_CHAT = ("ChatFeed",)
