@@ -6,7 +6,7 @@ from temporalio import activity
 from ulid import ULID
 
 from activities.routing import Typing
-from activities.schedules import ScheduleRules, pause_failing, skip_run
+from activities.schedules import pause_failing, skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep, ParkOutcome, ParkStep
@@ -14,6 +14,7 @@ from maestro.domain.jobs.job import IN_TEMPORAL, Ending, Job, JobStatus, StepSta
 from maestro.domain.jobs.notices import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
+from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -25,12 +26,12 @@ class ClosingActivities:
     """
 
     def __init__(
-        self, store: Store, typing: Typing, released: Callable[[], None], rules: Callable[[], ScheduleRules]
+        self, store: Store, typing: Typing, released: Callable[[], None], schedules: Callable[[], ScheduleSettings]
     ) -> None:
         self._store = store
         self._typing = typing
         self._released = released
-        self._rules = rules
+        self._schedules = schedules
 
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> CloseOutcome:
@@ -39,7 +40,7 @@ class ClosingActivities:
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close(tx, step)
-                pause_failing(tx, step.job_id, self._rules().pause_after)
+                pause_failing(tx, step.job_id, self._schedules().pause_after_failures)
             outcome = tx.jobs.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
             tx.when_committed(self._released)
         return outcome

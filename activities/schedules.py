@@ -19,6 +19,8 @@ from maestro.domain.precedence import Priority
 from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, is_skipped, job_of, no_run, times_missed
 from maestro.domain.schedules.schedule import Heartbeat, Planned
 from maestro.domain.schedules.scripts import Script, ScriptFailed, asked, fetched_json, filled, read_script
+from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import JobSettings
 from maestro.fetch import FetchAccess, FetchLimits, fetch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -26,20 +28,15 @@ from maestro.store.transaction import Transaction
 LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
 
 
-@dataclass(frozen=True)
-class ScheduleRules:
-    """After how many failures in a row a schedule is paused, and how many background jobs run at once."""
-
-    pause_after: int
-    concurrency: int
-
-
 class ScheduleActivities:
     """Begins the jobs that nobody asked for."""
 
-    def __init__(self, store: Store, rules: Callable[[], ScheduleRules]) -> None:
+    def __init__(
+        self, store: Store, schedules: Callable[[], ScheduleSettings], jobs: Callable[[], JobSettings]
+    ) -> None:
         self._store = store
-        self._rules = rules
+        self._schedules = schedules
+        self._jobs = jobs
 
     @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: Firing) -> Entered:
@@ -47,7 +44,6 @@ class ScheduleActivities:
 
         Where enough background jobs run, it waits as a row, and this workflow leaves it to the dispatcher.
         """
-        rules = self._rules()
         with self._store.begin() as tx:
             known = tx.jobs.find(firing.job_id)
             if known is not None:
@@ -55,7 +51,7 @@ class ScheduleActivities:
             planned = tx.background.runs.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
-                _pause_failing(tx, planned, rules.pause_after)
+                _pause_failing(tx, planned, self._schedules().pause_after_failures)
             open_job = tx.background.runs.open_job(firing.schedule)
             reason = no_run(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
@@ -67,7 +63,7 @@ class ScheduleActivities:
                 return Entered(begun=False, reason=reason or "")
             payer = payer_of(agent, tx.agents.binding(planned.address))
             job = job_of(planned, payer, firing.job_id, firing.slot)
-            return _begin(tx, job, full=tx.jobs.background_full(rules.concurrency))
+            return _begin(tx, job, full=tx.jobs.background_full(self._jobs().background_concurrency))
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:

@@ -106,7 +106,7 @@ class SignatureAuthentication:
 
     async def _body(self, request: Request) -> bytes:
         """Read the body; what says of itself that it is too large is not read at all."""
-        said, most = request.headers.get("content-length", ""), self._hooks.rules().max_body_bytes
+        said, most = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
         if said.isdecimal() and int(said) > most:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {most} bytes.")
         try:

@@ -100,7 +100,7 @@ class FrontDoor:
         return proxies.asked(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
 
     def _cap(self, path: str) -> int:
-        return self._parts.hooks.rules().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
+        return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
     def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
         if not self._hosts.admit(headers.getlist("host")):

@@ -10,6 +10,7 @@ from maestro.domain.live import SettingsControl
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.settings.chat import ChatSettings
 from maestro.intake.pairing import PairingRules
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
@@ -52,19 +53,11 @@ class GuardSettings:
 
 
 @dataclass(frozen=True)
-class PaneRules:
-    """What the page of the chat is told: characters of the longest post, and milliseconds between two looks."""
-
-    max_message_chars: int = 4096
-    poll_ms: int = 1000
-
-
-@dataclass(frozen=True)
 class AgentChat:
     """The #maestro chat, and what its page is told, asked for at each use."""
 
     service: ChatService
-    rules: Callable[[], PaneRules] = PaneRules
+    rules: Callable[[], ChatSettings] = ChatSettings
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from maestro.domain.chat.message import Post, Unread
 from maestro.domain.chat.posting import prepare
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.scanning import ScanRules, SecretScanner
+from maestro.domain.scanning import SecretScanner
+from maestro.domain.settings.chat import ChatSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRules:
-    """What holds for a post: the characters of the longest one, and how secrets are looked for."""
-
-    max_message_chars: int
-    scan: ScanRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +23,7 @@ class PostedMessage:
 class ChatService:
     """One channel for agents and people; the rules are asked for at each use, because they may change meanwhile."""
 
-    def __init__(self, store: Store, scanner: SecretScanner, rules: Callable[[], ChatRules]) -> None:
+    def __init__(self, store: Store, scanner: SecretScanner, rules: Callable[[], ChatSettings]) -> None:
         self._store = store
         self._scanner = scanner
         self._rules = rules
@@ -53,7 +46,7 @@ class ChatService:
         if not text.strip():
             raise InvalidEdit("a post must say something: give it a text that is not empty")
         rules = self._rules()
-        return prepare(text, rules.max_message_chars, self._scanner, rules.scan).text
+        return prepare(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
 
     def get_new(self, slug: str) -> Unread:
         """Return every post of the session that an agent has not read, its own too; its cursor stays."""

@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.firing import runs_once
 from maestro.domain.schedules.schedule import Planned
+from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.background.runs import FollowedSchedule
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
@@ -50,14 +51,6 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class KeeperIntervals:
-    """Seconds between two looks whether a row was changed, and between two comparisons of everything."""
-
-    look: float
-    compare: float
-
-
-@dataclass(frozen=True)
 class ScheduleSnapshot:
     """What the rows say: the ids of all, what Temporal is to hold for each, and which of them nobody can read.
 
@@ -76,10 +69,12 @@ class ScheduleKeeper:
     Two keepers at once do no harm: telling is idempotent, and what one told too late, the other puts right.
     """
 
-    def __init__(self, store: Store, terms: Callable[[], ScheduleTerms], rhythm: Callable[[], KeeperIntervals]) -> None:
+    def __init__(
+        self, store: Store, terms: Callable[[], ScheduleTerms], settings: Callable[[], ScheduleSettings]
+    ) -> None:
         self._store = store
         self._terms = terms
-        self._rhythm = rhythm
+        self._settings = settings
         self._seen: tuple[object, ...] | None = None
         self._known: set[str] = set()
         self._again: set[str] = set()
@@ -88,7 +83,7 @@ class ScheduleKeeper:
     async def run(self, client: Client) -> None:
         """Follow the rows until cancelled; what changes while Temporal is away is told when it is back."""
         pause = 0.0
-        with self._store.changes.subscribed(self._is_changed, lambda: self._rhythm().look) as changed:
+        with self._store.changes.subscribed(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
                 try:
                     finished = await self.follow(client)
@@ -100,7 +95,7 @@ class ScheduleKeeper:
                     await changed.wait()
                     changed.clear()
                 else:
-                    pause = max(self._rhythm().look, min(pause * 2, LONGEST_PAUSE))
+                    pause = max(self._settings().follow_seconds, min(pause * 2, LONGEST_PAUSE))
                     await asyncio.sleep(pause)
 
     def _is_changed(self, state: StoreState) -> bool:
@@ -127,7 +122,7 @@ class ScheduleKeeper:
         self._known |= picture.ids
         self._seen = picture.stamp
         if due:
-            self._compare_at = _now() + self._rhythm().compare
+            self._compare_at = _now() + self._settings().compare_minutes * 60
         return not self._again
 
     async def _listed(self, client: Client) -> set[str]:

@@ -8,9 +8,9 @@ from importlib import import_module
 import structlog
 from starlette.types import ASGIApp
 
-from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
+from api.parts import AgentChat, ApiParts, GuardSettings
 from maestro.bootstrap.operations import open_hooks, open_schedules
-from maestro.bootstrap.rules import daily_budgets, outside_rules, pairing_rules
+from maestro.bootstrap.rules import daily_budgets, pairing_rules
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
@@ -132,10 +132,6 @@ def api_parts(
         namespace=settings.temporal.namespace,
         pairing=live.of(pairing_rules),
         budgets=live.of(daily_budgets),
-        outside=OutsideTools(store, chat, live.of(outside_rules)),
-        chat=AgentChat(chat, live.of(_pane_rules)) if chat is not None else None,
+        outside=OutsideTools(store, chat, live.of(lambda settings: settings.questions)),
+        chat=AgentChat(chat, live.of(lambda settings: settings.chat)) if chat is not None else None,
     )
-
-
-def _pane_rules(settings: Settings) -> PaneRules:
-    return PaneRules(settings.chat.limits.max_message_chars, settings.chat.poll_ms)

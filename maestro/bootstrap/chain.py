@@ -9,9 +9,9 @@ from maestro.bootstrap.rules import daily_budgets
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.accounts import Estimates
-from maestro.llm.middleware.failover import BreakerRules, CircuitBreaker, Failover
+from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.interruption import StopGuard, StopWatch, deadline
-from maestro.llm.middleware.limits import LimiterRules, RateLimit
+from maestro.llm.middleware.limits import RateLimit
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, nothing_more
 from maestro.llm.middleware.request_changes import (
@@ -46,6 +46,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     tell: list[Middleware] = [lambda inner: ChatFeed(inner, reader, models.book, window)]
     keep = keep_chat_read if chat else nothing_more
     request_time = live.of(_request_time)
+    llm = live.of(lambda settings: settings.llm)
     inside = chain(
         models.transport,
         lambda inner: StopGuard(inner, watch),
@@ -53,10 +54,12 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: Failover(inner, reader, models.book, request_time, window),
         EmptyAnswerRetry,
         ToolSupport,
-        lambda inner: CircuitBreaker(inner, models.book, live.of(_breaker_rules), recovered=partial(_wake, store)),
-        lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
+        lambda inner: CircuitBreaker(
+            inner, models.book, live.of(lambda settings: settings.llm.breaker), recovered=partial(_wake, store)
+        ),
+        lambda inner: RateLimit(inner, models.book, llm, live.of(lambda settings: settings.jobs)),
         lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
-        lambda inner: CacheMarkers(inner, models.book, live.of(_caches_prompts)),
+        lambda inner: CacheMarkers(inner, models.book, live.of(lambda settings: settings.llm.cache)),
         *(tell if chat else ()),
         lambda inner: Recorder(inner, store, estimates, keep),
         EmptyAnswerRefusal,
@@ -72,19 +75,5 @@ def _wake(store: Store) -> None:
         tx.jobs.wake_for_models(WaitReason.PROVIDER)
 
 
-def _caches_prompts(settings: Settings) -> bool:
-    return settings.llm.cache
-
-
 def _request_time(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.llm.total_timeout_seconds)
-
-
-def _breaker_rules(settings: Settings) -> BreakerRules:
-    breaker = settings.llm.breaker
-    return BreakerRules(breaker.failures, breaker.open_seconds, breaker.successes)
-
-
-def _limiter_rules(settings: Settings) -> LimiterRules:
-    llm = settings.llm
-    return LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds, settings.jobs.fairness)

@@ -21,7 +21,7 @@ from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities, VoiceActivities
 from activities.questions import AskingRules
 from activities.routing import RoutingActivities, TypingActivities
-from activities.schedules import ScheduleActivities, ScheduleRules, ScriptActivities, ScriptRules
+from activities.schedules import ScheduleActivities, ScriptActivities, ScriptRules
 from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
 from activities.what_if import WhatIfActivities
@@ -37,7 +37,7 @@ from maestro.domain.redaction import TextKind, as_it_is
 from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files, workspaces_folder
 from maestro.llm.middleware.interruption import StopWatch
-from maestro.llm.transcriber import Transcriber, TranscriptionRules
+from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url
 from maestro.settings.live import LiveSettings
@@ -163,11 +163,6 @@ def run_settings(settings: Settings) -> RunSettings:
     )
 
 
-def schedule_rules(settings: Settings) -> ScheduleRules:
-    """Return when a schedule is paused, and how much goes on in the background."""
-    return ScheduleRules(settings.schedules.pause_after_failures, settings.jobs.background_concurrency)
-
-
 def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
     """Return what the tags of answers may do."""
     return ActingRules(
@@ -193,7 +188,8 @@ def _is_open(store: Store, job_id: str) -> bool:
 
 def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
     window = brains.models.table.context_window
-    schedules = ScheduleActivities(flow.store, live.of(schedule_rules))
+    planned = live.of(lambda settings: settings.schedules)
+    schedules = ScheduleActivities(flow.store, planned, live.of(lambda settings: settings.jobs))
     shown = WhatIfActivities(flow.store, live.of(answer_rules))
     routing = RoutingActivities(flow.store, flow.typing, live.of(answer_rules))
     conversations = ConversationActivities(flow.store, window)
@@ -210,7 +206,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
         schedules.take_on,
         shown.choose_for_show,
         shown.show_answer,
-        ClosingActivities(flow.store, flow.typing, flow.released, live.of(schedule_rules)).close_job,
+        ClosingActivities(flow.store, flow.typing, flow.released, planned).close_job,
     ]
 
 
@@ -253,12 +249,7 @@ def _context_rules(brains: ModelParts, settings: Settings) -> ContextRules:
 
 
 def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
-    return Transcriber(models.book, models.library, live.of(_terms))
-
-
-def _terms(settings: Settings) -> TranscriptionRules | None:
-    wish = settings.llm.transcription
-    return TranscriptionRules(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
+    return Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
 
 
 def _script_rules(keys: SecretKeys, settings: Settings) -> ScriptRules:

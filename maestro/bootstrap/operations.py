@@ -8,8 +8,8 @@ from maestro.bootstrap.flow import queues, run_settings
 from maestro.domain.jobs.replay import JobControl
 from maestro.installation.keys import SecretKeys
 from maestro.installation.storage import open_existing_store
-from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
-from maestro.operations.schedules import PlanningRules, ScheduleOperations
+from maestro.intake.webhooks import WebhookIntake
+from maestro.operations.schedules import ScheduleOperations
 from maestro.settings import Loaded, Settings
 from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
 from maestro.settings.live import LiveSettings
@@ -17,7 +17,7 @@ from maestro.store.store import Store
 from temporal.client import connect_soon
 from temporal.engine import Engine
 from temporal.replays import BatchWork, TemporalJobControl
-from temporal.schedule_keeper import KeeperIntervals, ScheduleKeeper
+from temporal.schedule_keeper import ScheduleKeeper
 from temporal.schedules import ScheduleTerms
 
 CONNECT_SECONDS = 3.0
@@ -25,21 +25,14 @@ CONNECT_SECONDS = 3.0
 
 def open_schedules(store: Store, live: LiveSettings) -> ScheduleOperations:
     """Return the operations on schedules."""
-    return ScheduleOperations(store, live.of(_planning_rules))
-
-
-def _planning_rules(settings: Settings) -> PlanningRules:
-    return PlanningRules(settings.schedules.shortest, queues(settings).main)
+    return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
 
 
 def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
     """Return the intake of deliveries from programs outside."""
-    return WebhookIntake(store, keys.reveal, live.of(_hook_rules))
-
-
-def _hook_rules(settings: Settings) -> WebhookIntakeRules:
-    hooks = settings.webhooks
-    return WebhookIntakeRules(hooks.max_body_bytes, settings.jobs.max_pending, hooks.kept)
+    return WebhookIntake(
+        store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
+    )
 
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
@@ -50,16 +43,11 @@ def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> 
 
 def build_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
     """Return the keeper of a process that works with Temporal."""
-    return ScheduleKeeper(store, live.of(_terms), live.of(_rhythm))
+    return ScheduleKeeper(store, live.of(_terms), live.of(lambda settings: settings.schedules))
 
 
 def _terms(settings: Settings) -> ScheduleTerms:
     return ScheduleTerms(queues(settings), run_settings(settings))
-
-
-def _rhythm(settings: Settings) -> KeeperIntervals:
-    schedules = settings.schedules
-    return KeeperIntervals(look=schedules.follow_seconds, compare=schedules.compare_minutes * 60)
 
 
 @dataclass(frozen=True)

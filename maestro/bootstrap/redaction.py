@@ -6,7 +6,7 @@ See docs/decisions.md: chat sessions.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from maestro.chat import ChatRules, ChatService
+from maestro.chat import ChatService
 from maestro.domain.redaction import Redact, TextKind, as_it_is, redactor
 from maestro.domain.scanning import SecretScanner
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
@@ -17,17 +17,12 @@ from maestro.store.store import Store
 
 def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
     """Return the chat; None where the configuration has none."""
-    return ChatService(store, scanner, live.of(chat_rules)) if live.start.chat.enabled else None
+    return ChatService(store, scanner, live.of(lambda settings: settings.chat)) if live.start.chat.enabled else None
 
 
 def build_scanner(failed: Callable[[], None]) -> SecretScanner:
     """Return what finds secrets; ``failed`` is called for each text that could not be scanned whole."""
     return GuardedScanner(DetectSecretsScanner(), failed)
-
-
-def chat_rules(settings: Settings) -> ChatRules:
-    """Return what holds for a post."""
-    return ChatRules(settings.chat.limits.max_message_chars, settings.chat.scanner.rules)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ from datetime import timedelta
 
 from activities.routing import AnswerRules
 from maestro.domain.agents.agent import BusyMode
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.people.permissions import AccessRules, DmPolicy
-from maestro.domain.questions.outside import OutsideRules
 from maestro.intake import IntakeRules
 from maestro.intake.access import AccessControl
 from maestro.intake.pairing import PairingRules
@@ -19,7 +17,7 @@ from maestro.settings import Settings
 
 def answer_rules(settings: Settings) -> AnswerRules:
     """Return what decides who answers a message, and whether they may."""
-    access = AccessControl(_access_rules(settings), _routing_rules(settings))
+    access = AccessControl(_access_rules(settings), settings.routing)
     return AnswerRules(access, BusyMode(settings.routing.busy))
 
 
@@ -28,11 +26,8 @@ def intake_rules(settings: Settings) -> IntakeRules:
     return IntakeRules(
         max_pending=settings.jobs.max_pending,
         access=_access_rules(settings),
-        routing=_routing_rules(settings),
+        routing=settings.routing,
         pairing=pairing_rules(settings),
-        messages_per_minute=settings.routing.messages_per_minute,
-        bot_messages_per_minute=settings.routing.bot_messages_per_minute,
-        busy=BusyMode(settings.routing.busy),
     )
 
 
@@ -41,20 +36,10 @@ def pairing_rules(settings: Settings) -> PairingRules:
     return PairingRules(timedelta(minutes=settings.pairing.expiry_minutes))
 
 
-def outside_rules(settings: Settings) -> OutsideRules:
-    """Return how long questions of agents outside wait."""
-    questions = settings.questions
-    return OutsideRules(timedelta(hours=questions.expiry_hours), timedelta(seconds=questions.patience_seconds))
-
-
 def _access_rules(settings: Settings) -> AccessRules:
     sections = settings.connectors.sections.items()
     policies = {"web": settings.web.dm_policy, **{name: section.dm_policy for name, section in sections}}
     return AccessRules(frozenset(settings.owner.ids), {name: DmPolicy(policy) for name, policy in policies.items()})
-
-
-def _routing_rules(settings: Settings) -> RoutingRules:
-    return RoutingRules(frozenset(settings.routing.conductor_channels), settings.routing.fallback_agent)
 
 
 def daily_budgets(settings: Settings) -> DailyBudgets:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.agents.routing import Route, RoutingRules, route
+from maestro.domain.agents.routing import Route, route
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of
 from maestro.domain.messages import IncomingMessage, LaneKey, Pace, lane_of
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
+from maestro.domain.settings.access import RoutingSettings
 from maestro.store.conversations.inbox import IntakeState
 from maestro.store.transaction import Transaction
 
@@ -90,7 +91,7 @@ def tell(tx: Transaction, job: Job, text: str) -> None:
 class AccessControl:
     """Routing and access, over the store as it is now (docs/decisions.md: routing, access)."""
 
-    def __init__(self, access: AccessRules, routing: RoutingRules) -> None:
+    def __init__(self, access: AccessRules, routing: RoutingSettings) -> None:
         self._access = access
         self._routing = routing
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from maestro.domain.agents.agent import BusyMode, mode_of
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import (
@@ -24,6 +23,7 @@ from maestro.domain.messages import (
 from maestro.domain.people.permissions import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import Answer, Refusal
+from maestro.domain.settings.access import RoutingSettings
 from maestro.domain.texts import storable
 from maestro.intake import answers, control_words, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, dropped, new_job_id, tell
@@ -75,18 +75,13 @@ def _untouched(job: Job) -> bool:
 class IntakeRules:
     """What the configuration says of who may come in.
 
-    ``max_pending`` jobs may wait before new messages are refused. A person may write ``messages_per_minute``, a bot
-    ``bot_messages_per_minute`` in one channel; owners have no limit. ``busy`` says what becomes of messages for a busy
-    agent in channels that have no mode of their own.
+    ``max_pending`` jobs may wait before new messages are refused.
     """
 
     max_pending: int
     access: AccessRules = field(default_factory=AccessRules)
-    routing: RoutingRules = field(default_factory=RoutingRules)
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
     pairing: PairingRules = field(default_factory=PairingRules)
-    messages_per_minute: int = 30
-    bot_messages_per_minute: int = 20
-    busy: BusyMode = BusyMode.QUEUE
 
 
 class JobStarter(Protocol):
@@ -148,7 +143,7 @@ class Intake:
         if message.edit_of:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
-        state = tx.inbox.state(message, self._rules().messages_per_minute, MINUTE)
+        state = tx.inbox.state(message, self._rules().routing.messages_per_minute, MINUTE)
         if state.disabled:  # where somebody writes to us, we may be able to write again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
@@ -191,7 +186,7 @@ class Intake:
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
-            if tx.inbox.wrote(arrival.message, self._rules().bot_messages_per_minute, MINUTE):
+            if tx.inbox.wrote(arrival.message, self._rules().routing.bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if pairing.guesses(tx, arrival.person.id) else None
@@ -213,7 +208,7 @@ class Intake:
     def _is_over_limit(self, tx: Transaction, arrival: ReceivedMessage) -> bool:
         """Say whether the sender wrote more than people may; a bot's messages are counted in this channel alone."""
         if arrival.message.from_bot:
-            return tx.inbox.wrote(arrival.message, self._rules().messages_per_minute, MINUTE)
+            return tx.inbox.wrote(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
         return arrival.state.over_limit
 
     def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
@@ -265,7 +260,7 @@ class Intake:
         """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(arrival.message, job_id)
-        if mode_of(arrival.binding, self._rules().busy) is BusyMode.INTERRUPT:
+        if mode_of(arrival.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
             told_to_wait = self._interrupt(tx, arrival, job_id, row)
         return tx.jobs.enter(
             id=job_id,
@@ -307,7 +302,7 @@ class Intake:
         told = tx.inbox.was_told(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
         if not told:
-            most = self._rules().messages_per_minute
+            most = self._rules().routing.messages_per_minute
             tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
         return job
 

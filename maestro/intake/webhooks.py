@@ -1,7 +1,6 @@
 """Deliveries of webhooks: who sent one is checked, and what it says becomes a job, once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -12,6 +11,8 @@ from maestro.domain.agents.agent import payer_of
 from maestro.domain.errors import Backlogged, ConfigurationError, NotFound
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.precedence import Priority
+from maestro.domain.settings.background import WebhookSettings
+from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.webhooks.signatures import BadSignature, Signed, signed
 from maestro.domain.webhooks.views import Taken
 from maestro.domain.webhooks.webhook import TooManyDeliveries, Webhook, WebhookUnready
@@ -24,28 +25,20 @@ MINUTE = timedelta(minutes=1)
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class WebhookIntakeRules:
-    """What the configuration says of deliveries.
-
-    A body has at most ``max_body_bytes``; ``max_pending`` jobs that no person began may wait before more are refused;
-    what was taken is known again for ``kept``.
-    """
-
-    max_body_bytes: int = 1024**2
-    max_pending: int = 10_000
-    kept: timedelta = timedelta(days=30)
-
-
 class WebhookIntake:
     """The way in for programs; ``reveal`` turns what the store holds of a secret into it."""
 
     def __init__(
-        self, store: Store, reveal: Callable[[str], SecretStr], rules: Callable[[], WebhookIntakeRules]
+        self,
+        store: Store,
+        reveal: Callable[[str], SecretStr],
+        settings: Callable[[], WebhookSettings],
+        jobs: Callable[[], JobSettings],
     ) -> None:
         self._store = store
         self._reveal = reveal
-        self.rules = rules
+        self.settings = settings
+        self._jobs = jobs
 
     def at(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound`` alike for one that is disabled and for none."""
@@ -109,7 +102,7 @@ class WebhookIntake:
             )
         )
         tx.background.webhooks.take(webhook, delivery, job.id)
-        tx.background.webhooks.forget(tx.now - self.rules().kept)
+        tx.background.webhooks.forget(tx.now - self.settings().kept)
         return Taken(job_id=job.id, duplicate=False)
 
     def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:
@@ -124,7 +117,7 @@ class WebhookIntake:
             hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
             raise hasty
         waiting = tx.background.webhooks.waiting()
-        if waiting >= self.rules().max_pending:
+        if waiting >= self._jobs().max_pending:
             full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
             full.retry_after = MINUTE
             raise full

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from maestro.domain.llm.accounts import AccountType, Choice, choose
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import bare
+from maestro.domain.settings.llm import TranscriptionSettings
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import MOVES_ON, FailoverProgress
@@ -27,15 +27,6 @@ _NAMES = {
     "audio/webm": "voice.webm",
     "audio/flac": "voice.flac",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptionRules:
-    """The provider whose accounts are asked, its model for that, and how long one transcription may take in all."""
-
-    provider: str
-    model: str
-    patience: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +56,12 @@ class Transcriber:
     """Asks one account after the other, as the failover of the chain does (docs/decisions.md: failover)."""
 
     def __init__(
-        self, book: AccountBook, library: LiteLLMLibrary, terms: Callable[[], TranscriptionRules | None]
+        self, book: AccountBook, library: LiteLLMLibrary, settings: Callable[[], TranscriptionSettings]
     ) -> None:
         """``terms`` are asked for at each recording; None while nobody is to transcribe."""
         self._book = book
         self._library = library
-        self._terms = terms
+        self._settings = settings
 
     async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
         """Have a recording transcribed; false when nobody can. Every attempt is kept before anything else happens.
@@ -84,12 +75,10 @@ class Transcriber:
         return outcome
 
     async def _ask_around(self, audio: Audio, keep: KeepAttempt) -> bool | LLMFailure:
-        terms, clock = self._terms(), asyncio.get_running_loop()
-        if terms is None:
+        terms, clock = self._settings(), asyncio.get_running_loop()
+        if not terms.enabled:
             return False
-        walk = FailoverProgress(
-            (f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.patience.total_seconds()
-        )
+        walk = FailoverProgress((f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.max_seconds)
         while walk.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._book.read)
             choice = _choose(roster, terms, walk)
@@ -146,7 +135,7 @@ class Transcriber:
         raise failure
 
 
-def _choose(roster: Roster, terms: TranscriptionRules, walk: FailoverProgress) -> Choice | None:
+def _choose(roster: Roster, terms: TranscriptionSettings, walk: FailoverProgress) -> Choice | None:
     """Return whom to ask; unlike with texts, nobody can stand in with a model of another kind."""
     able = [
         account

@@ -1,8 +1,6 @@
 """What an operator does with schedules."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
 
 from pydantic import Field
 
@@ -17,6 +15,7 @@ from maestro.domain.schedules.views import (
     preview_view,
     schedule_page,
 )
+from maestro.domain.settings.background import ScheduleSettings
 from maestro.operations.inputs import LIMIT
 from maestro.store.store import Store
 
@@ -28,20 +27,14 @@ class ScheduleQuery(ScheduleFilter):
     cursor: str | None = None
 
 
-@dataclass(frozen=True)
-class PlanningRules:
-    """The shortest interval that may be written, and the queue that the ids of runs begin with."""
-
-    shortest: timedelta
-    main_queue: str
-
-
 class ScheduleOperations:
     """The operations on schedules, in the store, where Temporal follows them; ``NotFound`` for an unknown ref."""
 
-    def __init__(self, store: Store, rules: Callable[[], PlanningRules]) -> None:
+    def __init__(self, store: Store, settings: Callable[[], ScheduleSettings], main_queue: str) -> None:
+        """``main_queue`` is what the ids of runs begin with."""
         self._store = store
-        self._rules = rules
+        self._settings = settings
+        self._main_queue = main_queue
 
     def list(self, query: ScheduleQuery) -> SchedulePage:
         """List heartbeats and crons with their next and last runs, heartbeats first, the oldest first."""
@@ -61,14 +54,14 @@ class ScheduleOperations:
         """Plan something; 409 when the agent has something planned under that name. It runs from its next time on."""
         with self._store.begin() as tx:
             return tx.background.schedules.view(
-                tx.background.schedules.add(new.kind.table, new, actor, self._rules().shortest)
+                tx.background.schedules.add(new.kind.table, new, actor, self._settings().shortest)
             )
 
     def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
         """Change the fields that are given; ``enabled`` pauses it, and lets it run again whatever paused it."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.change(
-                tx.background.schedules.get(ref), change, actor, self._rules().shortest
+                tx.background.schedules.get(ref), change, actor, self._settings().shortest
             )
             return tx.background.schedules.view(planned)
 
@@ -81,7 +74,7 @@ class ScheduleOperations:
         """Return the next five times of a schedule in its time zone, without planning anything."""
         with self._store.view() as tx:
             now = tx.now
-        return preview_view(wish, now, self._rules().shortest)
+        return preview_view(wish, now, self._settings().shortest)
 
     def run_now(self, ref: str, actor: str) -> StartedRun:
         """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
@@ -92,5 +85,5 @@ class ScheduleOperations:
         """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)
-            prefix = f"{self._rules().main_queue}-{planned.ref}"
+            prefix = f"{self._main_queue}-{planned.ref}"
             return tx.background.starts.backfill(planned, wish, prefix, actor)

@@ -12,8 +12,9 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import author_of, takes_part
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
 from maestro.domain.questions.choices import as_kept
-from maestro.domain.questions.outside import OutsideRules, Standing, outside_question, standing_of
+from maestro.domain.questions.outside import Standing, outside_question, standing_of
 from maestro.domain.questions.question import QuestionStatus
+from maestro.domain.settings.tools import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 from maestro.tools.ask_question import AskQuestion
@@ -54,7 +55,7 @@ class OutsideTools:
     ``chat`` says whether there is one.
     """
 
-    def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], OutsideRules]) -> None:
+    def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], QuestionSettings]) -> None:
         self.chat = chat is not None
         self._asking = _Asking(store, rules)
         self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
@@ -130,7 +131,7 @@ class _Asking:
         }
     )
 
-    def __init__(self, store: Store, rules: Callable[[], OutsideRules]) -> None:
+    def __init__(self, store: Store, rules: Callable[[], QuestionSettings]) -> None:
         self.closing = asyncio.Event()
         self._store = store
         self._rules = rules
@@ -146,7 +147,7 @@ class _Asking:
     async def _ask(self, agent: Agent, arguments: Arguments) -> Result:
         rules, now = self._rules(), asyncio.get_running_loop().time
         asked = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
-        until = now() + rules.patience.total_seconds()
+        until = now() + rules.patience_seconds
         while asked.status is QuestionStatus.OPEN and (left := until - now()) > 0 and not self.closing.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, left)):
@@ -155,7 +156,7 @@ class _Asking:
         answer = {"answer": asked.answer} if asked.status is QuestionStatus.ANSWERED else {}
         return {"questionId": asked.question_id, "status": str(asked.status), **answer}
 
-    def _put(self, agent: Agent, what: ToolQuestion, rules: OutsideRules) -> Standing:
+    def _put(self, agent: Agent, what: ToolQuestion, rules: QuestionSettings) -> Standing:
         with self._store.begin() as tx:
             question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
             question.choices = as_kept(tuple(map(storable, what.choices)))

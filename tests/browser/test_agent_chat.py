@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from api.parts import AgentChat, PaneRules
+from api.parts import AgentChat
+from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from tests.browser.test_logout import dashboard, log_in
 from tests.support.browser import profile
 from tests.support.job_rows import JobRows
@@ -52,7 +53,9 @@ class Pane:
 async def pane(chromium: Browser, folder: Path, **options: object) -> AsyncIterator[Pane]:
     """Serve the dashboard with a chat, and open its page; nothing may be complained about when the block is over."""
     rows = JobRows.at(folder)
-    chat = AgentChat(chat_of(rows.store), lambda: PaneRules(MOST_CHARS, poll_ms=200))
+    chat = AgentChat(
+        chat_of(rows.store), lambda: ChatSettings(limits=ChatLimits(max_message_chars=MOST_CHARS), poll_ms=200)
+    )
     async with dashboard(rows, chat=chat) as home, profile(chromium, **options) as context:
         page = await context.new_page()
         await log_in(page, home)

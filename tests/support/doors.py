@@ -1,7 +1,7 @@
 """Doors for tests: an intake without a Maestro around it, and who may come in."""
 
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.settings.access import RoutingSettings
 from maestro.intake.access import AccessControl
 
 EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})
@@ -10,4 +10,4 @@ EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})
 
 def open_access() -> AccessControl:
     """Return what lets everybody in."""
-    return AccessControl(EVERYBODY, RoutingRules())
+    return AccessControl(EVERYBODY, RoutingSettings())

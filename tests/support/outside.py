@@ -1,12 +1,12 @@
 """What agents outside have, over a store without anything else: their tools, their tokens and a chat."""
 
 import asyncio
-from datetime import timedelta
 
-from maestro.chat import ChatRules, ChatService
+from maestro.chat import ChatService
 from maestro.domain.chat.message import ARCHITECT
-from maestro.domain.questions.outside import OutsideRules
 from maestro.domain.scanning import ScanResult, ScanRules, Span
+from maestro.domain.settings.chat import ChatLimits, ChatSettings
+from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.outside import OutsideTools
 from tests.support.job_rows import JobRows
@@ -29,12 +29,12 @@ class OneWord:
 
 def chat_of(store: Store) -> ChatService:
     """Return a chat with short posts."""
-    return ChatService(store, OneWord(), lambda: ChatRules(MOST_CHARS, ScanRules()))
+    return ChatService(store, OneWord(), lambda: ChatSettings(limits=ChatLimits(max_message_chars=MOST_CHARS)))
 
 
 def outside_tools(rows: JobRows, *, chat: bool = True, patience: float = 0, hours: float = 1) -> OutsideTools:
     """Return the tools of agents outside; by default nobody waits for an answer."""
-    rules = OutsideRules(expiry=timedelta(hours=hours), patience=timedelta(seconds=patience))
+    rules = QuestionSettings(expiry_hours=hours, patience_seconds=patience)
     return OutsideTools(rows.store, chat_of(rows.store) if chat else None, lambda: rules)
 
 

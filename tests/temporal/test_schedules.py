@@ -38,10 +38,11 @@ from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
 from maestro.domain.schedules.texts import read_schedule, recall_schedule
 from maestro.domain.schedules.times import times
 from maestro.domain.schedules.walls import clocks_change
+from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.store import Store
 from temporal.client import Endpoint, connect
 from temporal.dispatcher import Queues, RunSettings
-from temporal.schedule_keeper import KeeperIntervals, ScheduleKeeper
+from temporal.schedule_keeper import ScheduleKeeper
 from temporal.schedules import ScheduleTerms, spec_of
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
@@ -90,7 +91,7 @@ class Place:
         return ScheduleKeeper(
             self.store,
             lambda: ScheduleTerms(Queues(self.queue), pace),
-            lambda: KeeperIntervals(look=0.01, compare=3600),
+            lambda: ScheduleSettings(follow_seconds=0.01, compare_minutes=60),
         )
 
     def handle(self, ref: str) -> ScheduleHandle:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from maestro.bootstrap.redaction import end_session, join_session
-from maestro.chat import ChatRules, ChatService
+from maestro.chat import ChatService
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.chat.posting import NOTE, TRUNCATED
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, Span
+from maestro.domain.settings.chat import ChatLimits, ChatSettings, ScannerSettings
 from maestro.settings import Settings
 from tests.support.job_rows import JobRows
 
@@ -29,9 +30,9 @@ class Rules:
     """Rules that somebody changes meanwhile."""
 
     def __init__(self) -> None:
-        self.now = ChatRules(4096, ScanRules())
+        self.now = ChatSettings()
 
-    def __call__(self) -> ChatRules:
+    def __call__(self) -> ChatSettings:
         return self.now
 
 
@@ -72,7 +73,7 @@ def test_a_secret_is_taken_out_and_a_long_post_is_cut_by_the_rules_of_the_moment
     chat: ChatService, rules: Rules
 ) -> None:
     chat.post(HUMAN, f"it is {SECRET}")
-    rules.now = ChatRules(64, ScanRules(enabled=False))
+    rules.now = ChatSettings(limits=ChatLimits(max_message_chars=64), scanner=ScannerSettings(enabled=False))
     chat.post(HUMAN, f"it is {SECRET}")
     chat.post(HUMAN, "x" * 65)
     first, second, third = texts(chat)

@@ -12,7 +12,6 @@ import pytest
 from activities.conversations import ConversationActivities
 from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.conversations.conversation import Message
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.busy import INTERRUPTED
@@ -22,6 +21,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, Attachment, IncomingMessage, LaneKey
 from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store
@@ -60,7 +60,7 @@ class Room:
     typing: Silent = field(default_factory=Silent)
     access: AccessControl = field(
         default_factory=lambda: AccessControl(
-            AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN}), RoutingRules()
+            AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN}), RoutingSettings()
         )
     )
 

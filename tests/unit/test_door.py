@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
-from maestro.domain.agents.routing import UNMENTIONED, RoutingRules
+from maestro.domain.agents.routing import UNMENTIONED
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, notice_of
@@ -20,6 +20,7 @@ from maestro.domain.messages import Accepted, Address, Addressing, IncomingMessa
 from maestro.domain.people.pairing import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
+from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.messages import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.conversations import talk_with
@@ -93,9 +94,9 @@ def door(tmp_path: Path) -> Iterator[Door]:
     rules = IntakeRules(
         max_pending=100,
         access=AccessRules(frozenset({"web:chief"}), {"web": DmPolicy.OPEN}),
-        routing=RoutingRules(frozenset({"web:throne"})),
-        messages_per_minute=MOST,
-        bot_messages_per_minute=MOST_OF_A_BOT,
+        routing=RoutingSettings(
+            conductor_channels=("web:throne",), messages_per_minute=MOST, bot_messages_per_minute=MOST_OF_A_BOT
+        ),
     )
     yield Door(rows, Intake(rows.store, lambda: rules, lambda: None))
     rows.store.close()

@@ -9,17 +9,17 @@ import pytest
 
 from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
+from maestro.domain.settings.access import RoutingSettings
 from maestro.intake.access import AccessControl
 from tests.support.job_rows import MORNING, JobRows
 
-RULES = RoutingRules(fallback="last")
+RULES = RoutingSettings(fallback_agent="last")
 
 
 class Silent:

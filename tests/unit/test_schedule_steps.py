@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.closing import ClosingActivities, WaitingActivities
-from activities.schedules import ScheduleActivities, ScheduleRules, pause_failing
+from activities.schedules import ScheduleActivities, pause_failing
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.errors import NoAgent, WaitReason
@@ -16,13 +16,16 @@ from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef, Wa
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.firing import Entered, Firing
 from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.settings.background import ScheduleSettings
+from maestro.domain.settings.jobs import JobSettings
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
 from tests.support.spoken import NoTyping
 
 MADE = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
-ROOM = ScheduleRules(pause_after=3, concurrency=50)
+ROOM = JobSettings(background_concurrency=50)
+PAUSE = ScheduleSettings(pause_after_failures=3)
 
 
 @pytest.fixture
@@ -45,15 +48,17 @@ def plan(store: Store, schedule: str = "every 1m", kind: type[Planned] = Heartbe
         return tx.background.schedules.add(kind, new, "operator").ref
 
 
-def enter(store: Store, ref: str, minute: int, rules: ScheduleRules = ROOM) -> Entered:
+def enter(store: Store, ref: str, minute: int, jobs: JobSettings = ROOM) -> Entered:
     slot = MADE + timedelta(minutes=minute)
-    return ScheduleActivities(store, lambda: rules).enter(Firing(job_id=f"{ref}-{minute}", schedule=ref, slot=slot))
+    return ScheduleActivities(store, lambda: PAUSE, lambda: jobs).enter(
+        Firing(job_id=f"{ref}-{minute}", schedule=ref, slot=slot)
+    )
 
 
 def end(store: Store, job_id: str, status: JobStatus) -> None:
     with store.begin() as tx:
         tx.jobs.close(job_id, Ending(status=status))
-        pause_failing(tx, job_id, ROOM.pause_after)
+        pause_failing(tx, job_id, PAUSE.pause_after_failures)
 
 
 def row(store: Store, ref: str) -> Planned:
@@ -170,12 +175,12 @@ def test_an_agent_that_is_paused_after_the_start_fails_the_job_visibly(store: St
     with store.begin() as tx:
         tx.agents.named("ada").status = AgentStatus.PAUSED
     with pytest.raises(NoAgent, match="make it active, and resume the job"):
-        ScheduleActivities(store, lambda: ROOM).take_on(StepRef(job_id=f"{ref}-1", step="take-up"))
+        ScheduleActivities(store, lambda: PAUSE, lambda: ROOM).take_on(StepRef(job_id=f"{ref}-1", step="take-up"))
 
 
 def test_where_there_is_no_room_the_job_waits_as_a_row(store: Store) -> None:
     first, second = plan(store), plan(store, "every 2m")
-    small = ScheduleRules(pause_after=3, concurrency=1)
+    small = JobSettings(background_concurrency=1)
     assert enter(store, first, 1, small).begun
     waiting = enter(store, second, 2, small)
     assert not waiting.begun
@@ -236,12 +241,12 @@ def fail(store: Store, job_id: str, error: str) -> JobStatus:
         tx.jobs.steps.start(model, "call_model", 1)
         tx.jobs.steps.failed(model, error, "The reason in full.")
         tx.jobs.steps.start(step, "close_job", 1)
-    return ClosingActivities(store, NoTyping(), lambda: None, lambda: ROOM).close_job(step).status
+    return ClosingActivities(store, NoTyping(), lambda: None, lambda: PAUSE).close_job(step).status
 
 
 def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: Store) -> None:
     ref = plan(store)
-    for minute in range(1, ROOM.pause_after + 3):
+    for minute in range(1, PAUSE.pause_after_failures + 3):
         assert enter(store, ref, minute).begun
         wait = Wait(reason=WaitReason.BUDGET, wake_at=MADE + timedelta(hours=14))
         assert park(store, f"{ref}-{minute}", wait, "BudgetExceeded") is JobStatus.DROPPED
@@ -257,11 +262,11 @@ def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: S
 
 def test_an_outage_skips_the_runs_of_a_schedule_and_other_failures_pause_it(store: Store) -> None:
     ref = plan(store)
-    for minute in range(1, ROOM.pause_after + 3):
+    for minute in range(1, PAUSE.pause_after_failures + 3):
         assert enter(store, ref, minute).begun
         assert fail(store, f"{ref}-{minute}", "ProviderUnavailable") is JobStatus.DROPPED
     assert (row(store, ref).skipped, row(store, ref).failures) == (5, 0)
-    for minute in range(10, 10 + ROOM.pause_after):
+    for minute in range(10, 10 + PAUSE.pause_after_failures):
         enter(store, ref, minute)
         assert fail(store, f"{ref}-{minute}", "AuthenticationFailed") is JobStatus.FAILED
     assert row(store, ref).paused_reason == "failed 3 times in a row"

@@ -18,6 +18,7 @@ from maestro.domain.messages import Accepted, Address, IncomingMessage, pairing_
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
+from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
 from maestro.intake.messages import GUESSING, STRANGER_IN_HASTE
 from maestro.intake.pairing import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules
@@ -105,7 +106,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
         tx.agents.bind(AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound"))
     pairing = PairingRules(LIFETIME, Random(7).choice)
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
-    rules = IntakeRules(LIMIT, access, pairing=pairing, messages_per_minute=MOST)
+    rules = IntakeRules(LIMIT, access, RoutingSettings(messages_per_minute=MOST), pairing)
     yield Door(rows, Intake(rows.store, lambda: rules, lambda: None), pairing)
     rows.store.close()
 

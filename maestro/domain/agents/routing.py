@@ -6,11 +6,12 @@ See docs/decisions.md: routing.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.messages import Address, Addressing, IncomingMessage
+from maestro.domain.settings.access import RoutingSettings
 
 MOST_MARKS = 1_000
 """How many ``@`` of a text are looked at: nobody means an agent with a later one, and a text may be full of them."""
@@ -135,17 +136,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class RoutingRules:
-    """What the configuration says: where the conductor answers, as ``platform:channel``, and the slug of the fallback.
-
-    An empty ``fallback`` is none.
-    """
-
-    conductor_channels: frozenset[str] = frozenset()
-    fallback: str = ""
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """What routing decides by.
 
@@ -158,7 +148,7 @@ class Snapshot:
     account_agent: int | None = None
     bound_agent: int | None = None
     takes_part: bool = False
-    rules: RoutingRules = RoutingRules()
+    rules: RoutingSettings = field(default_factory=RoutingSettings)
 
 
 @dataclass(frozen=True)
@@ -215,7 +205,7 @@ def dashboard_agent(address: Address) -> int | None:
 
 
 def _fallback(snapshot: Snapshot) -> Candidate | None:
-    slug = snapshot.rules.fallback
+    slug = snapshot.rules.fallback_agent
     return next((agent for agent in snapshot.agents if slug and agent.slug == slug), None)
 
 

@@ -14,14 +14,6 @@ MOST_OPEN = 100
 
 
 @dataclass(frozen=True)
-class OutsideRules:
-    """How long a question waits for its answer, and how long one call waits with it."""
-
-    expiry: timedelta
-    patience: timedelta
-
-
-@dataclass(frozen=True)
 class Standing:
     """What an agent outside is told of its question; ``answer`` is empty until there is one."""
 

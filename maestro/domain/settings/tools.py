@@ -1,5 +1,6 @@
 """The settings of what agents can do and know: tools, questions, memory and skills."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -83,6 +84,11 @@ class QuestionSettings(Section):
         description="seconds that a call over MCP waits for the answer before the agent has to ask again",
         json_schema_extra=LIVE,
     )
+
+    @property
+    def expiry(self) -> timedelta:
+        """How long a question waits for its answer."""
+        return timedelta(hours=self.expiry_hours)
 
 
 class MemorySettings(Section):

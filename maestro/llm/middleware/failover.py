@@ -30,6 +30,7 @@ from maestro.domain.llm.errors import (
     RequestTooLarge,
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.settings.llm import BreakerSettings
 from maestro.llm.accounts import AccountBook, Roster, WindowCheck, WindowOf
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
@@ -65,15 +66,6 @@ REQUESTS = 2
 """An account is asked only in the time that so many whole requests take, so that all of it takes one more at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerRules:
-    """After how many failures in a row a circuit opens, for how long, and how many successes close it again."""
-
-    failures: int = 5
-    open_seconds: float = 30.0
-    successes: int = 3
-
-
 @dataclass(slots=True)
 class Circuit:
     """How one provider did lately; ``round`` counts the changes of state.
@@ -88,11 +80,11 @@ class Circuit:
     opened_at: float | None = None
     probing: bool = False
 
-    def seconds_open(self, rules: BreakerRules, now: float) -> float:
+    def seconds_open(self, rules: BreakerSettings, now: float) -> float:
         """Return for how long nothing is let through, 0 when something may be."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
-    def succeeded(self, rules: BreakerRules) -> None:
+    def succeeded(self, rules: BreakerSettings) -> None:
         """Count a success; enough of them in a row close an open circuit."""
         self.failures = 0
         if self.opened_at is None:
@@ -102,7 +94,7 @@ class Circuit:
             self.opened_at = None
             self._turn()
 
-    def failed(self, rules: BreakerRules, now: float) -> bool:
+    def failed(self, rules: BreakerSettings, now: float) -> bool:
         """Count a failure; true when the circuit opened with it, as it does with any failure of a probe."""
         self.failures += 1
         if self.opened_at is None and self.failures < rules.failures:
@@ -132,7 +124,7 @@ class CircuitBreaker:
 
     inner: LLMClient
     directory: Directory
-    rules: Callable[[], BreakerRules] = BreakerRules
+    rules: Callable[[], BreakerSettings] = BreakerSettings
     now: Callable[[], float] = time.monotonic
     circuits: dict[CircuitKey, Circuit] = field(default_factory=dict)
     recovered: Callable[[], None] = lambda: None

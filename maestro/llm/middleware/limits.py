@@ -9,6 +9,8 @@ from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, Request
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairLine, Precedence
+from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.llm import LlmSettings
 from maestro.llm.middleware.replay import without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 
@@ -180,29 +182,15 @@ class AccountLimiter:
         return self._lines.setdefault(place.precedence.priority, FairLine())
 
 
-@dataclass(frozen=True, slots=True)
-class LimiterRules:
-    """What holds for every account: calls at once where it has no limit of its own, and how long a call waits.
-
-    Of the calls at once, ``reserved_for_people`` are left free by background work, at most all but one. Where ``fair``,
-    each client or channel gets its share of what is free.
-    """
-
-    concurrency: int = 100
-    reserved_for_people: int = 10
-    wait_seconds: float = 30.0
-    fair: bool = True
-
-
 class RateLimit:
     """One gate per account; the state is that of one process and one event loop."""
 
     def __init__(
-        self, inner: LLMClient, directory: Directory, rules: Callable[[], LimiterRules] = LimiterRules
+        self, inner: LLMClient, directory: Directory, llm: Callable[[], LlmSettings], jobs: Callable[[], JobSettings]
     ) -> None:
         self._inner = inner
         self._directory = directory
-        self._rules = rules
+        self._llm, self._jobs = llm, jobs
         self._gates: dict[str, AccountLimiter] = {}
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
@@ -214,11 +202,11 @@ class RateLimit:
         account = self._directory.find(request.account)
         if account is None:
             return await self._inner.complete(request)  # the transport says what is wrong with it
-        tokens, rules = _tokens(account, request), self._rules()
+        tokens, rules = _tokens(account, request), self._llm()
         gate = self._gates.setdefault(account.name, AccountLimiter())
         gate.limits = _limits(account, rules)
-        precedence = request.precedence if rules.fair else request.precedence.in_order
-        place = await gate.enter(tokens, precedence, rules.wait_seconds)
+        precedence = request.precedence if self._jobs().fairness else request.precedence.in_order
+        place = await gate.enter(tokens, precedence, rules.limiter_wait_seconds)
         if place is None:
             raise _located(account, request, _busy(account, rules))
         try:
@@ -242,12 +230,12 @@ def _tokens(account: Account, request: LLMRequest) -> int:
     return tokens
 
 
-def _busy(account: Account, rules: LimiterRules) -> LLMFailure:
+def _busy(account: Account, rules: LlmSettings) -> LLMFailure:
     failure = LimiterBusy(
-        f"The account {account.name!r} had no room within {rules.wait_seconds:g} s under its own limits. Raise its "
-        "requestsPerMinute, tokensPerMinute or concurrency, or add an account."
+        f"The account {account.name!r} had no room within {rules.limiter_wait_seconds:g} s under its own limits. Raise "
+        "its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
     )
-    failure.retry_after = timedelta(seconds=rules.wait_seconds)
+    failure.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
     return failure
 
 
@@ -256,7 +244,7 @@ def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMF
     return failure
 
 
-def _limits(account: Account, rules: LimiterRules) -> AccountLimits:
+def _limits(account: Account, rules: LlmSettings) -> AccountLimits:
     concurrency = account.concurrency or rules.concurrency
     return AccountLimits(
         requests=account.requests_per_minute,

@@ -8,7 +8,7 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
-from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent, marked
+from maestro.domain.agents.routing import Candidate, Snapshot, dashboard_agent, marked
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
 from maestro.domain.context.layers import Colleague, Member, Staff
@@ -16,6 +16,7 @@ from maestro.domain.conversations.conversation import Conversation, conversation
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
+from maestro.domain.settings.access import RoutingSettings
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, insert, one_of
@@ -164,12 +165,12 @@ class RoutingSnapshots(Repository):
         select(Job.id).where(Job.lane == bindparam("its_lane"), one_of(col(Job.status), HOLDS_LANE)).limit(1)
     )
 
-    def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingRules) -> Snapshot:
+    def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings) -> Snapshot:
         """Return what decides who answers this message; ``binding`` is that of its channel."""
         bound = binding.agent_id if binding is not None else None
         is_marked = marked(message.content)
         address = message.address
-        others = () if is_marked else (rules.fallback, dashboard_agent(address), bound)
+        others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
         tied = (own or bound) and not (group and is_marked)  # in a group, the first mention is meant

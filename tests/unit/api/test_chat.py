@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from api.parts import AgentChat, PaneRules
+from api.parts import AgentChat
+from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, chat_of
@@ -18,7 +19,9 @@ POSTING = 'action="/maestro"'
 @pytest.fixture
 async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to an API that has the chat, as the operator."""
-    chat = AgentChat(chat_of(rows.store), lambda: PaneRules(MOST_CHARS, poll_ms=300))
+    chat = AgentChat(
+        chat_of(rows.store), lambda: ChatSettings(limits=ChatLimits(max_message_chars=MOST_CHARS), poll_ms=300)
+    )
     async with client(app_of(rows, chat=chat), auth=BASIC) as http:
         yield http
 

@@ -1,8 +1,6 @@
 """Deliveries of webhooks: who is let in, what is refused, and that nothing becomes work twice."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
-from typing import Any
 
 import httpx
 import pytest
@@ -11,9 +9,11 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import Address
+from maestro.domain.settings.background import WebhookSettings
+from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.webhooks.webhook import SignatureScheme
 from maestro.installation.keys import SecretKeys
-from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
+from maestro.intake.webhooks import WebhookIntake
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, OTHER_ADDRESS, app_of, client
 from tests.support.hooks import SECRET, new_webhook, post, signature
 from tests.support.job_rows import JobRows
@@ -29,15 +29,8 @@ class Rules:
     """The rules of a test, which it may change."""
 
     def __init__(self) -> None:
-        self.now = WebhookIntakeRules()
-
-    def __call__(self) -> WebhookIntakeRules:
-        """Return them."""
-        return self.now
-
-    def change(self, **rules: Any) -> None:
-        """Change some."""
-        self.now = replace(self.now, **rules)
+        self.webhooks = WebhookSettings()
+        self.jobs = JobSettings()
 
 
 @pytest.fixture
@@ -49,7 +42,12 @@ def rules() -> Rules:
 @pytest.fixture
 async def http(rows: JobRows, rules: Rules) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to an API that has one webhook, deploys, as somebody who knows no password."""
-    app = app_of(rows, hooks=WebhookIntake(rows.store, SecretKeys(ENCRYPTION_KEY, {}).reveal, rules))
+    app = app_of(
+        rows,
+        hooks=WebhookIntake(
+            rows.store, SecretKeys(ENCRYPTION_KEY, {}).reveal, lambda: rules.webhooks, lambda: rules.jobs
+        ),
+    )
     async with client(app, auth=BASIC) as operator:
         assert (await operator.post("/api/webhooks", json=new_webhook())).status_code == 201
     async with client(app, OTHER_ADDRESS) as http:
@@ -236,7 +234,7 @@ async def test_only_post_is_allowed(http: httpx.AsyncClient, method: str) -> Non
 async def test_a_body_above_the_cap_is_refused_also_without_a_length(
     rows: JobRows, http: httpx.AsyncClient, rules: Rules
 ) -> None:
-    rules.change(max_body_bytes=2048)
+    rules.webhooks = WebhookSettings(max_body_bytes=2048)
     sent = 0
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -256,7 +254,7 @@ async def test_a_body_above_the_cap_is_refused_also_without_a_length(
 
 
 async def test_the_cap_may_be_above_that_of_the_api(rows: JobRows, http: httpx.AsyncClient, rules: Rules) -> None:
-    rules.change(max_body_bytes=3 * 1024**2)
+    rules.webhooks = WebhookSettings(max_body_bytes=3 * 1024**2)
     body = b'"' + b"x" * 2 * 1024**2 + b'"'
     assert (await post(http, body, signature(body, "d-1", now=rows.clock.now))).status_code == 202
 
@@ -299,7 +297,7 @@ async def test_a_clock_that_is_set_back_keeps_no_delivery_out(
 async def test_too_many_jobs_of_machines_are_refused_and_keep_no_person_out(
     rows: JobRows, http: httpx.AsyncClient, rules: Rules, signed: Callable[[str], Headers]
 ) -> None:
-    rules.change(max_pending=2)
+    rules.jobs = JobSettings(max_pending=2)
     rows.add()
     taken = [await post(http, BODY, signed(f"d-{number}")) for number in range(3)]
     assert [answer.status_code for answer in taken] == [202, 202, 503]

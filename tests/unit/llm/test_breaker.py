@@ -19,13 +19,15 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.failover import BreakerRules, CircuitBreaker
-from maestro.llm.middleware.limits import LimiterRules, RateLimit
+from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.llm import BreakerSettings, LlmSettings
+from maestro.llm.middleware.failover import CircuitBreaker
+from maestro.llm.middleware.limits import RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import leaks, request_of, response_of
 
-RULES = BreakerRules(failures=5, open_seconds=30, successes=3)
+RULES = BreakerSettings(failures=5, open_seconds=30, successes=3)
 DOWN = ProviderUnavailable("down")
 WELL = response_of("hello")
 MAIN = Account("main", "openai", "gpt-4o-mini", requests_per_minute=10)
@@ -171,7 +173,9 @@ async def test_each_probe_that_succeeds_wakes_those_who_wait_for_the_provider(pa
 
 
 async def test_an_open_circuit_touches_no_limiter_and_does_not_open_for_another_address(patient: Patient) -> None:
-    limiter = RateLimit(patient.provider, DIRECTORY, lambda: LimiterRules(concurrency=1, wait_seconds=0))
+    limiter = RateLimit(
+        patient.provider, DIRECTORY, lambda: LlmSettings(concurrency=1, limiter_wait_seconds=0.001), JobSettings
+    )
     patient.breaker.inner = limiter
     await patient.fail()
     refused = [await patient.ask(WELL, account) for account in ("main", "second") for _ in range(20)]

@@ -11,13 +11,15 @@ from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestT
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.precedence import Precedence, Priority
-from maestro.llm.middleware.limits import AccountLimiter, AccountLimits, LimiterRules, RateLimit
+from maestro.domain.settings.jobs import JobSettings
+from maestro.domain.settings.llm import LlmSettings
+from maestro.llm.middleware.limits import AccountLimiter, AccountLimits, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, settled
 from tests.support.llm_requests import leaks, request_of, response_of
 from tests.support.virtual_time import seconds, virtual_time
 
-RULES = LimiterRules(concurrency=4, reserved_for_people=1, wait_seconds=30)
+RULES = LlmSettings(concurrency=4, reserved_for_people=1, limiter_wait_seconds=30)
 FREE = Account("main", "openai", "gpt-4o-mini")
 ONE_AT_ONCE = replace(FREE, concurrency=1)
 TWO_AT_ONCE = replace(FREE, concurrency=2)
@@ -32,10 +34,10 @@ Asked = asyncio.Task[LLMResponse]
 class Calls:
     """A limiter, and behind it calls that go on until the test ends them; each is known by a name."""
 
-    def __init__(self, account: Account, rules: LimiterRules = RULES) -> None:
+    def __init__(self, account: Account, rules: LlmSettings = RULES, *, fair: bool = True) -> None:
         self.rules = rules
         self.directory = Accounts([account, replace(account, name="other")])
-        self.limiter = RateLimit(self, self.directory, lambda: self.rules)
+        self.limiter = RateLimit(self, self.directory, lambda: self.rules, lambda: JobSettings(fairness=fair))
         self.began: list[tuple[str, float]] = []
         self._open: dict[str, asyncio.Future[LLMResponse]] = {}
 
@@ -156,7 +158,7 @@ class TestAtOnce:
 
     @virtual_time
     async def test_a_limit_that_is_raised_counts_for_the_next(self) -> None:
-        calls = Calls(FREE, replace(RULES, concurrency=1))
+        calls = Calls(FREE, LlmSettings(concurrency=1, reserved_for_people=1))
         await calls.ask("a")
         await calls.ask("b")
         calls.rules = RULES
@@ -169,7 +171,7 @@ class TestPeopleFirst:
 
     @virtual_time
     async def test_background_work_leaves_places_free(self) -> None:
-        calls = Calls(FREE, replace(RULES, concurrency=4, reserved_for_people=2))
+        calls = Calls(FREE, LlmSettings(concurrency=4, reserved_for_people=2))
         for name in ("b1", "b2", "b3"):
             await calls.ask(name, background=True)
         await calls.ask("p1")
@@ -262,7 +264,7 @@ class TestShares:
 
     @virtual_time
     async def test_without_fairness_first_come_is_first_served(self) -> None:
-        calls = Calls(ONE_AT_ONCE, replace(RULES, fair=False))
+        calls = Calls(ONE_AT_ONCE, fair=False)
         for name, of in (("a0", A), ("a1", A), ("a2", A), ("b0", B)):
             await calls.ask(name, of=of)
         for name in ("a0", "a1", "a2"):
@@ -283,7 +285,7 @@ class TestPerMinute:
 
     @virtual_time
     async def test_a_limit_of_one_a_minute_admits_one_a_minute(self) -> None:
-        calls = Calls(replace(FREE, requests_per_minute=1), replace(RULES, wait_seconds=90))
+        calls = Calls(replace(FREE, requests_per_minute=1), LlmSettings(limiter_wait_seconds=90))
         await calls.ask("a")
         await calls.ask("b")
         await asyncio.sleep(61)

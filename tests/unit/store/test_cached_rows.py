@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.settings.access import RoutingSettings
 from maestro.domain.skills.library import FoundFile
 from maestro.store.cache import MAX_CACHED, CachedRows
 from tests.support.job_rows import JobRows
@@ -121,7 +121,7 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
     def decided() -> object:
         with spoken.rows.store.view() as tx:
             binding = tx.agents.read_binding(TEA)
-            found = tx.agents.routing.snapshot(message, binding, RoutingRules())
+            found = tx.agents.routing.snapshot(message, binding, RoutingSettings())
             return binding and binding.agent_id, found
 
     before = decided()

@@ -3,18 +3,19 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from threading import Event, Semaphore
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from maestro.chat import ChatRules, ChatService
+from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
-from maestro.domain.questions.outside import MOST_OPEN, OutsideRules
+from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import QuestionStatus, of_operator
 from maestro.domain.scanning import ScanResult, ScanRules
+from maestro.domain.settings.chat import ChatLimits, ChatSettings
+from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
 from maestro.tools.outside import OutsideTools, called
@@ -111,8 +112,8 @@ async def test_reading_again_says_that_the_last_was_read(rows: JobRows) -> None:
 
 async def test_posts_that_wait_for_the_scanner_hold_up_nobody_who_reads(rows: JobRows) -> None:
     scanner = HangingScanner()
-    chat = ChatService(rows.store, scanner, lambda: ChatRules(MOST_CHARS, ScanRules()))
-    rules = OutsideRules(expiry=timedelta(hours=1), patience=timedelta())
+    chat = ChatService(rows.store, scanner, lambda: ChatSettings(limits=ChatLimits(max_message_chars=MOST_CHARS)))
+    rules = QuestionSettings(expiry_hours=1, patience_seconds=0)
     tools, agent = OutsideTools(rows.store, chat, lambda: rules), agent_of(rows)
     # More than threads that asyncio has for everything on a machine with few processors.
     posts = [asyncio.create_task(call(tools, agent, "chat.post", text=f"{number}")) for number in range(12)]

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR
-from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, route
+from maestro.domain.agents.routing import Candidate, Snapshot, route
 from maestro.domain.messages import Address, Addressing, IncomingMessage
+from maestro.domain.settings.access import RoutingSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -25,9 +26,9 @@ EVERYTHING = Snapshot(
     AGENTS,
     account_agent=OWN.id,
     bound_agent=BOUND.id,
-    rules=RoutingRules(conductor_channels=frozenset({f"web:{CHANNEL}"}), fallback="last"),
+    rules=RoutingSettings(conductor_channels=(f"web:{CHANNEL}",), fallback_agent="last"),
 )
-NO_CHANNEL_OF_THE_CONDUCTOR = RoutingRules(fallback="last")
+NO_CHANNEL_OF_THE_CONDUCTOR = RoutingSettings(fallback_agent="last")
 
 
 def message(
@@ -56,7 +57,7 @@ PLAIN = message("hi", direct=True, channel=CHANNEL, platform="web")
 ELSEWHERE = message("hi", direct=True, platform="web")
 UNTIED = replace(EVERYTHING, account_agent=None, bound_agent=None)
 FREE = replace(UNTIED, rules=NO_CHANNEL_OF_THE_CONDUCTOR)
-ALONE = replace(UNTIED, rules=RoutingRules())
+ALONE = replace(UNTIED, rules=RoutingSettings())
 
 
 @pytest.mark.parametrize(
@@ -116,17 +117,19 @@ def test_the_dashboard_has_a_channel_for_each_agent(platform: str, channel: str,
 
 
 def test_the_conductors_channel_is_one_of_its_platform_alone() -> None:
-    rules = RoutingRules(conductor_channels=frozenset({"slack:c"}))
+    rules = RoutingSettings(conductor_channels=("slack:c",))
     assert route(message(platform="slack"), Snapshot(AGENTS, rules=rules)).agent is BOSS
     assert route(message(platform="discord"), Snapshot(AGENTS, rules=rules)).agent is None
 
 
 def test_the_fallback_is_named_by_its_slug_and_must_be_active() -> None:
-    assert route(message(), Snapshot(AGENTS, rules=RoutingRules(fallback="nobody"))).agent is None
-    assert route(message(), Snapshot((BOSS,), rules=RoutingRules(fallback="last"))).agent is None
+    assert route(message(), Snapshot(AGENTS, rules=RoutingSettings(fallback_agent="nobody"))).agent is None
+    assert route(message(), Snapshot((BOSS,), rules=RoutingSettings(fallback_agent="last"))).agent is None
 
 
-OF_ITS_OWN = Snapshot(AGENTS, account_agent=OWN.id, rules=RoutingRules(frozenset({"discord:c"}), fallback="last"))
+OF_ITS_OWN = Snapshot(
+    AGENTS, account_agent=OWN.id, rules=RoutingSettings(conductor_channels=("discord:c",), fallback_agent="last")
+)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_who_mentions_a_bot_that_has_no_agent_means_the_conductor(
 
 
 def test_without_a_conductor_a_mention_of_the_bot_is_the_fallbacks() -> None:
-    rules = RoutingRules(fallback="last")
+    rules = RoutingSettings(fallback_agent="last")
     assert route(message(to=Addressing.US), Snapshot((LAST,), rules=rules)).agent is LAST
 
 
