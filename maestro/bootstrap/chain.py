@@ -10,20 +10,20 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
-from maestro.llm.middleware.interruption import StopGuard, StopWatch, deadline
+from maestro.llm.middleware.interruption import Deadline, StopGuard, StopWatch
 from maestro.llm.middleware.limits import RateLimit
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, nothing_more
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
+    Change,
     ChatFeed,
-    EmptyAnswerRefusal,
-    EmptyAnswerRetry,
     Redaction,
-    ToolSupport,
+    RequestChanges,
+    SecondAttempt,
     keep_chat_read,
 )
-from maestro.llm.protocols import Middleware, chain
+from maestro.llm.protocols import chain
 from maestro.settings import Settings
 from maestro.store.store import Store
 
@@ -31,39 +31,38 @@ from maestro.store.store import Store
 def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopWatch) -> ReplayGuard:
     """Return the client that activities call.
 
-    A held answer is returned before anything else happens, and where there is none, one view reads what the others
-    decide by. Then an operator can stop the call, whatever it does or waits for, and the budget is asked once for it,
-    however many accounts it takes. What failover hands on is a request to one account: the validator, the breaker and
-    the limits see one attempt at one account each. What changes a request for good comes before the recorder, because
-    what that commits is exactly what goes out; what refuses an answer stands inside of it, or a bad answer would be
-    held for good, though it was paid. The last change is the feed of #maestro, behind what a provider may cache. Drafts
-    of an answer are shown innermost, from one attempt at one account.
+    A stored answer is returned before anything else happens; where there is none, one view reads the snapshot that the
+    others decide by. Then an operator can stop the call, and the budget is asked once for it, however many accounts it
+    takes. Failover hands on requests to one account each, which second attempt, breaker and limits see. What changes a
+    request for good comes before the recorder, which commits exactly what goes out, and refuses an empty answer before
+    it is stored. Drafts of an answer are shown innermost, from one attempt at one account.
     """
     live = scope.live
     estimates = Estimates(models.book, models.table.price)
     window, chat = models.table.context_window, live.start.chat.enabled
     reader = CallReader(store, models.book, live.of(daily_budgets), chat=chat)
-    tell: list[Middleware] = [lambda inner: ChatFeed(inner, reader, models.book, window)]
+    llm = live.of(lambda settings: settings.llm)
+    changes: list[Change] = [
+        Redaction(scope.of(TextKind.PROMPTS)),
+        CacheMarkers(models.book, live.of(lambda settings: settings.llm.cache)),
+    ]
+    if chat:
+        changes.append(ChatFeed(reader, models.book, window))
     keep = keep_chat_read if chat else nothing_more
     request_time = live.of(_request_time)
-    llm = live.of(lambda settings: settings.llm)
     inside = chain(
         models.transport,
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, reader, store, estimates),
         lambda inner: Failover(inner, reader, models.book, request_time, window),
-        EmptyAnswerRetry,
-        ToolSupport,
+        SecondAttempt,
         lambda inner: CircuitBreaker(
             inner, models.book, live.of(lambda settings: settings.llm.breaker), recovered=partial(_wake, store)
         ),
         lambda inner: RateLimit(inner, models.book, llm, live.of(lambda settings: settings.jobs)),
-        lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
-        lambda inner: CacheMarkers(inner, models.book, live.of(lambda settings: settings.llm.cache)),
-        *(tell if chat else ()),
+        lambda inner: RequestChanges(inner, *changes),
         lambda inner: Recorder(inner, store, estimates, keep),
-        EmptyAnswerRefusal,
-        deadline(request_time, models.ready),
+        lambda inner: Deadline(inner, request_time, models.ready),
         lambda inner: DraftStreaming(inner, store),
     )
     return ReplayGuard(inside, store, reader, AnswerSpool(store, keep))

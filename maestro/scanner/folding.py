@@ -8,17 +8,7 @@ from functools import cache
 from html import unescape
 
 from maestro.domain.scanning import REDACTED, Span
-
-_PAIRS = """
-аa вb еe кk мm нh оo рp сc тt уy хx іi јj ѕs ԁd ԛq ԝw һh гr ьb АA ВB ЕE КK МM НH ОO РP СC ТT УY ХX ІI ЈJ ЅS ЗZ ӀI ӏl
-ԌG ҮY ԜW ԚQ
-αa βb γy εe ιi κk νv οo ρp τt υu χx ωw ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM ΝN ΟO ΡP ΤT ΥY ΧX ϳj ϲc ͿJ ϹC
-ոn սu օo ցg հh զq յj լl ւi ԼL ՍU ՕO Տs
-ıi ɑa ɡg ɩi ɪI ʀR ʟL ɴN ᴀA ᴄC ᴅD ᴇE ᴊJ ᴋK ᴍM ᴏO ᴘP ᴛT ᴜU ᴠV ᴡW ᴢZ ʙB ɢG ʜH ʏY ꜱS øo ØO łl ŁL đd ĐD ħh ĦH ɵo
-‐- ‑- ‒- –- −- ﹣- ⁃- ˗- ➖- ˍ_ ＿_ ‘' ’' ‚' ‛' ′' ʼ' ʹ' “" ”" „" ‟" ″" «" »" 「" 」" 『" 』"
-∶: ꞉: ː: ׃: ︓: ﹕: ⁄/ ∕/ ⧸/
-。. 、, ․. 、, ꞊= ═= ゠= →= ⇒= ➜= ➡= ⟶= 【[ 】] ∗* ∣| ؛; ،, ‹< ›> ︰:
-"""
+from maestro.scanner.words import word_tables, words_for
 
 BLANKED = b"\x01"
 """Stands for what is redacted already; no rule reads across it."""
@@ -33,55 +23,6 @@ _ESCAPE = re.compile(
     rb"|%[2-7][0-9A-Fa-f]|&(?:#\d{2,3}|#[xX][2-7][0-9A-Fa-f]|amp|quot|apos|lt|gt);"
 )
 _BLANKS = {"n": b"\n", "r": b"\n", "t": b" "}
-
-
-def _table(pairs: str) -> dict[str, str]:
-    return {pair[0]: pair[1] for pair in pairs.split()}
-
-
-ALIKE = _table(_PAIRS)
-"""What a character looks like; full-width and mathematical ones are known by their decomposition."""
-
-FOREIGN_WORDS = {
-    "пароль": "passwd",
-    "пароля": "passwd",
-    "паролем": "passwrd",
-    "парола": "passwd",
-    "гасло": "passw",
-    "лозинка": "passwrd",
-    "токен": "token",
-    "секрет": "secret",
-    "ключ": "skey",
-    "κωδικός": "passwrd",
-    "κωδικος": "passwrd",
-    "συνθηματικό": "pass_phrase",
-    "סיסמה": "passw",
-    "סיסמא": "passw",
-    "كلمة المرور": "pass_phrase",
-    "كلمة السر": "passwords",
-    "رمز": "pwd",
-    "密码": "pw",
-    "密碼": "pw",
-    "口令": "pw",
-    "密钥": "pw",
-    "密鑰": "pw",
-    "令牌": "pw",
-    "秘钥": "pw",
-    "パスワード": "passw",
-    "暗証番号": "pswd",
-    "トークン": "skey",
-    "シークレット": "secret",
-    "비밀번호": "pswd",
-    "암호": "pw",
-    "토큰": "pw",
-    "पासवर्ड": "passwrd",
-    "รหัสผ่าน": "password",
-}
-"""An English word of the same length for each, so that no place in the text moves."""
-
-_FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
-_FOREIGN_STARTS = re.compile("[" + "".join(word[0] for word in FOREIGN_WORDS) + "]", re.IGNORECASE)
-"""How a foreign word begins: most texts that are not ASCII have only a dash or an accent, and no such letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +60,7 @@ class Folder(dict[int, str | None]):
     def _plain(self, text: str) -> Folded:
         if text.isascii():
             return Folded(text.encode().replace(_MARK, BLANKED * len(_MARK)))
-        known = _FOREIGN.sub(_known, text) if _FOREIGN_STARTS.search(text) else text
-        folded = _NOT_ASCII.sub(self._look_alike, known)
+        folded = _NOT_ASCII.sub(self._look_alike, _in_english(text))
         data = folded.encode("latin-1").replace(_MARK, BLANKED * len(_MARK))
         if len(folded) == len(text):
             return Folded(data)
@@ -136,28 +76,41 @@ def _look(character: str) -> str | None:
         return character
     if unicodedata.category(character) in _UNSEEN or character in "\u115f\u1160\u3164\uffa0\u2800":
         return None
-    if character in ALIKE:
-        return ALIKE[character]
+    if character in _look_alikes():
+        return _look_alikes()[character]
     if character.isspace():
         return " "
     letters = "".join(c for c in unicodedata.normalize("NFKD", character) if unicodedata.category(c) not in _UNSEEN)
     if len(letters) != 1:
         return OTHER
-    return letters if letters.isascii() else ALIKE.get(letters, OTHER)
+    return letters if letters.isascii() else _look_alikes().get(letters, OTHER)
 
 
 @cache
-def _meanings() -> Mapping[str, str]:
-    """Return the English of foreign words by their folded forms: a Greek word may end in another letter in capitals."""
-    return {word.casefold(): english for word, english in FOREIGN_WORDS.items()}
+def _look_alikes() -> Mapping[str, str]:
+    """Return what characters look like; full-width and mathematical ones are known by their decomposition."""
+    return {pair[0]: pair[1] for pair in words_for("look_alikes")}
 
 
-def _known(match: "re.Match[str]") -> str:
-    """Return an English word of the same length for a foreign one, so that no place moves.
+@cache
+def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str, str]]:
+    """Return how a foreign word begins, what it looks like as a whole, and an English word for each, folded.
 
-    Letters have more forms than two, such as the Greek sigma at the end of a word, and the pattern matches them all.
+    Most texts that are not ASCII have only a dash or an accent, and none of the first letters. Letters have more forms
+    than two, such as the Greek sigma at the end of a word, and the pattern matches them all.
     """
-    return _meanings().get(match[0].casefold(), match[0])
+    known: Mapping[str, str] = word_tables()["foreign_words"]
+    starts = re.compile("[" + "".join(word[0] for word in known) + "]", re.IGNORECASE)
+    whole = re.compile("|".join(sorted(known, key=len, reverse=True)), re.IGNORECASE)
+    return starts, whole, {word.casefold(): english for word, english in known.items()}
+
+
+def _in_english(text: str) -> str:
+    """Return the text with an English word of the same length for each foreign one, so that no position moves."""
+    starts, whole, english = _foreign_words()
+    if not starts.search(text):
+        return text
+    return whole.sub(lambda found: english.get(found[0].casefold(), found[0]), text)
 
 
 def _unescaped(plain: Folded) -> Folded | None:

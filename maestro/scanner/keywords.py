@@ -5,10 +5,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from maestro.scanner.tokens import latin_pattern
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from maestro.scanner.words import words_for
 
 
 class Kind(Enum):
@@ -20,96 +17,8 @@ class Kind(Enum):
     MAYBE = auto()
 
 
-_PASSWORDS = _words(
-    """
-    password passwords passwd passwds passwort kennwort passord passphrases passcode pwd pw psw pswd passw
-    passwrd pass contrasena contrasenia senha parola parole haslo heslo wachtwoord lozinka losenord salasana
-    jelszo sifre adgangskode motdepasse mdp clave sandi geslo slaptazodis parool paswoord pwrd userpass dbpass
-    dbpassword dbpasswd rootpassword userpassword pgpassword mypassword secretpassword adminpassword matkhau
-    storepass keypass requirepass masterauth userpwd dbpwd smtppass rootpass pass_phrase mailpass ftppass
-    sudopass unixpass storepassword keypassword truststorepassword keystorepassword sshpass bindpw rootpw
-    bindpassword psk
-    """
-)
-_SECRETS = _words(
-    """
-    secret secrets secretkey token apikey apikeys apitoken apisecret authtoken authkey accesstoken accesskey
-    accesskeyid refreshtoken clientsecret appsecret appkey privatekey secrettoken skey bearer credential
-    credentials creds cred bearertoken sessiontoken signingkey encryptionkey masterkey licensekey sharedkey
-    presharedkey webhooksecret consumersecret consumerkey idtoken jwt secretaccesskey accountkey hmackey
-    passkey oauthtoken sas sastoken sharedaccesskey servicekey deploykey sshkey personalaccesstoken pat
-    clientkey storagekey authsecret subscriptionkey instrumentationkey totpsecret otpsecret secretid
-    cookiesecret sessionsecret xapikey usertoken npmtoken githubtoken slacktoken cleapi clesecrete chaveapi
-    geheimnis schluessel authorization oauth connectionstring webhook jwtsecret keymaterial sessionkey dsn
-    authcode pepper
-    """
-)
 _OPEN = ("public", "publishable", "no", "hash")
 _ENDS = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey", "authtoken", "accesstoken")
-_PHRASES = _words(
-    """
-    mnemonic seedphrase recoveryphrase backupphrase secretphrase seedwords recoverywords walletphrase
-    mnemonicphrase secretrecoveryphrase passphrase mnemonicwords walletseed bip39
-    """
-)
-_KEY_OF = _words(
-    """
-    api access secret private auth signing encryption encrypt decrypt decryption master license licence shared
-    app application account client consumer service ssh deploy session storage subscription hmac jwt webhook
-    admin management user server crypto cipher aes rsa ssl tls pgp gpg wallet token security host integration
-    ingest ingestion write instrumentation preshared psk vault sas data wifi wep wpa recovery root bot project
-    developer dev org organization team personal read cookie gateway sdk rest live prod production function
-    search query platform provider merchant hash-secret fernet activation backup mac provisioning
-    """
-)
-_NO_KEY = _words(
-    """
-    cache primary foreign sort partition public row idempotency lookup i18n map dict index object s3 redis hash dedupe
-    dedup deduplication routing group grouping partitioning sorting sharding kafka memcache memcached unique registry
-    config feature composite natural surrogate candidate hot enter return shift ctrl alt esc arrow tab space backspace
-    delete function home end page the a an each this that same which any no every turn low high piano musical rate limit
-    limiter order range pub publishable message event item translation localization storage-name state query-cache memo
-    metric label tag param header json column field attribute property dictionary answer session-name trace span
-    correlation lock mutex semaphore job queue topic shard bucket file path blob etag react component node parent child
-    prev next first last new old keyboard up down left right f1 scan virtual hard soft is has by of to in for and or not
-    get set from site
-    """
-)
-_NO_TOKEN = _words(
-    """
-    page next continuation cancellation cancel sync resume syntax end start eos bos pad unk mask lexer type
-    design special sep cls max min num total input output prompt completion count per separator word css theme
-    color stop contract nft erc20 address mint current previous prev first last expected unexpected invalid
-    illegal missing reserved punctuation identifier keyword comment whitespace string number operator fcm-topic
-    shift parse parser reward utility idempotency change lock governance liquidity swap pagination paging offset cursor
-    scroll concurrency fencing eof newline nonce-name batch one two hundred thousand million k sub ngram
-    """
-)
-_NOT_BEHIND = _words(
-    """
-    name names file files filename path paths url urls uri endpoint id ids arn ref refs reference type types typ
-    length len size count counts limit limits expiry expires expired expiration exp ttl hash hashes hashed
-    hasher policy policies reset field fields input label hint placeholder regex pattern validator validation
-    valid required enabled disabled manager provider store version versions header prefix suffix format usage
-    budget rotation strength algorithm alg digest iterations checksum fingerprint status error errors issuer
-    scope scopes audience mode kind class function var index at date time timestamp created updated changed
-    confirm confirmation rules requirement requirements attempts tries retries age history entropy generator
-    service server host port lifetime duration source dir directory folder location bucket engine backend helper
-    util utils utility callback form page screen view button icon link text-field message email template visible
-    visibility show hide toggle changed-at public exchange cookie-name claim claims parser response request
-    request-id info metadata meta details less protected free rotation-days bits bytes chars characters word
-    words window windows stream map list management scanning scanner detection redaction leak leaks key-name
-    verify verified verification check checker needed missing accessor_id title description desc spec schema
-    column table owner user users username
-    """
-)
-_TWO_WORDS = _words(
-    """
-    api access auth client secret private app application bearer refresh session bot personal account webhook
-    signing encryption master service shared admin deploy jwt license oauth id security device user storage
-    subscription
-    """
-)
 
 _STEMS = (
     rb"pass|pwd|(?:\b|_)pw(?:\b|_)|psw|contrase|senha|kennwort|parol|haslo|heslo|wachtwoord|lozinka|losenord"
@@ -139,7 +48,7 @@ def kind_of(words: list[str]) -> Kind | None:
             if kind is not None:
                 found = (kind, place + width)
                 break
-    if found is None or any(word in _NOT_BEHIND for word in words[found[1] : found[1] + 3]):
+    if found is None or any(word in words_for("not_behind") for word in words[found[1] : found[1] + 3]):
         return None
     return found[0]
 
@@ -149,12 +58,12 @@ def _kind_at(words: list[str], place: int, width: int) -> Kind | None:
     if place + width > len(words):
         return None
     word, before = "".join(words[place : place + width]), words[place - 1] if place else ""
-    if word in _PHRASES:
+    if word in words_for("phrases"):
         return Kind.PHRASE
-    if word in _PASSWORDS:
+    if word in words_for("passwords"):
         return Kind.PASSWORD
-    if word in _SECRETS:
-        harmless = before in _OPEN or (word == "token" and before in _NO_TOKEN)
+    if word in words_for("secrets"):
+        harmless = before in _OPEN or (word == "token" and before in words_for("no_token"))
         return None if harmless else Kind.SECRET
     return _kind_of_one(word, before) if width == 1 else None
 
@@ -170,14 +79,14 @@ def _kind_of_one(word: str, before: str) -> Kind | None:
 
 
 def _kind_of_key(before: str) -> Kind | None:
-    if before in _KEY_OF:
+    if before in words_for("key_of"):
         return Kind.SECRET
-    return None if len(before) < 2 or before in _NO_KEY else Kind.MAYBE
+    return None if len(before) < 2 or before in words_for("no_key") else Kind.MAYBE
 
 
 def is_unmistakable(words: list[str]) -> bool:
     """Say whether the name has two words that together mean a secret, such as "access token"."""
-    return any(
-        first in _TWO_WORDS and second in ("key", "token", "secret", "password", "credential", "credentials")
-        for first, second in pairwise(words)
-    ) or any(word in ("apikey", "password", "passwd", "secret", "passphrase") for word in words)
+    secrets = ("key", "token", "secret", "password", "credential", "credentials")
+    return any(first in words_for("two_words") and second in secrets for first, second in pairwise(words)) or any(
+        word in ("apikey", "password", "passwd", "secret", "passphrase") for word in words
+    )

@@ -15,10 +15,8 @@ from maestro.scanner.folding import BLANKED, Folded, Folder
 from maestro.scanner.headers import HeaderPlugin
 from maestro.scanner.pattern_processes import PatternProcesses, PatternsFailed
 from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.providers import BUILDERS
-from maestro.scanner.services import SERVICES
 from maestro.scanner.tables import TablePlugin
-from maestro.scanner.tokens import FormPlugin, TokenPlugin, table
+from maestro.scanner.tokens import FormPlugin, TokenPlugin, token_table
 
 WINDOW = 16_384
 """Characters that are looked at together: what a rule does over and over costs no more in a long text."""
@@ -49,7 +47,7 @@ class Rules:
         self._clock = clock
         self._folder = Folder()
         self.plugins: tuple[SpanPlugin, ...] = (
-            TokenPlugin(table(BUILDERS + SERVICES)),
+            TokenPlugin(token_table()),
             FormPlugin(),
             BlockPlugin(),
             AddressPlugin(),

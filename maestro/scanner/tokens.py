@@ -1,8 +1,9 @@
 """Tokens of providers: those with a prefix, and those that are known by their form, such as JWTs."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import re2  # type: ignore[import-untyped]  # it comes without types
@@ -44,10 +45,11 @@ class Token:
         return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
 
 
-def table(text: str) -> tuple[Token, ...]:
-    """Read one kind of token a line: its prefix, its body, and what else is known of it."""
-    rows = [line.split() for line in text.splitlines() if line]
-    return tuple(Token(row[0], row[1], "whole" in row, "digits" in row) for row in rows)
+def token_table() -> Sequence[Token]:
+    """Read the kinds of tokens that are known, one a line: prefix, body, and what else is known of it."""
+    text = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return [Token(row[0], row[1], "whole" in row, "digits" in row) for row in rows]
 
 
 def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Iterable
 
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.protocols import Account
+from maestro.llm.middleware.request_changes import accepted
+from maestro.llm.protocols import Account, LLMClient
 from tests.support.llm_requests import response_of
 
 Outcome = LLMResponse | Exception
@@ -23,6 +24,16 @@ class Scripted:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+
+class Checked:
+    """A client that refuses empty answers, as the recorder does."""
+
+    def __init__(self, inner: LLMClient) -> None:
+        self._inner = inner
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        return accepted(request, await self._inner.complete(request))
 
 
 class Held:

@@ -26,22 +26,18 @@ ORDER = [
     "StopGuard",
     "Budget",
     "Failover",
-    "EmptyAnswerRetry",
-    "ToolSupport",
+    "SecondAttempt",
     "CircuitBreaker",
     "RateLimit",
-    "Redaction",
-    "CacheMarkers",
-    "ChatFeed",
+    "RequestChanges",
     "Recorder",
-    "EmptyAnswerRefusal",
     "Deadline",
     "DraftStreaming",
     "AccountTransport",
 ]
 """The chain, the outermost first."""
-OF_THE_CHAT = ("ChatFeed",)
-"""What is not there at all when the chat is turned off."""
+CHANGES = ["Redaction", "CacheMarkers", "ChatFeed"]
+"""What is changed of a request, in this order; the feed is not there when the chat is turned off."""
 
 
 @pytest.fixture(autouse=True)
@@ -87,11 +83,12 @@ def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
     scope = RedactionScope.built(LiveSettings.unchanging(settings))
     client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
-    names = []
+    names, changes = [], []
     while client is not None:
         names.append(type(client).__name__)
+        changes += [type(change).__name__ for change in getattr(client, "_changes", ())]
         client = getattr(client, "_inner", None) or getattr(client, "inner", None)
-    assert names == [name for name in ORDER if chat or name not in OF_THE_CHAT]
+    assert (names, changes) == (ORDER, CHANGES if chat else CHANGES[:2])
 
 
 def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) -> None:

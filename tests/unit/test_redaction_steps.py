@@ -25,7 +25,7 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import REDACTED
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import Redaction
+from maestro.llm.middleware.request_changes import Redaction, RequestChanges
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.delivery_bench import Bench, Platform
 from tests.support.job_rows import JobRows
@@ -93,7 +93,7 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     job_id, inner = rows.add("hello"), Scripted(response_of("yes"))
     request = request_of(f"my key is {SECRET}")
     request = request.model_copy(update={"key": request.key.model_copy(update={"job_id": job_id})})
-    await Redaction(recorder(rows, inner), lambda: without).complete(request)
+    await RequestChanges(recorder(rows, inner), Redaction(lambda: without)).complete(request)
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
         (call,) = tx.llm.calls.of(job_id)
@@ -103,13 +103,13 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
 
 async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> None:
     inner, request = Scripted(response_of("yes")), request_of(SECRET)
-    await Redaction(inner, lambda: as_it_is).complete(request)
+    await RequestChanges(inner, Redaction(lambda: as_it_is)).complete(request)
     assert inner.asked == [request]
 
 
 def compaction(rows: JobRows, inner: Scripted, prompts: Redact) -> CompactionActivities:
     rules = CompactionRules(lambda _: 8_192, 1_000, MemoryScope.AGENT, without, prompts)
-    asking = replay_guard(rows.store, Redaction(recorder(rows, inner), lambda: prompts))
+    asking = replay_guard(rows.store, RequestChanges(recorder(rows, inner), Redaction(lambda: prompts)))
     return CompactionActivities(rows.store, asking, lambda: rules)
 
 

@@ -84,18 +84,24 @@ class Circuit:
         """Return for how long nothing is let through, 0 when something may be."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
-    def succeeded(self, rules: BreakerSettings) -> None:
-        """Count a success; enough of them in a row close an open circuit."""
+    def succeeded(self, began: int, rules: BreakerSettings) -> bool:
+        """Count a success of a call that began in a round; true when enough of them in a row closed the circuit."""
+        if self.round != began:
+            return False
         self.failures = 0
         if self.opened_at is None:
-            return
+            return False
         self.successes += 1
-        if self.successes >= rules.successes:
-            self.opened_at = None
-            self._turn()
+        if self.successes < rules.successes:
+            return False
+        self.opened_at = None
+        self._turn()
+        return True
 
-    def failed(self, rules: BreakerSettings, now: float) -> bool:
-        """Count a failure; true when the circuit opened with it, as it does with any failure of a probe."""
+    def failed(self, began: int, rules: BreakerSettings, now: float) -> bool:
+        """Count a failure of a call that began in a round; true when it opened the circuit, as that of a probe does."""
+        if self.round != began:
+            return False
         self.failures += 1
         if self.opened_at is None and self.failures < rules.failures:
             return False
@@ -134,14 +140,33 @@ class CircuitBreaker:
         account = self.directory.find(request.account)
         if account is None:
             return await self.inner.complete(request)  # the transport says what is wrong with it
-        circuit = self.circuits.setdefault((account.type, account.provider, account.base_url), Circuit())
+        key = (account.type, account.provider, account.base_url)
+        circuit = self.circuits.get(key) or self.circuits.setdefault(key, Circuit())
         if circuit.probing or circuit.seconds_open(self.rules(), self.now()):
             raise self._refusal(circuit, account, request)
-        probe = circuit.probing = circuit.opened_at is not None
-        response = await self._call(circuit, account, request)
+        began, probe = circuit.round, circuit.opened_at is not None
+        circuit.probing = probe
+        try:
+            response = await self.inner.complete(request)
+        except COUNTED as failure:
+            failure.instead = self._failed(circuit, began, account, request)
+            raise
+        else:
+            if circuit.succeeded(began, self.rules()):
+                log.info("llm.circuit.closed", provider=account.provider)
+        finally:
+            # However a probe ended, a cancellation included: the next one may begin.
+            if circuit.round == began:
+                circuit.probing = False
         if probe:
             await asyncio.to_thread(self.recovered)
         return response
+
+    def _failed(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
+        """Count a failure; return what stands against the next request, None while the circuit is closed."""
+        if circuit.failed(began, self.rules(), self.now()):
+            log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
+        return None if circuit.opened_at is None else self._refusal(circuit, account, request)
 
     def _refusal(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
         rules = self.rules()
@@ -151,27 +176,6 @@ class CircuitBreaker:
         failure.site = CallSite(account.provider, account.name, request.model)
         failure.retry_after = timedelta(seconds=seconds or rules.open_seconds)
         return failure
-
-    async def _call(self, circuit: Circuit, account: Account, request: LLMRequest) -> LLMResponse:
-        began = circuit.round
-        try:
-            response = await self.inner.complete(request)
-        except COUNTED as failure:
-            if circuit.round == began and circuit.failed(self.rules(), self.now()):
-                log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
-            if circuit.opened_at is not None:
-                failure.instead = self._refusal(circuit, account, request)
-            raise
-        else:
-            if circuit.round == began:
-                circuit.succeeded(self.rules())
-                if circuit.round != began:
-                    log.info("llm.circuit.closed", provider=account.provider)
-            return response
-        finally:
-            # Whatever ended a probe, a cancellation included: the next one may begin.
-            if circuit.round == began:
-                circuit.probing = False
 
 
 @dataclass
@@ -245,72 +249,54 @@ class Failover:
         self._underway: Counter[int] = Counter()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer by the best account that can.
+        """Answer by the best account whose window is large enough for the request, where there is one.
 
-        Whose window is too small for the request is not asked while another's is not: some providers cut a prompt
-        without a word.
         Raises the last failure worth repeating, else ``AccountsExhausted`` or ``CircuitOpen`` when all that could
-        answer only wait for a limit or for a provider that is left alone, else why no account can be asked. What a
-        failure means for an account is committed before the next is asked.
+        answer only wait, else why no account can be asked. What a failure means for an account is committed before
+        the next is asked.
         """
-        outcome = await self._ask_around(request)
-        if isinstance(outcome, LLMFailure):
-            # Raised out here, where no other exception is being handled.
-            raise outcome
-        return outcome
-
-    async def _ask_around(self, request: LLMRequest) -> LLMResponse | LLMFailure:
-        clock = asyncio.get_running_loop()
-        patience = REQUESTS * self._request_time().total_seconds()
-        wanted, fits = (request.model, *request.fallbacks), WindowCheck(request, self._window)
-        walk = FailoverProgress(wanted, clock.time() + patience, request.exact, fits)
-        while not walk.failures or walk.may_go_on(clock.time()):
-            snapshot = await self._reader.snapshot(request)
-            choice = _roster(snapshot, walk).choose(walk.wanted, walk.tried, self._underway)
+        clock, wanted = asyncio.get_running_loop(), (request.model, *request.fallbacks)
+        until = clock.time() + REQUESTS * self._request_time().total_seconds()
+        progress = FailoverProgress(wanted, until, request.exact, WindowCheck(request, self._window))
+        while not progress.failures or progress.may_go_on(clock.time()):
+            snapshot = request.snapshot or await self._reader.read(request)
+            choice = _roster(snapshot, progress).choose(wanted, progress.tried, self._underway)
             if choice is None:
                 break
-            outcome = await self._ask(choice, request, snapshot)
+            account, model = choice.account, choice.model
+            chosen = request.model_copy(update={"account": account.name, "model": model, "snapshot": snapshot})
+            self._underway[account.id or 0] += 1
+            try:
+                return await self._inner.complete(chosen)
+            except MOVES_ON as failure:
+                failure.site = failure.site or CallSite(account.provider, account.name, model)
+                progress.note(choice, failure)
+            finally:
+                self._underway[account.id or 0] -= 1
+            await uninterrupted(asyncio.to_thread(self._book.report, choice, progress.failures[-1]))
             request = without_snapshot(request)
-            if isinstance(outcome, LLMResponse):
-                return outcome
-            walk.note(choice, outcome)
-            await uninterrupted(asyncio.to_thread(self._book.report, choice, outcome))
-        return _verdict(walk, _roster(await self._reader.snapshot(request), walk))
-
-    async def _ask(self, choice: Choice, request: LLMRequest, snapshot: CallSnapshot) -> LLMResponse | LLMFailure:
-        """Ask one account; what another may do better is returned."""
-        account = choice.account
-        chosen = request.model_copy(update={"account": account.name, "model": choice.model, "snapshot": snapshot})
-        (account_id, _), _ = choice.keys
-        self._underway[account_id] += 1
-        try:
-            return await self._inner.complete(chosen)
-        except MOVES_ON as failure:
-            failure.site = failure.site or CallSite(account.provider, account.name, choice.model)
-            return failure
-        finally:
-            self._underway[account_id] -= 1
+        raise _verdict(progress, _roster(request.snapshot or await self._reader.read(request), progress))
 
 
-def _roster(snapshot: CallSnapshot, walk: FailoverProgress) -> Roster:
+def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
     """Return the accounts that can answer with a model that is wanted, as far as others are not, and read all of it."""
-    roster = snapshot.roster.able(walk.wanted) if walk.exact else snapshot.roster
-    return roster.fitting(walk.wanted, walk.fits)
+    roster = snapshot.roster.able(progress.wanted) if progress.exact else snapshot.roster
+    return roster.fitting(progress.wanted, progress.fits)
 
 
-def _verdict(walk: FailoverProgress, roster: Roster) -> LLMFailure:
+def _verdict(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     """Return what to raise when no other account is asked."""
-    nobody = roster.unavailable(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
+    nobody = roster.unavailable(progress.wanted, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
     waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
-    if walk.circuit is not None:
-        walk.circuit.wake_at = roster.now + walk.circuit.retry_after
-        waits.append(walk.circuit)
+    if progress.circuit is not None:
+        progress.circuit.wake_at = roster.now + progress.circuit.retry_after
+        waits.append(progress.circuit)
     wait = min(waits, key=lambda one: one.wake_at or roster.now, default=None)
-    if walk.repeatable:
-        failure = walk.repeatable[-1]
+    if progress.repeatable:
+        failure = progress.repeatable[-1]
         failure.instead = wait
         return failure
     if wait is not None:
         log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
         return wait
-    return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)
+    return next(reversed(progress.of(AuthenticationFailed) or progress.failures), nobody)

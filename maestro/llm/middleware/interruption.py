@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from maestro.domain.errors import Stopped
 from maestro.domain.llm.errors import ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.protocols import LLMClient, Middleware
+from maestro.llm.protocols import LLMClient
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
@@ -94,22 +94,13 @@ async def at_once(_request: LLMRequest) -> None:
     """Wait for nothing."""
 
 
-def deadline(limit: Callable[[], timedelta], ready: Ready = at_once) -> Middleware:
-    """Return middleware that gives every call ``limit()`` in all; the limit is asked for at each call.
+class Deadline:
+    """Ends a call that takes too long; ``limit`` is asked at each call.
 
     The clock starts when ``ready`` returns: loading a library is no time of the provider's.
     """
 
-    def wrap(inner: LLMClient, /) -> LLMClient:
-        return Deadline(inner, limit, ready)
-
-    return wrap
-
-
-class Deadline:
-    """Cancels a call that takes too long."""
-
-    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready) -> None:
+    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready = at_once) -> None:
         self._inner = inner
         self._limit = limit
         self._ready = ready
@@ -118,18 +109,12 @@ class Deadline:
         """Pass the request on; raises ``ModelTimeout`` when no whole answer came in time."""
         await self._ready(request)
         seconds = self._limit().total_seconds()
-        response = await self._within(seconds, request)
-        if response is None:
-            raise ModelTimeout(
-                f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
-                "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."
-            )
-        return response
-
-    async def _within(self, seconds: float, request: LLMRequest) -> LLMResponse | None:
-        """Return the answer, None when time is up; raising in the handler would carry the cancelled call along."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._inner.complete(request)
         except TimeoutError:
-            return None
+            pass  # raised below, where it does not carry the cancelled call along
+        raise ModelTimeout(
+            f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
+            "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."
+        )

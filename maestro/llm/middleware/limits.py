@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
@@ -19,19 +19,6 @@ FILL = 0.9
 
 ROUNDING = 1e-6
 """What a bucket may lack: time is a fraction."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
-    """What an account may take: requests and tokens a minute, 0 for any number, and requests at once.
-
-    ``background`` says how many of these may be such that no person waits for.
-    """
-
-    requests: int = 0
-    tokens: int = 0
-    concurrency: int = 100
-    background: int = 90
 
 
 class LeakyBucket:
@@ -65,37 +52,35 @@ def capacity(per_minute: int) -> float:
 
 @dataclass(slots=True, eq=False)
 class LimiterSlot:
-    """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside.
+    """A request that was admitted to an account, or waits for that in a fair queue.
 
-    ``waited`` says that it was not let in at once.
+    ``waited`` is false where it was admitted at once; ``admitted`` is there for one that had to queue.
     """
 
     tokens: int
     precedence: Precedence
+    background: bool
     waited: bool = False
-    admitted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    @property
-    def background(self) -> bool:
-        """Say whether it is work that leaves room for people."""
-        return self.precedence.in_background
+    admitted: "asyncio.Future[None] | None" = None
 
     @property
     def given_up(self) -> bool:
-        """Say whether it does not wait any more."""
-        return self.admitted.cancelled()
+        """Say whether it was cancelled while it waited."""
+        return self.admitted is not None and self.admitted.cancelled()
 
 
 class AccountLimiter:
-    """Lets requests to one account through: the most urgent first, and among equals each client or channel in its turn.
+    """The limits of one account: requests and tokens a minute, and requests at once.
 
-    A request takes its place and its tokens together or not at all. The place is given back when it ends, tokens never
-    are. Who is first in line holds up the others, or a large request would wait for ever.
+    Requests that wait are admitted by priority, and among equals by a fair queue of clients or channels. A request
+    takes its slot and its tokens together or not at all. The slot is given back when it ends, tokens never are. The
+    first in the queue holds up the others, or a large request would wait for ever.
     """
 
-    def __init__(self) -> None:
-        self.limits = AccountLimits()
-        self._lines: dict[int, FairLine[LimiterSlot]] = {}
+    def __init__(self, account: Account, rules: LlmSettings) -> None:
+        self.account = account
+        self.rules = rules
+        self._queues: dict[int, FairLine[LimiterSlot]] = {}
         self._inside = 0
         self._background_inside = 0
         self._requests = LeakyBucket()
@@ -104,86 +89,93 @@ class AccountLimiter:
 
     async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
         """Wait for room; None when there was none within so many seconds, or will be none for longer than that."""
-        place = LimiterSlot(tokens, precedence)
-        if self._seconds_until_room(place) > seconds:
+        slot = LimiterSlot(tokens, precedence, precedence.in_background)
+        wait = self._seconds_until_room(tokens)
+        if wait > seconds:
             return None
-        self._line(place).add(precedence.key, precedence.weight, place)
+        if not wait and self._is_free(slot) and not any(self._queues.values()):
+            self._take(slot)  # passing an empty queue changes nothing in whose turn it is
+            return slot
+        slot.admitted = asyncio.get_running_loop().create_future()
+        queue = self._queues.setdefault(precedence.priority, FairLine())
+        queue.add(precedence.key, precedence.weight, slot)
         self._admit()
-        return place if await self._admitted(place, seconds) else None
+        return slot if await self._admitted(slot, slot.admitted, seconds) else None
 
-    def leave(self, place: LimiterSlot) -> None:
-        """Give a place back."""
+    def leave(self, slot: LimiterSlot) -> None:
+        """Give a slot back."""
         self._inside -= 1
-        self._background_inside -= place.background
+        self._background_inside -= slot.background
         self._admit()
 
-    async def _admitted(self, place: LimiterSlot, seconds: float) -> bool:
-        if place.admitted.done():
+    async def _admitted(self, slot: LimiterSlot, admitted: "asyncio.Future[None]", seconds: float) -> bool:
+        if admitted.done():
             return True
-        place.waited = True
+        slot.waited = True
         try:
             async with asyncio.timeout(seconds):
-                await place.admitted
+                await admitted
         except TimeoutError:
-            self._withdraw(place)
+            self._withdraw(slot)
             return False
         except asyncio.CancelledError:
-            self._withdraw(place)
+            self._withdraw(slot)
             raise
         return True
 
-    def _withdraw(self, place: LimiterSlot) -> None:
-        if place.given_up:
+    def _withdraw(self, slot: LimiterSlot) -> None:
+        if slot.given_up:
             self._admit()  # those behind it need not wait for it any more
         else:
-            self.leave(place)  # it was let in at that very moment
+            self.leave(slot)  # it was admitted at that very moment
 
     def _admit(self) -> None:
-        """Let in whom there is room for, and look again when there will be some for the next."""
+        """Admit the requests that there is room for, and set an alarm for when there is room for the next."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        while (place := self._first()) is not None and self._is_free(place):
-            if seconds := self._seconds_until_room(place):
+        while (queue := self._first_queue()) is not None and (slot := queue.first()) is not None:
+            if not self._is_free(slot):
+                return
+            if seconds := self._seconds_until_room(slot.tokens):
                 self._alarm = asyncio.get_running_loop().call_later(seconds, self._admit)
                 return
-            self._let_in(place)
+            queue.serve()
+            self._take(slot)
 
-    def _first(self) -> LimiterSlot | None:
-        """Return who is next."""
-        for _, line in sorted(self._lines.items()):
-            while (place := line.first()) is not None and place.given_up:
-                line.skip()
-            if place is not None:
-                return place
+    def _first_queue(self) -> FairLine[LimiterSlot] | None:
+        """Return the queue of the most urgent request that still waits."""
+        for _, queue in sorted(self._queues.items()) if self._queues else ():
+            while (slot := queue.first()) is not None and slot.given_up:
+                queue.skip()
+            if slot is not None:
+                return queue
         return None
 
-    def _is_free(self, place: LimiterSlot) -> bool:
-        if place.background and self._background_inside >= self.limits.background:
+    def _is_free(self, slot: LimiterSlot) -> bool:
+        concurrency = self.account.concurrency or self.rules.concurrency
+        if slot.background and self._background_inside >= max(1, concurrency - self.rules.reserved_for_people):
             return False
-        return self._inside < self.limits.concurrency
+        return self._inside < concurrency
 
-    def _seconds_until_room(self, place: LimiterSlot) -> float:
-        now = asyncio.get_running_loop().time()
+    def _seconds_until_room(self, tokens: int) -> float:
+        account, now = self.account, asyncio.get_running_loop().time()
         return max(
-            self._requests.seconds_until(1, self.limits.requests, now),
-            self._tokens.seconds_until(place.tokens, self.limits.tokens, now),
+            self._requests.seconds_until(1, account.requests_per_minute, now),
+            self._tokens.seconds_until(tokens, account.tokens_per_minute, now),
         )
 
-    def _let_in(self, place: LimiterSlot) -> None:
-        self._line(place).serve()
+    def _take(self, slot: LimiterSlot) -> None:
         self._requests.take(1)
-        self._tokens.take(place.tokens)
+        self._tokens.take(slot.tokens)
         self._inside += 1
-        self._background_inside += place.background
-        place.admitted.set_result(None)
-
-    def _line(self, place: LimiterSlot) -> FairLine[LimiterSlot]:
-        return self._lines.setdefault(place.precedence.priority, FairLine())
+        self._background_inside += slot.background
+        if slot.admitted is not None:
+            slot.admitted.set_result(None)
 
 
 class RateLimit:
-    """One gate per account; the state is that of one process and one event loop."""
+    """One limiter per account; the state is that of one process and one event loop."""
 
     def __init__(
         self, inner: LLMClient, directory: Directory, llm: Callable[[], LlmSettings], jobs: Callable[[], JobSettings]
@@ -191,7 +183,7 @@ class RateLimit:
         self._inner = inner
         self._directory = directory
         self._llm, self._jobs = llm, jobs
-        self._gates: dict[str, AccountLimiter] = {}
+        self._limiters: dict[str, AccountLimiter] = {}
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on when there is room for it.
@@ -203,20 +195,22 @@ class RateLimit:
         if account is None:
             return await self._inner.complete(request)  # the transport says what is wrong with it
         tokens, rules = _tokens(account, request), self._llm()
-        gate = self._gates.setdefault(account.name, AccountLimiter())
-        gate.limits = _limits(account, rules)
+        limiter = self._limiters.get(account.name)
+        if limiter is None:
+            limiter = self._limiters[account.name] = AccountLimiter(account, rules)
+        limiter.account, limiter.rules = account, rules
         precedence = request.precedence if self._jobs().fairness else request.precedence.in_order
-        place = await gate.enter(tokens, precedence, rules.limiter_wait_seconds)
-        if place is None:
+        slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
+        if slot is None:
             raise _located(account, request, _busy(account, rules))
         try:
-            return await self._inner.complete(without_snapshot(request) if place.waited else request)
+            return await self._inner.complete(without_snapshot(request) if slot.waited else request)
         finally:
-            gate.leave(place)
+            limiter.leave(slot)
 
 
 def _tokens(account: Account, request: LLMRequest) -> int:
-    """Return what a request may take in all, 0 where nobody counts; raises ``RequestTooLarge``."""
+    """Return what a request may take in all, 0 where the account has no such limit; raises ``RequestTooLarge``."""
     if not account.tokens_per_minute:
         return 0
     tokens = estimate_input(request) + request.max_output_tokens
@@ -242,13 +236,3 @@ def _busy(account: Account, rules: LlmSettings) -> LLMFailure:
 def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMFailure:
     failure.site = CallSite(account.provider, account.name, request.model)
     return failure
-
-
-def _limits(account: Account, rules: LlmSettings) -> AccountLimits:
-    concurrency = account.concurrency or rules.concurrency
-    return AccountLimits(
-        requests=account.requests_per_minute,
-        tokens=account.tokens_per_minute,
-        concurrency=concurrency,
-        background=max(1, concurrency - rules.reserved_for_people),
-    )

@@ -6,24 +6,25 @@ See docs/decisions.md: access; docs/invariants.md: no answer bought twice.
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 
 import structlog
 
 from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
-from maestro.domain.llm.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
-from maestro.domain.llm.budgets import BudgetScope, Limit, Payer
+from maestro.domain.llm.accounts import AccountStatus, ModelAccount, able, candidates, choose
+from maestro.domain.llm.budgets import BudgetScope, Limit
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import BudgetExceeded, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import estimate_input
-from maestro.domain.llm.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
+from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, KeptRequest, LLMRequest, LLMResponse, Usage
 from maestro.domain.tags.partial_text import visible_so_far
 from maestro.domain.texts import storable
-from maestro.llm.accounts import Estimates
+from maestro.llm.accounts import Estimates, Roster
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, Keep, PayerBudgets, nothing_more
+from maestro.llm.middleware.request_changes import accepted
 from maestro.llm.protocols import LLMClient
 from maestro.llm.wire import heard_by
 from maestro.store.llm.prompts import packed_request
@@ -41,24 +42,26 @@ class ReservationRefused(Exception):
     """Other calls have used up the budget since the snapshot was read."""
 
 
-@dataclass(frozen=True)
-class CallCostPlan:
-    """What a call has to keep to, and the most it may cost; None when the price is unknown.
+@dataclass(slots=True)
+class CallReservation:
+    """The budgets of one call, the most it may cost, and whether that is reserved; a cost is None when unknown.
 
     ``cheaper`` is the model to fall back to, empty when no account has it.
     """
 
+    key: CallKey
     budgets: PayerBudgets
     usd: float | None = None
     cheaper: str = ""
     cheaper_usd: float | None = None
-
-
-@dataclass
-class CallReservation:
-    """Whether anything is reserved for a call that is not answered."""
-
     reserved: bool = False
+
+    def reserve(self, tx: Transaction) -> None:
+        """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
+        if not self.reserved:
+            if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
+                raise ReservationRefused  # which rolls the reservation back
+            self.reserved = True
 
 
 class Budget:
@@ -81,84 +84,77 @@ class Budget:
 
         Raises ``BudgetExceeded`` otherwise, with the time at which the budget may have room again.
         """
-        snapshot = await self._reader.snapshot(request)
+        snapshot = request.snapshot or await self._reader.read(request)
         if not snapshot.budgets.limits:
             return await self._inner.complete(request)
-        plan, admission = self._plan(request, snapshot), CallReservation()
+        call, response = self._reservation(request, snapshot), None
         try:
-            response = await self._ask(request, plan, admission)
-            admission.reserved = False
+            if snapshot.budgets.used_up is None:
+                with suppress(ReservationRefused):  # decided below, where a refusal does not carry this one along
+                    reserve = call.reserve if call.usd else None
+                    response = await self._inner.complete(request.model_copy(update={"on_send": reserve}))
+            if response is None:
+                admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
+                response = await self._inner.complete(admitted)
+            call.reserved = False  # settled, in the transaction that keeps the answer
         finally:
-            if admission.reserved:
+            if call.reserved:
                 await uninterrupted(asyncio.to_thread(self._release, request))
         return response
 
-    async def _ask(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> LLMResponse:
-        if plan.budgets.used_up is None:
-            reserve = partial(self._reserve_with_request, request, plan, admission) if plan.usd else None
-            try:
-                return await self._inner.complete(request.model_copy(update={"on_send": reserve}))
-            except ReservationRefused:
-                pass  # decided out here, so that a refusal does not carry this one along
-        admitted = await uninterrupted(asyncio.to_thread(self._admit, request, plan, admission))
-        return await self._inner.complete(admitted)
+    def _reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
+        """Return what a call may cost at most, and what a cheaper one may in its place."""
+        budgets, roster = snapshot.budgets, snapshot.roster
+        usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
+        usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
+        cheap = able(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
+        if not cheap:
+            return CallReservation(request.key, budgets, usual)
+        cheaper_usd = self._most(request, roster, cheap, (budgets.cheaper_model,))
+        return CallReservation(request.key, budgets, usual, budgets.cheaper_model, cheaper_usd)
 
-    def _reserve_with_request(
-        self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation, tx: Transaction
-    ) -> None:
-        """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
-        if not admission.reserved:
-            budgets, usd = plan.budgets, plan.usd or 0.0
-            if tx.llm.budgets.reserve(request.key, budgets.payer, usd, budgets.limits) is not None:
-                raise ReservationRefused  # which rolls the reservation back
-            admission.reserved = True
+    def _most(
+        self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], wanted: Sequence[str]
+    ) -> float | None:
+        """Return the cost at the dearest account that may be asked; of a first choice without a price or cost, that.
 
-    def _admit(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> LLMRequest:
+        Failover may come to the dearest, and the budget has to hold then, too.
+        """
+        first, tokens = choose(accounts, wanted, roster.limited), estimate_input(request)
+        usual = self._estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
+        if not usual:
+            return usual
+        others = (one for one in candidates(accounts, wanted) if one != first)
+        costs = (self._estimates.most(one, tokens, request.max_output_tokens) for one in others)
+        return max((usual, *filter(None, costs)))
+
+    def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
         """Return the request to go on with where a budget seems used up, having reserved what it may cost."""
-        used_up = self._reserve(request, plan, admission)
+        used_up = self._reserve(call)
         if used_up is None:
             return request
-        if used_up.scope is BudgetScope.DAY or not plan.cheaper:
+        if used_up.scope is BudgetScope.DAY or not call.cheaper:
             raise self._refusal(used_up)
-        # Exactly this one: who stands in for it may be dearer than what the budget was used up with.
-        return request.model_copy(update={"model": plan.cheaper, "fallbacks": (), "exact": True})
+        # No other model may stand in: it may be dearer than the one that used the budget up.
+        return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
-    def _plan(self, request: LLMRequest, snapshot: CallSnapshot) -> CallCostPlan:
-        tokens, roster, cheaper = estimate_input(request), snapshot.roster, snapshot.budgets.cheaper_model
-
-        def cost(choice: Choice) -> float | None:
-            return self._estimates.most(choice, tokens, request.max_output_tokens)
-
-        def most(accounts: Sequence[ModelAccount], *wanted: str) -> float | None:
-            first = choose(accounts, wanted, roster.limited)
-            usual = cost(first) if first is not None else None
-            if not usual:
-                return usual
-            # Failover may come to the dearest of those who may be asked, and the budget has to hold then, too.
-            return max(filter(None, map(cost, candidates(accounts, wanted))), default=usual)
-
-        usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
-        cheap = able(usable, (cheaper,))
-        usd = most(usable, request.model, *request.fallbacks)
-        return CallCostPlan(snapshot.budgets, usd, cheaper if cheap else "", most(cheap, cheaper))
-
-    def _reserve(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> Limit | None:
+    def _reserve(self, call: CallReservation) -> Limit | None:
         """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.
 
         What an attempt that died had reserved is given back first: a call reserves once. Beyond the limit of an agent,
         a client or a conversation a cheaper call still counts, against the limit of everybody together.
         """
-        if not (plan.usd or plan.cheaper_usd):
-            return plan.budgets.used_up
+        if not (call.usd or call.cheaper_usd):
+            return call.budgets.used_up
         with self._store.begin() as tx:
             tx.jobs.steps.require_newest()
-            tx.llm.budgets.release(request.key)
-            used_up = tx.llm.budgets.exceeded(plan.budgets.limits)
+            tx.llm.budgets.release(call.key)
+            used_up = tx.llm.budgets.exceeded(call.budgets.limits)
             for_all = used_up is not None and used_up.scope is BudgetScope.DAY
-            usd = plan.usd if used_up is None else plan.cheaper_usd
+            usd = call.usd if used_up is None else call.cheaper_usd
             if usd and not for_all:
-                tx.llm.budgets.reserve(request.key, plan.budgets.payer, usd)
-                admission.reserved = True
+                tx.llm.budgets.reserve(call.key, call.budgets.payer, usd)
+                call.reserved = True
             return used_up
 
     def _refusal(self, limit: Limit) -> BudgetExceeded:
@@ -214,7 +210,7 @@ class Recorder:
         attempt = await self._sent(request)
         _log_request(attempt)
         try:
-            response = await self._inner.complete(attempt.request)
+            response = accepted(attempt.request, await self._inner.complete(attempt.request))
         except asyncio.CancelledError:
             await uninterrupted(asyncio.to_thread(self._interrupted, attempt))
             raise
@@ -222,7 +218,8 @@ class Recorder:
         except Exception as error:
             await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise
-        await self._answers.commit(attempt.number, attempt.request, response, _payer(request))
+        payer = request.snapshot.budgets.payer if request.snapshot is not None else None
+        await self._answers.commit(attempt.number, attempt.request, response, payer)
         return response
 
     async def _sent(self, request: LLMRequest) -> RecordedRequest:
@@ -283,12 +280,6 @@ def _log_request(attempt: RecordedRequest) -> None:
         model=request.model,
         newPointer=request.chat_upto,
     )
-
-
-def _payer(request: LLMRequest) -> Payer | None:
-    """Return who pays, where the store need not be asked again."""
-    snapshot = request.snapshot
-    return snapshot.budgets.payer if isinstance(snapshot, CallSnapshot) else None
 
 
 def _expense(error: Exception, attempt: RecordedRequest) -> Expense:

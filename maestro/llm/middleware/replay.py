@@ -202,9 +202,9 @@ class CallSnapshot:
     unread: Unread = NOTHING_UNREAD
 
 
-def without_snapshot(request: LLMRequest, **changes: object) -> LLMRequest:
-    """Return a request, with these fields changed, for which the store is read again where that matters."""
-    return request.model_copy(update={**changes, "snapshot": None})
+def without_snapshot(request: LLMRequest) -> LLMRequest:
+    """Return a request for which the store is read again where that matters."""
+    return request.model_copy(update={"snapshot": None})
 
 
 class CallReader:
@@ -216,13 +216,11 @@ class CallReader:
         self._budgets = budgets
         self._chat = chat
 
-    async def snapshot(self, request: LLMRequest) -> CallSnapshot:
-        """Return the snapshot that the request carries; one without is given a new one."""
-        carried = request.snapshot
-        return carried if isinstance(carried, CallSnapshot) else await asyncio.to_thread(self.read, request)
+    async def read(self, request: LLMRequest) -> CallSnapshot:
+        """Read a snapshot for a request that carries none."""
+        return await asyncio.to_thread(self._read, request)
 
-    def read(self, request: LLMRequest) -> CallSnapshot:
-        """Read a snapshot."""
+    def _read(self, request: LLMRequest) -> CallSnapshot:
         with self._store.view() as tx:
             return self._snapshot(tx, request)
 

@@ -1,14 +1,14 @@
 """What is changed of a request: secrets, cache marks, tools that a model takes none of, guidance, and the chat feed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
 from maestro.domain.chat.message import REMINDER, Feed, chat_only, feed, listens, most_posts
 from maestro.domain.context.history import made, without_pictures, without_tools
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, ToolsUnsupported
+from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, as_it_is, redacted_turns
 from maestro.llm.accounts import WindowOf, room
@@ -19,7 +19,7 @@ from maestro.store.transaction import Transaction
 ANTHROPIC = "anthropic"
 SPOKEN = (Role.USER, Role.ASSISTANT)
 
-Site = tuple[str, str]
+CallTarget = tuple[str, str]
 """An account by its name, and one of its models."""
 
 GUIDANCE = "Your last reply was empty. Please reply now with a text."
@@ -30,21 +30,38 @@ NOTHING_TO_SAY = "I have worked on this but have no answer to give. Please ask a
 log = structlog.get_logger(__name__)
 
 
-class Redaction:
-    """Takes secrets out of a request, where the configuration wants that: what is kept of it is what leaves."""
+Change = Callable[[LLMRequest], Awaitable[LLMRequest]]
+"""Returns the request as it is to leave."""
 
-    def __init__(self, inner: LLMClient, redact: Callable[[], Redact]) -> None:
-        """``redact`` is asked for at each call."""
+
+class RequestChanges:
+    """Changes a request for good, in this order, just before the recorder commits it."""
+
+    def __init__(self, inner: LLMClient, *changes: Change) -> None:
         self._inner = inner
-        self._redact = redact
+        self._changes = changes
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on without secrets; scanning a long prompt takes a while, so it is done in a thread."""
-        redact = self._redact()
-        if redact is not as_it_is:
-            messages = await asyncio.to_thread(redacted_turns, request.messages, redact)
-            request = request.model_copy(update={"messages": messages})
+        """Pass the changed request on."""
+        for change in self._changes:
+            request = await change(request)
         return await self._inner.complete(request)
+
+
+class Redaction:
+    """Takes secrets out of a request, where the configuration wants that."""
+
+    def __init__(self, redact: Callable[[], Redact]) -> None:
+        """``redact`` is asked for at each call."""
+        self._redact = redact
+
+    async def __call__(self, request: LLMRequest) -> LLMRequest:
+        """Return the request without secrets; scanning a long prompt takes a while, so it is done in a thread."""
+        redact = self._redact()
+        if redact is as_it_is:
+            return request
+        messages = await asyncio.to_thread(redacted_turns, request.messages, redact)
+        return request.model_copy(update={"messages": messages})
 
 
 class CacheMarkers:
@@ -53,20 +70,16 @@ class CacheMarkers:
     Of the others some keep beginnings by themselves, some make further requests for a mark, some refuse it.
     """
 
-    def __init__(self, inner: LLMClient, directory: Directory, enabled: Callable[[], bool]) -> None:
-        self._inner = inner
+    def __init__(self, directory: Directory, enabled: Callable[[], bool]) -> None:
         self._directory = directory
         self._enabled = enabled
 
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, marked if its account is one that understands marks."""
-        if self._enabled() and self._understood(request.account):
-            request = request.model_copy(update={"messages": marked(request.messages)})
-        return await self._inner.complete(request)
-
-    def _understood(self, name: str) -> bool:
-        account = self._directory.find(name)
-        return account is not None and (account.provider, account.type) == (ANTHROPIC, AccountType.API_KEY)
+    async def __call__(self, request: LLMRequest) -> LLMRequest:
+        """Return the request, marked if its account is one that understands marks."""
+        account = self._directory.find(request.account) if self._enabled() else None
+        if account is None or (account.provider, account.type) != (ANTHROPIC, AccountType.API_KEY):
+            return request
+        return request.model_copy(update={"messages": marked(request.messages)})
 
 
 def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
@@ -82,99 +95,92 @@ def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     return tuple(turn.model_copy(update={"cache": True}) if at in marks else turn for at, turn in enumerate(messages))
 
 
-class ToolSupport:
-    """Remembers, for the life of the process, which models refuse requests with tools, or with pictures of tools."""
+class SecondAttempt:
+    """Asks once more with a changed request: after an empty answer, and where a model takes no tools or pictures.
+
+    Which models refuse tools, or pictures of tools, is remembered for the life of the process. A second request passes
+    breaker and limits like any other.
+    """
 
     def __init__(self, inner: LLMClient, /) -> None:
         self._inner = inner
-        self._without: set[Site] = set()
-        self._blind: set[Site] = set()
+        self._without_tools: set[CallTarget] = set()
+        self._without_pictures: set[CallTarget] = set()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, without its tools once they were refused.
+        """Pass the request on, each change made at most once; raises the failure that no change is left for.
 
         What tools said in earlier rounds stays, as text: another model may have asked for it. A request that was cut
-        off is sent again with the tools it had, and made anew after they were refused. A model that refuses a request
-        with pictures of tools, and takes it without, is shown none any more.
+        off is sent again with the tools it had, and made anew after they were refused.
         """
-        site = (request.account, request.model)
-        if not _has_pictures(request):
-            return await self._ask(request, site)
-        blind = request.model_copy(update={"messages": without_pictures(request.messages)})
-        if site in self._blind:
-            return await self._ask(blind, site)
-        try:
-            return await self._ask(request, site)
-        except BadRequest:
-            pass  # the second request leaves the handler, so that it carries nothing along
-        response = await self._ask(without_snapshot(blind), site)
-        self._blind.add(site)
-        return response
+        target, changes = (request.account, request.model), list[Callable[[LLMRequest], LLMRequest]]()
+        request = self._known_to_fit(request, target)
+        while True:
+            try:
+                response = await self._inner.complete(request)
+            except (EmptyResponse, ToolsUnsupported, BadRequest) as failure:
+                change = _CHANGES[type(failure)]
+                if change in changes or (change is _without_pictures and not _has_pictures(request)):
+                    raise
+                if change is _without_tools:
+                    self._without_tools.add(target)
+            else:
+                if _without_pictures in changes:
+                    self._without_pictures.add(target)
+                return response
+            # Outside of the handler, so that the failure of the second request does not carry the first one along.
+            changes.append(change)
+            request = without_snapshot(change(request))
 
-    async def _ask(self, request: LLMRequest, site: Site) -> LLMResponse:
-        known = bool(request.tools) and site in self._without
-        try:
-            return await self._inner.complete(_plain(request) if known else request)
-        except ToolsUnsupported:
-            self._without.add(site)
-        return await self._inner.complete(without_snapshot(_plain(request)))
+    def _known_to_fit(self, request: LLMRequest, target: CallTarget) -> LLMRequest:
+        if target in self._without_tools and request.tools:
+            request = _without_tools(request)
+        return _without_pictures(request) if target in self._without_pictures else request
 
 
 def _has_pictures(request: LLMRequest) -> bool:
     return any(message.images for message in request.messages if message.role is Role.TOOL)
 
 
-def _plain(request: LLMRequest) -> LLMRequest:
+def _without_tools(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
 
 
-class EmptyAnswerRetry:
-    """Gives an empty answer one more chance at once, which passes breaker and limits like any other request."""
-
-    def __init__(self, inner: LLMClient, /) -> None:
-        self._inner = inner
-
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Return an answer with content; raises ``EmptyResponse`` when there was none twice.
-
-        The empty reply itself is left out of the second request: several providers refuse a turn without content. A
-        final answer is never empty: the second time, a fixed sentence stands in for nothing.
-        """
-        try:
-            return await self._inner.complete(request)
-        except EmptyResponse:
-            pass  # the second request leaves the handler, so that its failure does not carry this one along
-        return await self._inner.complete(_guided(request))
+def _without_pictures(request: LLMRequest) -> LLMRequest:
+    return request.model_copy(update={"messages": without_pictures(request.messages)})
 
 
 def _guided(request: LLMRequest) -> LLMRequest:
-    """Return the request with a turn at its end that says what is missing."""
+    """Return the request with a turn at its end that says what is missing.
+
+    The empty reply itself is left out: several providers refuse a turn without content. A final answer is never empty:
+    the second time, a fixed sentence stands in for nothing.
+    """
     text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
-    turn = PromptMessage(role=Role.USER, content=text)
-    never_empty = request.never_empty or request.final
-    return without_snapshot(request, messages=(*request.messages, turn), never_empty=never_empty)
+    messages = (*request.messages, PromptMessage(role=Role.USER, content=text))
+    return request.model_copy(update={"messages": messages, "never_empty": request.never_empty or request.final})
 
 
-class EmptyAnswerRefusal:
-    """Lets only answers with content pass; stands inside of the recorder, so that none without is held for good."""
+_CHANGES: Mapping[type[LLMFailure], Callable[[LLMRequest], LLMRequest]] = {
+    EmptyResponse: _guided,
+    ToolsUnsupported: _without_tools,
+    BadRequest: _without_pictures,
+}
 
-    def __init__(self, inner: LLMClient, /) -> None:
-        self._inner = inner
 
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``EmptyResponse`` for an answer with neither text nor tool calls.
+def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
+    """Return the answer as it is kept; raises ``EmptyResponse`` for one with neither text nor tool calls.
 
-        A final answer calls no tools: those a model asks for all the same are taken off. With ``never_empty`` a fixed
-        sentence stands in for nothing.
-        """
-        response = await self._inner.complete(request)
-        if request.final and response.tool_calls:
-            response = response.model_copy(update={"tool_calls": ()})
-        if response.content.strip() or response.tool_calls:
-            return response
-        if request.never_empty:
-            return response.model_copy(update={"content": NOTHING_TO_SAY})
-        raise _refusal(request, response)
+    A final answer calls no tools: those a model asks for all the same are taken off. With ``never_empty`` a fixed
+    sentence stands in for nothing.
+    """
+    if request.final and response.tool_calls:
+        response = response.model_copy(update={"tool_calls": ()})
+    if response.content.strip() or response.tool_calls:
+        return response
+    if request.never_empty:
+        return response.model_copy(update={"content": NOTHING_TO_SAY})
+    raise _refusal(request, response)
 
 
 def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
@@ -205,26 +211,23 @@ def _advice(finish_reason: str, max_output_tokens: int) -> str:
 class ChatFeed:
     """Adds the posts that the agent has not read, its own left out, as one turn at the end, and a reminder before all.
 
-    It stands just outside of the recorder, so that every attempt is told the newest, and what was told is committed
-    with the request. The cursor moves with the answer. What finds no room in the model's window is told in a later
-    call; only in the first call of a job, where there is as much room as there will ever be, a post is cut. The
-    reminder, that the chat is no place to ask, is due until a request that showed it was answered.
+    It is the last change, so that every attempt is told the newest, and what was told is committed with the request.
+    The cursor moves with the answer. What finds no room in the model's window is told in a later call; only in the
+    first call of a job, where there is as much room as there will ever be, a post is cut. The reminder, that the chat
+    is no place to ask, is due until a request that showed it was answered.
     """
 
-    def __init__(self, inner: LLMClient, reader: CallReader, directory: Directory, window: WindowOf) -> None:
-        self._inner = inner
+    def __init__(self, reader: CallReader, directory: Directory, window: WindowOf) -> None:
         self._reader = reader
         self._directory = directory
         self._window = window
 
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on with what is new, and with a reminder if one is due."""
-        if listens(request):
-            snapshot = await self._reader.snapshot(request)
-            if snapshot.reminder_due:
-                request = reminded(request)
-            request = await self._with_posts(request, snapshot)
-        return await self._inner.complete(request)
+    async def __call__(self, request: LLMRequest) -> LLMRequest:
+        """Return the request with what is new, and with a reminder if one is due."""
+        if not listens(request):
+            return request
+        snapshot = request.snapshot or await self._reader.read(request)
+        return await self._with_posts(reminded(request) if snapshot.reminder_due else request, snapshot)
 
     async def _with_posts(self, request: LLMRequest, snapshot: CallSnapshot) -> LLMRequest:
         unread = snapshot.unread

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.middleware.interruption import deadline
-from maestro.llm.middleware.request_changes import EmptyAnswerRefusal
+from maestro.llm.middleware.interruption import Deadline
 from maestro.llm.protocols import LLMClient, chain
+from tests.support.llm_fakes import Checked
 from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at
 from tests.support.llm_server import LLMServer
 
@@ -44,4 +44,4 @@ def transport(litellm: LiteLLMClient, server: LLMServer, provider: str) -> LLMCl
 
 @pytest.fixture
 def client(transport: LLMClient) -> LLMClient:
-    return chain(transport, EmptyAnswerRefusal, deadline(lambda: timedelta(seconds=30)))
+    return chain(transport, Checked, lambda inner: Deadline(inner, lambda: timedelta(seconds=30)))

@@ -23,7 +23,7 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
-from maestro.llm.middleware.interruption import deadline
+from maestro.llm.middleware.interruption import Deadline
 from maestro.llm.protocols import Account, LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of
@@ -140,7 +140,7 @@ async def test_the_deadline_is_for_the_whole_answer(transport: LLMClient, server
     server.reset()
     server.script(failure=failure)
     began = asyncio.get_running_loop().time()
-    error = await failing(chain(transport, deadline(lambda: LIMIT)))
+    error = await failing(chain(transport, lambda inner: Deadline(inner, lambda: LIMIT)))
     assert isinstance(error, ModelTimeout)
     assert asyncio.get_running_loop().time() - began < 3
     assert len(server.requests) == 1

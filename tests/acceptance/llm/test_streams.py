@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.llm.errors import LLMFailure, ModelTimeout, ProviderUnavailable, RateLimited
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.middleware.interruption import deadline
+from maestro.llm.middleware.interruption import Deadline
 from maestro.llm.protocols import LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import SEARCH, TIME, account_at, leaks, request_of
@@ -128,7 +128,7 @@ async def test_the_deadline_is_for_the_whole_stream(transport: LLMClient, server
     server.reset()
     server.script(reply="one two three four five", failure=Failure.stalled(4))
     with heard_by(lambda _: None), pytest.raises(ModelTimeout) as caught:
-        await chain(transport, deadline(lambda: timedelta(seconds=0.5))).complete(request_of())
+        await chain(transport, lambda inner: Deadline(inner, lambda: timedelta(seconds=0.5))).complete(request_of())
     [gone] = await asyncio.to_thread(server.wait_for, lambda requests: requests[0].outcome == "gone")
     assert gone.answered is not None
     assert leaks(caught.value) == []

@@ -1,11 +1,15 @@
 """What one call asks of the store and of threads on its way through the whole chain, counted exactly."""
 
 import asyncio
+import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import pytest
@@ -35,6 +39,8 @@ Result = TypeVar("Result")
 
 ANSWER = response_of("hello").model_copy(update={"cost_usd": 0.25})
 LIMITED = {"dayUsd": 1}
+MOST_CALLS = 110
+"""Calls of Python functions of the chain, and resumptions of its coroutines, for one call of a model; a ratchet."""
 
 
 @dataclass
@@ -151,6 +157,26 @@ async def test_a_plain_call_reads_once_and_writes_twice(process: Process) -> Non
     client, request = process.chain(Scripted(ANSWER)), process.request()
     assert await client.complete(request) == ANSWER
     assert process.costs.take() == (1, 2, 3)
+
+
+async def test_a_plain_call_runs_few_functions_of_the_chain(process: Process) -> None:
+    client, request = process.chain(Scripted(ANSWER, ANSWER), **LIMITED), process.request()
+    await client.complete(process.request())
+    calls: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/maestro/llm/" in frame.f_code.co_filename:
+            calls[frame.f_code.co_qualname] += 1
+
+    asyncio.get_running_loop().set_default_executor(CountingThreads(process.costs))
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        await client.complete(request)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert calls.total() <= MOST_CALLS, calls.most_common()
 
 
 async def test_a_request_that_is_built_from_the_store_shares_its_view(process: Process) -> None:

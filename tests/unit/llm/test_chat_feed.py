@@ -15,7 +15,7 @@ from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.accounts import Estimates, room
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import CacheMarkers, ChatFeed, EmptyAnswerRetry, keep_chat_read
+from maestro.llm.middleware.request_changes import CacheMarkers, ChatFeed, RequestChanges, SecondAttempt, keep_chat_read
 from maestro.llm.protocols import Account, LLMClient, chain
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import reader
@@ -39,9 +39,12 @@ def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
     """The part of the chain that has to do with the chat, around a model."""
     return chain(
         model,
-        EmptyAnswerRetry,
-        lambda inner: CacheMarkers(inner, DIRECTORY, lambda: True),
-        lambda inner: ChatFeed(inner, reader(rows.store), DIRECTORY, WINDOWS.__getitem__),
+        SecondAttempt,
+        lambda inner: RequestChanges(
+            inner,
+            CacheMarkers(DIRECTORY, lambda: True),
+            ChatFeed(reader(rows.store), DIRECTORY, WINDOWS.__getitem__),
+        ),
         lambda inner: Recorder(inner, rows.store, ESTIMATES, keep_chat_read),
     )
 

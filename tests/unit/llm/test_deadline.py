@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.llm.errors import BadRequest, ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.interruption import deadline
+from maestro.llm.middleware.interruption import Deadline
 from maestro.llm.protocols import chain
 from tests.support.llm_fakes import Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
@@ -38,7 +38,10 @@ def limit(length: float) -> timedelta:
 
 def test_an_answer_in_time_passes() -> None:
     answer = response_of("hello")
-    assert in_virtual_time(chain(Scripted(answer), deadline(lambda: limit(5))).complete(request_of())) is answer
+    assert (
+        in_virtual_time(chain(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of()))
+        is answer
+    )
 
 
 def test_a_late_answer_is_given_up() -> None:
@@ -46,7 +49,7 @@ def test_a_late_answer_is_given_up() -> None:
 
     async def scenario() -> None:
         with pytest.raises(ModelTimeout, match="No whole answer within 5 s") as caught:
-            await chain(model, deadline(lambda: limit(5))).complete(request_of())
+            await chain(model, lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
         assert caught.value.__context__ is None
 
     in_virtual_time(scenario())
@@ -56,7 +59,7 @@ def test_a_late_answer_is_given_up() -> None:
 def test_bytes_that_keep_dribbling_in_do_not_stretch_the_limit() -> None:
     async def scenario() -> float:
         with pytest.raises(ModelTimeout):
-            await chain(Slow(1000, 0.3), deadline(lambda: limit(2))).complete(request_of())
+            await chain(Slow(1000, 0.3), lambda inner: Deadline(inner, lambda: limit(2))).complete(request_of())
         return seconds()
 
     assert in_virtual_time(scenario()) == pytest.approx(2)
@@ -64,7 +67,7 @@ def test_bytes_that_keep_dribbling_in_do_not_stretch_the_limit() -> None:
 
 def test_the_limit_is_asked_for_at_each_call() -> None:
     limits = iter([limit(5), limit(0.5)])
-    client = chain(Slow(1, 1), deadline(lambda: next(limits)))
+    client = chain(Slow(1, 1), lambda inner: Deadline(inner, lambda: next(limits)))
 
     async def scenario() -> None:
         await client.complete(request_of())
@@ -77,12 +80,12 @@ def test_the_limit_is_asked_for_at_each_call() -> None:
 async def test_other_failures_pass_the_deadline_unchanged() -> None:
     failure = BadRequest("no")
     with pytest.raises(BadRequest) as caught:
-        await chain(Scripted(failure), deadline(lambda: limit(5))).complete(request_of())
+        await chain(Scripted(failure), lambda inner: Deadline(inner, lambda: limit(5))).complete(request_of())
     assert caught.value is failure
 
 
 async def test_being_cancelled_is_not_a_timeout() -> None:
-    call = asyncio.create_task(chain(Held(), deadline(lambda: limit(60))).complete(request_of()))
+    call = asyncio.create_task(chain(Held(), lambda inner: Deadline(inner, lambda: limit(60))).complete(request_of()))
     await settled()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -95,8 +98,14 @@ def test_the_clock_starts_when_the_request_can_be_sent() -> None:
 
     answer = response_of("hello")
     assert (
-        in_virtual_time(chain(Scripted(answer), deadline(lambda: limit(5), loading)).complete(request_of())) is answer
+        in_virtual_time(
+            chain(Scripted(answer), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(request_of())
+        )
+        is answer
     )
     assert (
-        in_virtual_time(chain(Slow(1, 4), deadline(lambda: limit(5), loading)).complete(request_of())).content == "late"
+        in_virtual_time(
+            chain(Slow(1, 4), lambda inner: Deadline(inner, lambda: limit(5), loading)).complete(request_of())
+        ).content
+        == "late"
     )

@@ -8,11 +8,10 @@ from maestro.llm.middleware.request_changes import (
     GUIDANCE,
     GUIDANCE_WITH_TOOLS,
     NOTHING_TO_SAY,
-    EmptyAnswerRefusal,
-    EmptyAnswerRetry,
+    SecondAttempt,
 )
 from maestro.llm.protocols import chain
-from tests.support.llm_fakes import Scripted
+from tests.support.llm_fakes import Checked, Scripted
 from tests.support.llm_requests import leaks, request_of, response_of
 
 CALL = ToolCall(id="call_1_0", name="search", arguments="{}")
@@ -22,29 +21,27 @@ SEARCH = ToolSpec(name="search", description="Search.", parameters="{}")
 
 async def test_an_answer_is_asked_for_once() -> None:
     model, answer = Scripted(response_of("hello")), response_of("hello")
-    assert await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(request_of()) == answer
+    assert await chain(model, SecondAttempt, Checked).complete(request_of()) == answer
     assert model.asked == [request_of()]
 
 
 async def test_after_an_empty_answer_the_model_is_told_so_and_asked_once_more() -> None:
     model, request = Scripted(EMPTY, response_of("hello")), request_of()
-    assert (await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(request)).content == "hello"
+    assert (await chain(model, SecondAttempt, Checked).complete(request)).content == "hello"
     guided = (*request.messages, PromptMessage(role=Role.USER, content=GUIDANCE))
     assert model.asked == [request, request.model_copy(update={"messages": guided})]
 
 
 async def test_a_model_that_has_tools_is_reminded_of_them() -> None:
     model = Scripted(EMPTY, response_of("hello"))
-    await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(
-        request_of().model_copy(update={"tools": (SEARCH,)})
-    )
+    await chain(model, SecondAttempt, Checked).complete(request_of().model_copy(update={"tools": (SEARCH,)}))
     assert model.asked[1].messages[-1].content == GUIDANCE_WITH_TOOLS
 
 
 async def test_nothing_twice_is_the_typed_failure() -> None:
     model = Scripted(EMPTY, EMPTY)
     with pytest.raises(EmptyResponse) as caught:
-        await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(request_of())
+        await chain(model, SecondAttempt, Checked).complete(request_of())
     assert not caught.value.retryable
     assert caught.value.__context__ is None
     assert len(model.asked) == 2
@@ -53,7 +50,7 @@ async def test_nothing_twice_is_the_typed_failure() -> None:
 async def test_a_final_answer_is_never_empty() -> None:
     model = Scripted(EMPTY, EMPTY)
     request = request_of().model_copy(update={"final": True, "tools": (SEARCH,)})
-    answer = await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(request)
+    answer = await chain(model, SecondAttempt, Checked).complete(request)
     assert answer.content == NOTHING_TO_SAY
     assert [asked.never_empty for asked in model.asked] == [False, True]
     assert model.asked[1].messages[-1].content == GUIDANCE
@@ -62,7 +59,7 @@ async def test_a_final_answer_is_never_empty() -> None:
 async def test_other_failures_are_not_repeated() -> None:
     model = Scripted(ProviderUnavailable("down"))
     with pytest.raises(ProviderUnavailable):
-        await chain(model, EmptyAnswerRetry, EmptyAnswerRefusal).complete(request_of())
+        await chain(model, SecondAttempt, Checked).complete(request_of())
     assert len(model.asked) == 1
 
 
@@ -73,18 +70,18 @@ def asking(content: str = "") -> LLMResponse:
 
 async def test_an_answer_with_content_passes_untouched() -> None:
     answer = response_of("hello")
-    assert await EmptyAnswerRefusal(Scripted(answer)).complete(request_of()) is answer
+    assert await Checked(Scripted(answer)).complete(request_of()) is answer
 
 
 async def test_tool_calls_are_content_enough() -> None:
     answer = asking()
-    assert await EmptyAnswerRefusal(Scripted(answer)).complete(request_of()) is answer
+    assert await Checked(Scripted(answer)).complete(request_of()) is answer
 
 
 @pytest.mark.parametrize("content", ["", " ", "\n\t\u00a0"])
 async def test_an_answer_of_nothing_is_a_failure(content: str) -> None:
     with pytest.raises(EmptyResponse) as caught:
-        await EmptyAnswerRefusal(Scripted(response_of(content))).complete(request_of())
+        await Checked(Scripted(response_of(content))).complete(request_of())
     assert caught.value.site == CallSite("provider-1", "main", "model-1")
     assert leaks(caught.value) == []
 
@@ -92,7 +89,7 @@ async def test_an_answer_of_nothing_is_a_failure(content: str) -> None:
 async def test_the_failure_carries_what_the_answer_took() -> None:
     answer = response_of("").model_copy(update={"input_tokens": 70, "cached_tokens": 20, "cost_usd": 0.25})
     with pytest.raises(EmptyResponse) as caught:
-        await EmptyAnswerRefusal(Scripted(answer)).complete(request_of())
+        await Checked(Scripted(answer)).complete(request_of())
     assert caught.value.usage == Usage(input_tokens=70, output_tokens=1, cached_tokens=20)
     assert caught.value.cost_usd == 0.25
 
@@ -100,21 +97,21 @@ async def test_the_failure_carries_what_the_answer_took() -> None:
 @pytest.mark.parametrize(("reason", "advice"), [("length", "maxOutputTokens"), ("content_filter", "filter")])
 async def test_the_reason_for_an_empty_answer_is_explained(reason: str, advice: str) -> None:
     with pytest.raises(EmptyResponse, match=advice):
-        await EmptyAnswerRefusal(Scripted(response_of("", reason))).complete(request_of())
+        await Checked(Scripted(response_of("", reason))).complete(request_of())
 
 
 async def test_a_sentence_stands_in_where_an_answer_must_not_be_empty() -> None:
     request = request_of().model_copy(update={"never_empty": True})
-    answer = await EmptyAnswerRefusal(Scripted(response_of(" "))).complete(request)
+    answer = await Checked(Scripted(response_of(" "))).complete(request)
     assert answer == response_of(NOTHING_TO_SAY)
 
 
 async def test_a_final_answer_keeps_its_text_and_loses_its_tool_calls() -> None:
     request = request_of().model_copy(update={"final": True})
-    assert await EmptyAnswerRefusal(Scripted(asking("so far"))).complete(request) == response_of("so far")
+    assert await Checked(Scripted(asking("so far"))).complete(request) == response_of("so far")
 
 
 async def test_a_final_answer_of_tool_calls_alone_says_nothing() -> None:
     request = request_of().model_copy(update={"final": True})
     with pytest.raises(EmptyResponse):
-        await EmptyAnswerRefusal(Scripted(asking())).complete(request)
+        await Checked(Scripted(asking())).complete(request)

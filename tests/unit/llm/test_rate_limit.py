@@ -13,7 +13,7 @@ from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.precedence import Precedence, Priority
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import LlmSettings
-from maestro.llm.middleware.limits import AccountLimiter, AccountLimits, RateLimit
+from maestro.llm.middleware.limits import AccountLimiter, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, settled
 from tests.support.llm_requests import leaks, request_of, response_of
@@ -130,8 +130,7 @@ class TestAtOnce:
 
     @virtual_time
     async def test_who_is_cancelled_when_just_let_in_gives_the_place_on(self) -> None:
-        gate = AccountLimiter()
-        gate.limits = AccountLimits(concurrency=1)
+        gate = AccountLimiter(ONE_AT_ONCE, LlmSettings())
         first = await gate.enter(0, Precedence(), seconds=30)
         second, third = [asyncio.create_task(gate.enter(0, Precedence(), seconds=30)) for _ in range(2)]
         await settled()

@@ -4,7 +4,7 @@ import pytest
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.llm.middleware.request_changes import CacheMarkers, marked
+from maestro.llm.middleware.request_changes import CacheMarkers, RequestChanges, marked
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of
@@ -75,14 +75,14 @@ def test_nothing_but_marks_changes_and_they_are_always_the_same() -> None:
 async def test_only_accounts_of_anthropic_over_http_get_marks(account: str, count: int) -> None:
     model = Scripted(response_of("hello"))
     request = request_of().model_copy(update={"account": account})
-    await CacheMarkers(model, DIRECTORY, lambda: True).complete(request)
+    await RequestChanges(model, CacheMarkers(DIRECTORY, lambda: True)).complete(request)
     assert sum(message.cache for message in model.asked[0].messages) == count
     assert count or model.asked[0] == request
 
 
 async def test_the_setting_turns_it_off_at_once() -> None:
     model, enabled = Scripted(response_of("hello"), response_of("hello")), iter([True, False])
-    client = CacheMarkers(model, DIRECTORY, lambda: next(enabled))
+    client = RequestChanges(model, CacheMarkers(DIRECTORY, lambda: next(enabled)))
     for _ in range(2):
         await client.complete(request_of().model_copy(update={"account": "claude"}))
     assert [asked.messages[0].cache for asked in model.asked] == [True, False]

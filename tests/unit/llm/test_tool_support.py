@@ -18,7 +18,7 @@ from maestro.domain.llm.prompts import (
 )
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import ToolSupport
+from maestro.llm.middleware.request_changes import SecondAttempt
 from maestro.llm.protocols import LLMClient
 from tests.support.job_rows import JobRows
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -31,13 +31,13 @@ HELLO = response_of("hello")
 
 async def test_a_model_that_takes_tools_gets_them() -> None:
     model = Scripted(HELLO)
-    assert await ToolSupport(model).complete(WITH_TOOLS) == HELLO
+    assert await SecondAttempt(model).complete(WITH_TOOLS) == HELLO
     assert model.asked == [WITH_TOOLS]
 
 
 async def test_one_that_does_not_is_asked_again_without_and_never_again_with() -> None:
     model = Scripted(ToolsUnsupported("no tools"), HELLO, HELLO, HELLO)
-    support = ToolSupport(model)
+    support = SecondAttempt(model)
     assert await support.complete(WITH_TOOLS) == HELLO
     assert await support.complete(WITH_TOOLS) == HELLO
     other = WITH_TOOLS.model_copy(update={"model": "qwen"})
@@ -51,7 +51,7 @@ async def test_what_tools_said_before_is_told_as_text() -> None:
     found = PromptMessage(role=Role.TOOL, content="it rains", call_id="call_1_0", tool="search")
     model = Scripted(ToolsUnsupported("no tools"), HELLO)
     request = WITH_TOOLS.model_copy(update={"messages": (*WITH_TOOLS.messages, asked, found)})
-    await ToolSupport(model).complete(request)
+    await SecondAttempt(model).complete(request)
     told = model.asked[1].messages[-2:]
     assert [(turn.role, turn.content) for turn in told] == [
         (Role.ASSISTANT, "let me look\n[Asked for search]"),
@@ -75,7 +75,7 @@ async def test_tools_that_a_cut_off_request_had_are_refused_once_more(tmp_path: 
     def recorder(model: LLMClient) -> Recorder:
         return Recorder(model, rows.store, Estimates(Accounts(()), lambda _: None))
 
-    support = ToolSupport(recorder(NoTools()))
+    support = SecondAttempt(recorder(NoTools()))
     earlier = request.model_copy(update={"key": CallKey(job_id=rows.add(), number=1)})
     assert await support.complete(earlier) == HELLO
     held = Held()
@@ -91,7 +91,7 @@ async def test_tools_that_a_cut_off_request_had_are_refused_once_more(tmp_path: 
 async def test_another_refusal_is_a_refusal() -> None:
     model = Scripted(BadRequest("no"))
     with pytest.raises(BadRequest):
-        await ToolSupport(model).complete(WITH_TOOLS)
+        await SecondAttempt(model).complete(WITH_TOOLS)
     assert len(model.asked) == 1
 
 
@@ -103,7 +103,7 @@ async def test_a_model_that_refuses_pictures_of_tools_is_asked_again_without_and
     request = WITH_TOOLS.model_copy(update={"messages": (*WITH_TOOLS.messages, asked, found)})
     broken = BadRequest("broken")
     model = Scripted(HELLO, BadRequest("no pictures"), HELLO, HELLO, broken, broken, broken, broken)
-    support = ToolSupport(model)
+    support = SecondAttempt(model)
     for _ in range(3):
         assert await support.complete(request) == HELLO
     assert [len(one.messages[-1].images) for one in model.asked] == [1, 1, 0, 0]

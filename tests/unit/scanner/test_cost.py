@@ -14,9 +14,8 @@ import pytest
 from maestro.domain.scanning import Span
 from maestro.scanner.folding import Folder
 from maestro.scanner.plugin import SpanPlugin
-from maestro.scanner.providers import BUILDERS
 from maestro.scanner.scanner import OutOfTime, Rules
-from maestro.scanner.services import SERVICES
+from maestro.scanner.tokens import token_table
 from tests.support import secret_corpus
 from tests.support.harmless_texts import harmless
 
@@ -75,7 +74,7 @@ _PIECES = (
 
 def monotonous() -> Iterator[str]:
     """Draw texts of the longest size: one piece over and over, and a piece with a tail."""
-    for piece in (*_PIECES, *(line.split()[0] for line in (BUILDERS + SERVICES).splitlines() if line)):
+    for piece in (*_PIECES, *(token.prefix for token in token_table())):
         yield (piece * LONGEST)[:LONGEST]
         yield (piece + "aB3" * LONGEST)[: LONGEST - 1] + "!"
 
