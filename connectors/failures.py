@@ -1,4 +1,7 @@
-"""Failures of platforms, typed, so that a step knows what may be repeated."""
+"""The one hierarchy of failed calls of platforms, typed, so that a step knows what may be repeated.
+
+The client of each platform maps what the platform answers into a ``SendFailure`` once, for sends and for other calls.
+"""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -9,7 +12,7 @@ from maestro.domain.errors import MaestroError, Patience
 class AccountRefused(MaestroError):
     """The platform does not let this account in: a wrong token, a missing intent or scope.
 
-    A connector raises it from ``run`` and is not started again before somebody changed something; the message says
+    A connector raises it from ``run`` and is not started again before an operator changed something; the message says
     what is wrong and how to mend it, and never holds the token.
     """
 
@@ -25,7 +28,7 @@ class FailureScope(StrEnum):
 
 
 class SendFailure(MaestroError):
-    """The base of what can go wrong with a send; each subclass says whether the platform may have the message."""
+    """A failed call of a platform; each subclass says whether the platform may have done what it was asked."""
 
     public = "The platform did not take the message."
     patience = Patience.PLATFORM
@@ -33,7 +36,7 @@ class SendFailure(MaestroError):
 
 
 class NotDispatched(SendFailure):
-    """Surely not sent; trying again is free."""
+    """A call that surely did not reach the platform; trying again is free."""
 
     public = "The platform could not be reached."
     retryable = True
@@ -41,7 +44,7 @@ class NotDispatched(SendFailure):
 
 
 class RetryableSend(SendFailure):
-    """The platform asked to come back after ``retry_after``."""
+    """A rate limit: the platform did nothing and asked for a pause of ``retry_after``."""
 
     public = "The platform asked to try again."
     retryable = True
@@ -49,31 +52,32 @@ class RetryableSend(SendFailure):
 
     def __init__(self, message: str, after: timedelta) -> None:
         super().__init__(message)
-        self.retry_after = after
+        self.retry_after: timedelta = after
 
 
 class AmbiguousSend(SendFailure):
-    """The platform may or may not have it."""
+    """A call of unknown outcome: the platform may or may not have done it."""
 
     public = "It is unknown whether the platform has the message."
     retryable = True
 
 
 class Unsettled(SendFailure):
-    """The platform may or may not have it, and nobody will ever say: ``Capabilities.on_ambiguous`` rules."""
+    """A send whose outcome can never be known: ``Capabilities.on_ambiguous`` rules."""
 
     public = "Nobody can say whether the platform has the message."
 
 
 class PermanentSend(SendFailure):
-    """Trying again is pointless; ``scope`` says what is broken."""
+    """A refusal: trying again is pointless; ``scope`` says what is broken, ``code`` is the platform's own word."""
 
     public = "The platform refused the message for good."
     surely_unsent = True
 
-    def __init__(self, message: str, scope: FailureScope) -> None:
+    def __init__(self, message: str, scope: FailureScope, code: str = "") -> None:
         super().__init__(message)
         self.scope = scope
+        self.code = code
 
 
 class FetchFailure(MaestroError):
@@ -84,7 +88,7 @@ class FetchFailure(MaestroError):
 
 
 class RetryableFetch(FetchFailure):
-    """The platform did not give the file now; ``after`` is how long it asked us to wait, if it did."""
+    """A file that cannot be had now; ``after`` is the pause that the platform asked for, if it did."""
 
     public = "The file cannot be fetched now."
     retryable = True
@@ -95,6 +99,13 @@ class RetryableFetch(FetchFailure):
 
 
 class PermanentFetch(FetchFailure):
-    """The file is gone, too large or not for us: trying again is pointless."""
+    """A file that is gone, too large or not allowed: trying again is pointless."""
 
     public = "The file is not available."
+
+
+def fetch_failure(failure: SendFailure) -> FetchFailure:
+    """Return what a failed call means for the file that it was about."""
+    if isinstance(failure, PermanentSend):
+        return PermanentFetch(str(failure))
+    return RetryableFetch(str(failure), failure.retry_after)

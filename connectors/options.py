@@ -76,6 +76,11 @@ class StreamingOptions(Options):
         default=1.5, ge=0.2, le=60, description="seconds between two edits of an answer that is being written"
     )
 
+    @property
+    def edit_interval(self) -> float:
+        """The seconds between two edits, 0 where answers are sent when they are whole."""
+        return self.streaming_seconds if self.streaming else 0
+
 
 class ReactionOptions(Options):
     """What can be set where a bot can put a reaction to a message."""
@@ -93,6 +98,10 @@ class QuoteOptions(Options):
     quote_replies: Literal["always", "groups", "never"] = Field(
         default="groups", description="where the first message of an answer quotes what it answers"
     )
+
+    def quotes(self, *, in_group: bool) -> bool:
+        """Tell whether an answer quotes."""
+        return self.quote_replies == "always" or (in_group and self.quote_replies == "groups")
 
 
 class AmbiguityOptions(Options):

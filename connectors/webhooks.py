@@ -1,22 +1,27 @@
 """Webhooks of platforms: routes that come and go with their connectors, and bodies of limited size with signatures."""
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from connectors.base import Connector, HasRoutes
+from maestro.domain.errors import MaestroError
 from maestro.domain.texts import tidied
 
 MAX_BODY = 1024 * 1024
 """Bytes of the largest body that is read."""
+
+log = structlog.get_logger(__name__)
 
 
 async def read_body(request: Request) -> bytes | Response:
@@ -71,6 +76,60 @@ async def _read(request: Request) -> bytes | None:
         if len(body) > MAX_BODY:
             return None
     return bytes(body)
+
+
+class WebhookEndpoint:
+    """Where a platform posts; any answer but 200 lets it send the request again."""
+
+    paths: Sequence[str] = ("/",)
+    methods: Sequence[str] = ("POST",)
+
+    def __init__(self, platform: str, seconds: float) -> None:
+        """``seconds`` is how long a request may take to be in the inbox, less than the platform waits."""
+        self.take: Callable[..., Awaitable[str | None]] | None = None
+        """What stores the events of a request; None until the connector knows its account."""
+        self._platform = platform
+        self._seconds = seconds
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes, below the account's own address."""
+        return [Route(path, self.receive, methods=list(self.methods)) for path in self.paths]
+
+    async def receive(self, request: Request) -> Response:
+        """Answer one request; its body is parsed only when the platform proved to have sent it."""
+        body = await read_body(request)
+        if isinstance(body, Response):
+            return body
+        if not self.is_genuine(request.headers, body):
+            return PlainTextResponse(f"not signed by {self._platform}", HTTPStatus.UNAUTHORIZED)
+        return await self.answer(request, body)
+
+    def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Tell whether the platform sent this."""
+        raise NotImplementedError
+
+    async def answer(self, request: Request, body: bytes) -> Response:
+        """Answer a request that the platform sent."""
+        raise NotImplementedError
+
+    async def store(self, *events: Any) -> Response:
+        """Acknowledge a request, with the text that ``take`` returns, once its events are in the inbox.
+
+        See docs/invariants.md: durable before ack.
+        """
+        if self.take is None:
+            return ask_to_resend()
+        try:
+            async with asyncio.timeout(self._seconds):
+                text = await self.take(*events)
+        except (MaestroError, TimeoutError) as error:
+            log.warning("webhook.not_taken", platform=self._platform, error=type(error).__name__, reason=str(error))
+            return ask_to_resend()
+        except Exception:
+            # A defect costs no message: the request is not acknowledged, so the platform sends it again.
+            log.exception("webhook.not_taken", platform=self._platform)
+            return ask_to_resend()
+        return JSONResponse({"text": text}) if text else Response()
 
 
 class PlatformWebhooks:

@@ -11,30 +11,19 @@ from time import monotonic
 import discord
 import structlog
 
-from connectors.base import (
-    Capabilities,
-    ConnectorContext,
-    ConnectorState,
-    Idempotency,
-    LengthUnit,
-    Markup,
-    NotDispatched,
-    PermanentFetch,
-    RetryableFetch,
-)
+from connectors.account import AccountConnector
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit, Markup
 from connectors.discord import interactions, send
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
-from connectors.discord.errors import TROUBLE, fetch_failure, refusal, send_failure
-from connectors.discord.gateway import DiscordAccount, DiscordSession, point_to
+from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
+from connectors.discord.gateway import DiscordSession, point_to
 from connectors.discord.receive import files_of
-from connectors.discord.send import render
+from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
+from connectors.media import MediaDownloads
 from connectors.platforms import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
-from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, download
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
-HTTPS = frozenset({443})
-SECONDS = 60.0
 TRIES = 2
 """A link may expire between its being given and used; then another is asked for, once."""
 EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
@@ -58,156 +47,108 @@ STEADY_SECONDS = 600.0
 log = structlog.get_logger(__name__)
 
 
-async def fetch_file(client: discord.Client, options: DiscordOptions, attachment: Attachment, folder: Path) -> Path:
-    """Download a file; raises a ``FetchFailure``. What is too large by Discord's word is not asked for."""
-    limits = FetchLimits(max_bytes=options.max_media_bytes, seconds=SECONDS)
-    if attachment.size > limits.max_bytes:
-        raise PermanentFetch(
-            f"the file has {attachment.size:,} bytes, and at most {limits.max_bytes:,} are fetched (maxMediaBytes)"
-        )
-    status = 0
-    for number in range(TRIES):
-        status = await _download(await _link(client, attachment), folder / str(number), limits, _access(options))
-        if status == HTTPStatus.OK:
-            return folder / str(number)
-        if status not in EXPIRED:
-            raise RetryableFetch(f"Discord's file server answered {status}")
-    raise PermanentFetch(f"Discord's file server answered {status}, to a fresh link too")
-
-
-async def _link(client: discord.Client, attachment: Attachment) -> str:
-    """Ask for the message of a file, because the link in it is new each time."""
-    channel, message, number = (int(part) for part in attachment.id.split("/"))
-    try:
-        found = await client.get_partial_messageable(channel).fetch_message(message)
-    except TROUBLE as error:
-        raise fetch_failure(error) from None
-    for file in files_of(found):
-        if file.id == number:
-            return file.url
-    raise PermanentFetch("the file is no longer in its message")
-
-
-async def _download(url: str, path: Path, limits: FetchLimits, access: FetchAccess) -> int:
-    try:
-        return (await download(url, path, limits, access)).status
-    except FetchRefused as refused:
-        raise PermanentFetch(f"the file may not be fetched: {refused}") from None
-    except FetchFailed as failed:
-        raise RetryableFetch(str(failed)) from None
-
-
-def _access(options: DiscordOptions) -> FetchAccess:
-    own = frozenset(options.media_hosts)
-    return FetchAccess(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
-
-
-class DiscordConnector:
+class DiscordConnector(AccountConnector):
     """One bot on Discord."""
 
     platform = PLATFORM
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         assert isinstance(instance.options, DiscordOptions)
-        self.account = instance.account
-        self.token_digest = instance.token_digest
+        super().__init__(instance, context)
         self._token = instance.secret(TOKEN)
         self._options = instance.options
-        growing = instance.options.streaming_seconds if instance.options.streaming else 0
-        self.capabilities = replace(CAPABILITIES, edit_interval=growing)
-        self._context = context
-        self._unreactive: set[str] = set()
-        self._station = DiscordAccount(instance.account, instance.options, context)
+        self.capabilities = replace(CAPABILITIES, edit_interval=instance.options.edit_interval)
+        self._media = MediaDownloads("Discord", instance.options, HOSTS, seconds=60)
+        self._no_reaction: set[str] = set()
         self._session: DiscordSession | None = None
 
-    async def run(self) -> None:
+    async def _receive(self) -> None:
         """Hold a connection, and make another when it ends; raises ``AccountRefused`` for a wrong token or intents."""
-        await self._context.report(ConnectorState.STARTING)
         point_to(self._options)
         failures = 0
-        try:
-            while True:
-                begun = monotonic()
-                failure = await self._hold()
-                failures = 0 if monotonic() - begun > STEADY_SECONDS else failures
-                await self._tell(failure)
-                await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
-                failures += 1
-        except asyncio.CancelledError:
-            await self._context.report(ConnectorState.STOPPED)
-            raise
+        while True:
+            begun = monotonic()
+            failure = await self._hold()
+            failures = 0 if monotonic() - begun > STEADY_SECONDS else failures
+            refused = refusal(failure) if failure is not None else None
+            if refused is not None:
+                raise refused
+            why = describe(failure) if failure is not None else "Discord ended the connection"
+            await self.report_broken(f"{why}; another connection is made in a moment")
+            await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
+            failures += 1
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Hand a chunk over under its key; raises a ``SendFailure``."""
-        session = self._present()
-        try:
+        session = self._connected()
+        with discord_errors():
             return await session.replies.reply(message) or await send.post(session, self._quoting(message))
-        except TROUBLE as error:
-            raise send_failure(error) from None
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Look for a chunk whose receipt was lost so long ago that Discord forgot its key."""
         if message.tried_at is None:
             return None
-        try:
-            return await send.find(self._present(), self._quoting(message), message.tried_at)
-        except TROUBLE as error:
-            raise send_failure(error) from None
+        with discord_errors():
+            return await send.find(self._connected(), self._quoting(message), message.tried_at)
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Write a message of ours anew; the library itself waits for limits, and repeats it while Discord has trouble.
+        """Change the text of a sent message; raises a ``SendFailure``.
 
-        Raises a ``SendFailure``.
+        The library itself waits for rate limits, and repeats the call while Discord has trouble.
         """
-        session = self._present()
-        try:
+        session = self._connected()
+        with discord_errors():
             await send.edit(session, message)
-        except TROUBLE as error:
-            raise send_failure(error) from None
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Put the reaction of the settings to a message; a command and a press are none.
 
-        A channel that allows none is asked once: Discord shuts out who is refused too often.
+        A channel that allows none is asked once: Discord bans an account that is refused too often.
         """
         emoji = self._options.ack_reaction
-        if not emoji or not message_id.isdecimal() or address.channel in self._unreactive:
+        if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
             return
-        try:
-            await send.react(self._present(), address, message_id, emoji)
-        except discord.Forbidden:
-            self._unreactive.add(address.channel)
-            log.warning("discord.reaction_forbidden", account=self.account, channel=address.channel)
-        except TROUBLE as error:
-            raise send_failure(error) from None
+        with discord_errors():
+            try:
+                await send.react(self._connected(), address, message_id, emoji)
+            except discord.Forbidden:
+                self._no_reaction.add(address.channel)
+                log.warning("discord.reaction_forbidden", account=self.account, channel=address.channel)
 
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written, for ten seconds or until the next message."""
-        session = self._present()
-        try:
+        session = self._connected()
+        with discord_errors():
             await send.channel_of(session, address).typing()
-        except TROUBLE as error:
-            raise send_failure(error) from None
 
     def render(self, text: str) -> str:
         """Return Markdown as Discord shows it best."""
-        return render(text)
+        return send.render(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Put a file of a message into the folder; raises a ``FetchFailure``."""
         if self._session is None:
             raise RetryableFetch("there is no connection to Discord")
-        return await fetch_file(self._session, self._options, attachment, folder)
+        self._media.check_size(attachment.size)
+        status = 0
+        for number in range(TRIES):
+            path = folder / str(number)
+            status = (await self._media.ask(await _link(self._session, attachment), path)).status
+            if status == HTTPStatus.OK:
+                return path
+            if status not in EXPIRED:
+                raise RetryableFetch(f"Discord's file server answered {status}")
+        raise PermanentFetch(f"Discord's file server answered {status}, to a fresh link too")
 
     async def catch_up(self) -> None:
         """Read what every known channel has after its cursor; each new connection does so by itself."""
-        await self._present().catch_up()
+        await self._connected().catch_up()
 
     def _quoting(self, message: OutgoingMessage) -> OutgoingMessage:
         """Return a chunk as it quotes what it answers, or does not."""
         return message if self._options.quote_replies == "always" else message.model_copy(update={"reply_to": ""})
 
-    def _present(self) -> DiscordSession:
+    def _connected(self) -> DiscordSession:
         """Return the connection; raises ``NotDispatched`` while there is none."""
         if self._session is None or self._session.is_closed() or self._session.user is None:
             raise NotDispatched("there is no connection to Discord")
@@ -215,7 +156,7 @@ class DiscordConnector:
 
     async def _hold(self) -> Exception | None:
         """Hold one connection and return why it ended, None when Discord closed it in good order."""
-        self._session = DiscordSession(self._station)
+        self._session = DiscordSession(self, self._options, self._context)
         try:
             await self._session.hold(self._token)
         except TROUBLE as error:
@@ -224,15 +165,18 @@ class DiscordConnector:
             self._session = None
         return None
 
-    async def _tell(self, failure: Exception | None) -> None:
-        """Tell operators why the connection ended; raises ``AccountRefused`` when only they can help."""
-        refused = refusal(failure) if failure is not None else None
-        if refused is not None:
-            await self._context.report(ConnectorState.FAILED, str(refused))
-            raise refused
-        what = describe(failure) if failure is not None else "Discord ended the connection"
-        log.warning("discord.disconnected", account=self.account, why=what)
-        await self._context.report(ConnectorState.DEGRADED, f"{what}; another connection is made in a moment")
+
+async def _link(client: discord.Client, attachment: Attachment) -> str:
+    """Ask for the message of a file, because the link in it is new each time."""
+    channel, message, number = (int(part) for part in attachment.id.split("/"))
+    try:
+        found = await client.get_partial_messageable(channel).fetch_message(message)
+    except TROUBLE as error:
+        raise fetch_failure(send_failure(error)) from None
+    for file in files_of(found):
+        if file.id == number:
+            return file.url
+    raise PermanentFetch("the file is no longer in its message")
 
 
 def describe(failure: Exception) -> str:

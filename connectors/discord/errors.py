@@ -1,20 +1,19 @@
 """What Discord's errors mean: which may be tried again, which are final, and for what."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from http import HTTPStatus
 
 import aiohttp
 import discord
 
-from connectors.base import (
+from connectors.failures import (
     AccountRefused,
     AmbiguousSend,
     FailureScope,
-    FetchFailure,
     NotDispatched,
-    PermanentFetch,
     PermanentSend,
-    RetryableFetch,
     RetryableSend,
     SendFailure,
 )
@@ -70,6 +69,15 @@ def _closed(code: int) -> AccountRefused | None:
     return None
 
 
+@contextmanager
+def discord_errors() -> Iterator[None]:
+    """Turn what the library raises into a ``SendFailure``."""
+    try:
+        yield
+    except TROUBLE as error:
+        raise send_failure(error) from None
+
+
 def send_failure(error: Exception) -> SendFailure:
     """Return what is known of a message whose send raised this; no text of the error is kept, which may quote it."""
     if isinstance(error, discord.RateLimited):
@@ -93,18 +101,6 @@ def _answered(error: discord.HTTPException) -> SendFailure:
     if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return PermanentSend(what, FailureScope.MESSAGE)
     return AmbiguousSend(what)
-
-
-def fetch_failure(error: Exception) -> FetchFailure:
-    """Return whether a file can be had later, by what the question for its message raised."""
-    if isinstance(error, discord.RateLimited):
-        return RetryableFetch("Discord asks to wait", timedelta(seconds=error.retry_after))
-    if isinstance(error, discord.HTTPException):
-        what = f"Discord answered {error.status}, code {error.code}, when asked for the message of the file"
-        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-            return RetryableFetch(what, wait_of(error))
-        return PermanentFetch(what) if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else RetryableFetch(what)
-    return RetryableFetch(f"Discord could not be asked for the message of the file ({type(error).__name__})")
 
 
 def wait_of(error: discord.HTTPException) -> timedelta:

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import discord
@@ -13,7 +12,8 @@ from discord.gateway import DiscordWebSocket
 from discord.http import Route
 from yarl import URL
 
-from connectors.base import ConnectorContext, ConnectorState
+from connectors.account import AccountConnector, MessageIntake
+from connectors.base import ConnectorContext
 from connectors.discord import interactions
 from connectors.discord.catch_up import ChannelQueues, DiscordCatchUp, DiscordCursors, channels_of, retry_until_done
 from connectors.discord.config import DiscordOptions
@@ -27,7 +27,7 @@ from connectors.discord.interactions import (
     register_commands,
 )
 from connectors.discord.receive import DiscordBot, DiscordChannel, command, edited, incoming
-from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.errors import MaestroError
 from maestro.domain.messages import ControlWord, IncomingMessage
 
 BASE, GATEWAY = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
@@ -65,21 +65,12 @@ async def ask_for_gateway(client: discord.Client, options: DiscordOptions) -> No
         DiscordWebSocket.DEFAULT_GATEWAY = URL(address)
 
 
-@dataclass(frozen=True)
-class DiscordAccount:
-    """What a session works for: an account, what was set of it, and Maestro."""
-
-    account: str
-    options: DiscordOptions
-    context: ConnectorContext
-
-
 class DiscordSession(discord.Client):
     """A client that commits what it hears; ``replies`` are for commands that were used during it."""
 
-    def __init__(self, station: DiscordAccount) -> None:
+    def __init__(self, connector: AccountConnector, options: DiscordOptions, context: ConnectorContext) -> None:
         super().__init__(
-            intents=intents(station.options),
+            intents=intents(options),
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
@@ -88,11 +79,14 @@ class DiscordSession(discord.Client):
             guild_ready_timeout=GUILDS_SECONDS,
         )
         self.replies = CommandReplies()
-        self._station = station
-        self._cursors = DiscordCursors(station.context)
-        self._gaps = DiscordCatchUp(self, station.options, station.context, self._cursors, self._take)
-        self._lines = ChannelQueues(self._gaps.read)
-        self._back = asyncio.Event()
+        self._connector = connector
+        self._options = options
+        self._context = context
+        self._intake = MessageIntake(context)
+        self._cursors = DiscordCursors(context)
+        self._gaps = DiscordCatchUp(self, options, context, self._cursors, self._take)
+        self._queues = ChannelQueues(self._gaps.read)
+        self._resumed = asyncio.Event()
         self._unanswered: set[asyncio.Task[None]] = set()
         self._tree = app_commands.CommandTree[discord.Client](self)
         self._tree.error(_command_failed)
@@ -103,39 +97,39 @@ class DiscordSession(discord.Client):
         try:
             async with self:
                 await self.login(token)
-                await ask_for_gateway(self, self._station.options)
-                await self._hear()
+                await ask_for_gateway(self, self._options)
+                await self._receive()
         finally:
             writing.cancel()
             for task in self._unanswered:
                 task.cancel()
-            await self._lines.close()
+            await self._queues.close()
             await self._cursors.write()
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         """Hear until the gateway ends it; one that cannot be resumed is connected anew by the connector, in its time.
 
         The library may lose a cancellation that comes while it connects; then closing it ends it.
         """
-        hearing = asyncio.create_task(self.connect(reconnect=False))
+        receiving = asyncio.create_task(self.connect(reconnect=False))
         try:
-            await asyncio.wait({hearing})
+            await asyncio.wait({receiving})
         finally:
-            hearing.cancel()
-            await asyncio.wait({hearing}, timeout=CANCELLED_SECONDS)
+            receiving.cancel()
+            await asyncio.wait({receiving}, timeout=CANCELLED_SECONDS)
             await self.close()
-            await asyncio.gather(hearing, return_exceptions=True)
-        hearing.result()
+            await asyncio.gather(receiving, return_exceptions=True)
+        receiving.result()
 
     async def catch_up(self) -> None:
         """Read what every known channel has after its cursor, whatever the gateway says of its last message."""
-        known = [place for guild in self.guilds for place, _ in channels_of(guild) if self._heeds(place)]
-        reading = [self._lines.catch_up(place) for place in known]
+        known = [place for guild in self.guilds for place, _ in channels_of(guild) if self._is_wanted(place)]
+        reading = [self._queues.catch_up(place) for place in known]
         await asyncio.gather(*reading, *await self._read_direct_ones())
 
     async def setup_hook(self) -> None:
         """Register the slash commands."""
-        if self._station.options.slash_commands:
+        if self._options.slash_commands:
             add_commands(self._tree, self._commanded)
             await register_commands(self._tree)
 
@@ -151,8 +145,8 @@ class DiscordSession(discord.Client):
 
     async def on_connect(self) -> None:
         """Begin a session that knows nothing of what was said before it."""
-        self._lines.doubt()
-        self._back.set()
+        self._queues.doubt()
+        self._resumed.set()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Look which of a server's channels have a gap."""
@@ -165,24 +159,22 @@ class DiscordSession(discord.Client):
     async def on_ready(self) -> None:
         """Read what was written to us directly, which no event announces, and tell that all is well."""
         await retry_until_done(self._read_direct_ones)
-        await self._well()
+        await self._report_running()
 
     async def on_resumed(self) -> None:
         """Tell that all is well again: what was missed has been told in order."""
-        self._back.set()
-        await self._well()
+        self._resumed.set()
+        await self._report_running()
 
     async def on_disconnect(self) -> None:
         """Tell operators, unless the connection is back at once."""
-        self._back.clear()
+        self._resumed.clear()
         try:
             async with asyncio.timeout(GRACE_SECONDS):
-                await self._back.wait()
+                await self._resumed.wait()
         except TimeoutError:
             if not self.is_closed():
-                await self._station.context.report(
-                    ConnectorState.DEGRADED, "the connection to Discord is lost; it is being made again"
-                )
+                await self._connector.report_broken("the connection to Discord is lost; it is being made again")
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
         """Say in the log what broke; the library's own line would quote what people wrote."""
@@ -200,43 +192,39 @@ class DiscordSession(discord.Client):
         """Take in the press of a button; commands are the tree's."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
             place = channel_of_event(interaction.channel, interaction.guild_id)
-            await interactions.take_press(interaction, place, self._station.account, self._station.context)
+            await interactions.take_press(interaction, place, self._connector.account, self._context)
 
     def _put(
         self, message: discord.Message, take: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
         place = channel_of_event(message.channel)
-        if self._heeds(place):
-            self._lines.put(place, partial(take, message, place))
+        if self._is_wanted(place):
+            self._queues.put(place, partial(take, message, place))
 
     async def _take(self, message: discord.Message, place: DiscordChannel) -> None:
         """Commit a message, then its cursor; one never seen in this channel begins the cursor."""
         if await self._cursors.of(place) is None:
             await self._cursors.begin_at(place, message.id - 1)
-        await self._accept(incoming(message, place, self._us))
+        await self._accept(incoming(message, place, self._bot))
         self._cursors.note(place, message.id)
 
     async def _change(self, message: discord.Message, place: DiscordChannel) -> None:
-        await self._accept(edited(message, place, self._us))
+        await self._accept(edited(message, place, self._bot))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
-        if message is None:
-            return
-        try:
-            await self._station.context.accept(message)
-        except InvalidMessage as error:
-            log.warning("discord.message_not_taken", channel=message.address.channel, why=str(error))
+        if message is not None:
+            await self._intake.accept(message)
 
     def _check(self, guild: discord.Guild) -> None:
         """Begin to read the histories of a server's channels that have a gap."""
         for place, newest in channels_of(guild):
-            if self._heeds(place):
-                self._lines.catch_up(place, newest)
+            if self._is_wanted(place):
+                self._queues.catch_up(place, newest)
 
     async def _read_direct_ones(self) -> "Sequence[asyncio.Task[None]]":
         """Begin to read what people wrote to us alone; bots are told of no such channel, so we remember them."""
-        known = await self._station.context.known_channels()
-        return [self._lines.catch_up(DiscordChannel(int(one.channel))) for one in known if one.direct]
+        known = await self._context.known_channels()
+        return [self._queues.catch_up(DiscordChannel(int(one.channel))) for one in known if one.direct]
 
     async def _commanded(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a command within the three seconds that Discord gives, then commit it."""
@@ -247,11 +235,11 @@ class DiscordSession(discord.Client):
             # It is obeyed all the same; the reply is then a message like others.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         place = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
-        if place is None or not self._heeds(place):
+        if place is None or not self._is_wanted(place):
             self._give_up(interaction, COMMAND_UNANSWERED)
             return
         try:
-            await self._station.context.accept(command(interaction, word, place, self._station.account))
+            await self._context.accept(command(interaction, word, place, self._connector.account))
             self._give_up(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)
@@ -262,19 +250,19 @@ class DiscordSession(discord.Client):
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
 
-    def _heeds(self, place: DiscordChannel) -> bool:
-        chosen = self._station.options.channels
+    def _is_wanted(self, place: DiscordChannel) -> bool:
+        chosen = self._options.channels
         return place.direct or not chosen or place.channel in chosen or str(place.id) in chosen
 
     @property
-    def _us(self) -> DiscordBot:
+    def _bot(self) -> DiscordBot:
         number = self.user.id if self.user is not None else 0
-        return DiscordBot(self._station.account, number, every_line=not self._station.options.require_mention)
+        return DiscordBot(self._connector.account, number, every_line=not self._options.require_mention)
 
-    async def _well(self) -> None:
+    async def _report_running(self) -> None:
         name, servers = self.user.name if self.user else "", len(self.guilds)
         detail = f"as {name} on {servers} {'server' if servers == 1 else 'servers'}"
-        await self._station.context.report(ConnectorState.RUNNING, detail)
+        await self._connector.report_running(detail)
 
 
 def tell_of(event: str, error: BaseException | None) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import ClientConnectorError, ClientError
@@ -12,20 +13,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from yarl import URL
 
-from connectors.failures import (
-    AccountRefused,
-    AmbiguousSend,
-    FailureScope,
-    FetchFailure,
-    NotDispatched,
-    PermanentFetch,
-    PermanentSend,
-    RetryableFetch,
-    RetryableSend,
-    SendFailure,
-)
+from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.slack.config import BOT_TOKEN
-from maestro.domain.errors import MaestroError
 from maestro.domain.hosts import LOCAL_NAMES
 
 NO_THREAD = "thread_not_found"
@@ -62,106 +51,53 @@ CALL_SECONDS = 20
 Fields = Mapping[str, Any]
 
 
-class SlackTrouble(MaestroError):
-    """The base of what a call of Slack can end with."""
+def answer_failure(
+    status: int, answer: Fields, retry_after: str, *, token: str = "", spare: bool = False
+) -> SendFailure:
+    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none.
 
-    public = "Slack did not do what it was asked."
-
-
-class SlackUnreachable(SlackTrouble):
-    """Slack was surely not asked."""
-
-
-class SlackUnsure(SlackTrouble):
-    """Slack may or may not have done it."""
-
-
-class SlackBusy(SlackTrouble):
-    """Slack did nothing and asked to come back after ``after``."""
-
-    def __init__(self, after: timedelta) -> None:
-        super().__init__(f"Slack asked to wait {after.total_seconds():g} s")
-        self.after = after
-
-
-class SlackRefused(SlackTrouble):
-    """Slack said no, for the reason ``code``."""
-
-    def __init__(self, code: str, needed: str = "") -> None:
-        super().__init__(f"Slack says {code}" + (f": the scope {needed} is missing" if needed else ""))
-        self.code = code
-        self.needed = needed
-
-
-def answer_failure(status: int, answer: dict[str, object], retry_after: str) -> SlackTrouble:
-    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none."""
+    ``token`` is the setting of the token that Slack was shown, for calls that are about the account; ``spare`` is for
+    what needs a scope of its own, such as files and reactions: without it messages can still be sent.
+    """
     code = str(answer.get("error") or "")
-    if status == 429 or code in BUSY:
-        return SlackBusy(timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else AFTER_ALL)
-    if status >= 500 or not code or code in UNSURE:
-        return SlackUnsure(f"Slack answered {status}" + (f" and says {code}" if code else ""))
-    return SlackRefused(code, str(answer.get("needed") or ""))
+    if status == HTTPStatus.TOO_MANY_REQUESTS or code in BUSY:
+        after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else AFTER_ALL
+        return RetryableSend(f"Slack asked to wait {after.total_seconds():g} s", after)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNSURE:
+        return AmbiguousSend(f"Slack answered {status}" + (f" and says {code}" if code else ""))
+    scope, needed = _scope(code, about_account=bool(token), spare=spare), str(answer.get("needed") or "")
+    if scope is FailureScope.ACCOUNT:
+        return PermanentSend(_fix(code, needed, token or BOT_TOKEN), scope, code)
+    return PermanentSend(f"Slack says {code}" + (f": the scope {needed} is missing" if needed else ""), scope, code)
 
 
-def refused_account(trouble: SlackTrouble, token: str) -> AccountRefused | None:
-    """Return what an operator is to be told when nobody else can help, None when this is no such trouble.
-
-    ``token`` is the name of the setting with the token that Slack was shown.
-    """
-    if not isinstance(trouble, SlackRefused) or trouble.code not in ACCOUNT | DENIED:
-        return None
-    if trouble.code == MISSING_SCOPE:
-        scope = trouble.needed or "it needs"
-        return AccountRefused(
-            f"the {token} lacks the scope {scope}: add it on the app's page and install the app again"
-        )
-    if trouble.code in ("account_inactive", "token_revoked", "token_expired"):
-        return AccountRefused(f"Slack says {trouble.code}: install the app again and set the new {token}")
-    return AccountRefused(f"Slack says {trouble.code}: check the {token}")
-
-
-def send_failure(trouble: SlackTrouble, *, spare: bool) -> SendFailure:
-    """Return what the trouble means for a message that was to be sent.
-
-    ``spare`` is for what needs a scope of its own, files and reactions: without it messages can still be sent.
-    """
-    if isinstance(trouble, SlackUnreachable):
-        return NotDispatched(str(trouble))
-    if isinstance(trouble, SlackBusy):
-        return RetryableSend(str(trouble), trouble.after)
-    if isinstance(trouble, SlackRefused):
-        scope = _scope(trouble.code, spare=spare)
-        told = refused_account(trouble, BOT_TOKEN) if scope is FailureScope.ACCOUNT else None
-        return PermanentSend(str(told or trouble), scope)
-    return AmbiguousSend(str(trouble))
-
-
-def search_failure(trouble: SlackTrouble) -> SendFailure:
-    """Return what the trouble means for a message of which nobody knows whether it was sent: no answer is no no.
-
-    Who may not look never knows; the message stays in doubt.
-    """
-    if isinstance(trouble, SlackRefused):
-        return PermanentSend(
-            f"Slack does not say whether it has the message: {trouble}", _scope(trouble.code, spare=True)
-        )
-    failure = AmbiguousSend(f"Slack could not be asked whether it has the message: {trouble}")
-    failure.retry_after = trouble.after if isinstance(trouble, SlackBusy) else None
-    return failure
-
-
-def fetch_failure(trouble: SlackTrouble) -> FetchFailure:
-    """Return what the trouble means for a file that was to be fetched."""
-    if isinstance(trouble, SlackRefused):
-        return PermanentFetch(str(trouble))
-    return RetryableFetch(str(trouble), trouble.after if isinstance(trouble, SlackBusy) else None)
-
-
-def _scope(code: str, *, spare: bool) -> FailureScope:
-    """Return what is broken; an account that only lacks a scope it can do without is to be spared."""
-    if code in ACCOUNT:
+def _scope(code: str, *, about_account: bool, spare: bool) -> FailureScope:
+    """Return what is broken; an account that only lacks a scope it can do without is not."""
+    if code in ACCOUNT or (about_account and code in DENIED):
         return FailureScope.MESSAGE if spare and code == MISSING_SCOPE else FailureScope.ACCOUNT
     return FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
+
+
+def _fix(code: str, needed: str, token: str) -> str:
+    """Return what an operator has to do about an error of the account."""
+    if code == MISSING_SCOPE:
+        scope = needed or "it needs"
+        return f"the {token} lacks the scope {scope}: add it on the app's page and install the app again"
+    if code in ("account_inactive", "token_revoked", "token_expired"):
+        return f"Slack says {code}: install the app again and set the new {token}"
+    return f"Slack says {code}: check the {token}"
+
+
+def search_failure(failure: SendFailure) -> SendFailure:
+    """Return what a failed search means for the message: without an answer its outcome stays unknown.
+
+    An app that may not read the channel never finds out.
+    """
+    if isinstance(failure, PermanentSend):
+        return PermanentSend(f"Slack does not say whether it has the message: {failure}", failure.scope, failure.code)
+    unknown = AmbiguousSend(f"Slack could not be asked whether it has the message: {failure}")
+    unknown.retry_after = failure.retry_after
+    return unknown
 
 
 def silent_logger() -> logging.Logger:
@@ -186,29 +122,26 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
     return made
 
 
-async def call_slack(call: Awaitable[AsyncSlackResponse]) -> Fields:
-    """Make a call and return the members of the answer; raises a ``SlackTrouble``."""
-    with slack_errors():
+async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", spare: bool = False) -> Fields:
+    """Make a call and return the fields of the answer; raises a ``SendFailure``."""
+    with slack_errors(token=token, spare=spare):
         return cast("Fields", (await call).data)
 
 
 @contextmanager
-def slack_errors() -> Iterator[None]:
-    """Turn what the library raises into a ``SlackTrouble``; what it would quote of messages and tokens stays behind."""
+def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
+    """Turn what the library raises into a ``SendFailure`` without the messages and tokens that it would quote."""
     try:
         yield
     except SlackApiError as error:
-        raise _api_failure(error) from None
+        response = error.response
+        if not isinstance(response, AsyncSlackResponse):
+            raise AmbiguousSend("Slack's answer could not be read") from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        answer = response.data if isinstance(response.data, dict) else {}
+        asked = headers.get("retry-after", "")
+        raise answer_failure(response.status_code, answer, asked, token=token, spare=spare) from None
     except ClientConnectorError as error:
-        raise SlackUnreachable(f"Slack cannot be reached ({type(error).__name__})") from None
+        raise NotDispatched(f"Slack cannot be reached ({type(error).__name__})") from None
     except (ClientError, SlackClientError, TimeoutError, OSError) as error:
-        raise SlackUnsure(f"the connection to Slack broke ({type(error).__name__})") from None
-
-
-def _api_failure(error: SlackApiError) -> SlackTrouble:
-    response = error.response
-    if not isinstance(response, AsyncSlackResponse):
-        return SlackUnsure("Slack's answer could not be read")
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    answer = response.data if isinstance(response.data, dict) else {}
-    return answer_failure(response.status_code, answer, headers.get("retry-after", ""))
+        raise AmbiguousSend(f"the connection to Slack broke ({type(error).__name__})") from None

@@ -15,16 +15,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from connectors.base import ConnectorContext
-from connectors.slack.api import (
-    NO_THREAD,
-    Fields,
-    SlackBusy,
-    SlackRefused,
-    SlackTrouble,
-    SlackUnreachable,
-    SlackUnsure,
-    call_slack,
-)
+from connectors.failures import AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, SendFailure
+from connectors.slack.api import NO_THREAD, Fields, call_slack
 from connectors.slack.config import SlackOptions
 from connectors.slack.receive import is_direct
 from maestro.domain.messages import Accepted, IncomingMessage
@@ -74,7 +66,7 @@ class SlackHistory:
     async def after(self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits) -> UnreadMessages:
         """Return what came after ``mark``: in the channel, in threads that began there lately, and in ``threads``.
 
-        Raises a ``SlackTrouble``.
+        Raises a ``SendFailure``.
         """
         top, more = await self._top(channel, mark, caps)
         talked = [one["ts"] for one in top if str(one.get("latest_reply") or "") > mark]
@@ -109,7 +101,7 @@ class SlackHistory:
         while True:
             try:
                 messages, cursor = _page(await self._read(partial(ask, cursor=cursor)))
-            except SlackRefused as refused:
+            except PermanentSend as refused:
                 if refused.code != NO_THREAD:
                     raise
                 return found
@@ -125,9 +117,9 @@ class SlackHistory:
             self._next = time.monotonic() + self._pause
             try:
                 return await call_slack(call())
-            except SlackBusy as busy:
-                self._next = time.monotonic() + busy.after.total_seconds()
-            except (SlackUnreachable, SlackUnsure):
+            except RetryableSend as busy:
+                self._next = time.monotonic() + busy.retry_after.total_seconds()
+            except (NotDispatched, AmbiguousSend):
                 wait = next(pauses, None)
                 if wait is None:
                     raise
@@ -155,11 +147,11 @@ def ts_before(now: datetime, age: timedelta) -> str:
 class MessageTaker(Protocol):
     """What takes messages in that were found in a channel."""
 
-    def hears(self, channel: str, message: SlackMessage) -> bool:
-        """Say whether a message is one for us."""
+    def is_wanted(self, channel: str, message: SlackMessage) -> bool:
+        """Tell whether a message is to be taken in."""
         ...
 
-    async def take(self, channel: str, message: SlackMessage) -> None:
+    async def take_missed(self, channel: str, message: SlackMessage) -> None:
         """Take a message in, however long that takes."""
         ...
 
@@ -259,9 +251,9 @@ class SlackCatchUp:
                 # What was lost while we read came after that: the next pass reads it, from what we know now.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
-        except SlackTrouble as trouble:
-            log.warning("slack.catch_up_failed", channel=channel, reason=str(trouble))
-            if not isinstance(trouble, SlackRefused):
+        except SendFailure as failure:
+            log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
+            if not isinstance(failure, PermanentSend):
                 return False  # who is refused may not read what was said there, and has nothing to catch up with
         finally:
             self._unread.discard(channel)
@@ -274,11 +266,11 @@ class SlackCatchUp:
         """Take in what came after the mark; return up to which message the channel was read."""
         caps = self._caps()
         missed = await self._history.after(channel, mark, threads, caps)
-        found = within([one for one in missed.messages if taker.hears(channel, one)], caps, more=missed.more)
+        found = within([one for one in missed.messages if taker.is_wanted(channel, one)], caps, more=missed.more)
         if found.why:
             await self._context.skipped(channel, found.skipped, found.why)
         for message in found.messages:
-            await taker.take(channel, message)
+            await taker.take_missed(channel, message)
         return max([mark, *(str(one["ts"]) for one in missed.messages)])
 
     def _caps(self) -> CatchUpLimits:

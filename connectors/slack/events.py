@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from http import HTTPStatus
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
 import structlog
@@ -15,16 +13,14 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import PlainTextResponse, Response
 
-from connectors import webhooks
+from connectors.account import AccountConnector
 from connectors.backoff import backoff_seconds
-from connectors.failures import AccountRefused
-from connectors.slack.api import SlackBusy, SlackTrouble, call_slack, refused_account, silent_logger
+from connectors.slack.api import call_slack, silent_logger
 from connectors.slack.config import APP_TOKEN
 from connectors.slack.receive import Event
-from connectors.webhooks import ask_to_resend, parse_object, read_body
+from connectors.webhooks import WebhookEndpoint, is_signed, parse_object
 from maestro.domain.errors import MaestroError
 
 EVENTS = "events_api"
@@ -53,60 +49,8 @@ FORM = "application/x-www-form-urlencoded"
 CHALLENGE = "url_verification"
 
 
-class Hears(Protocol):
-    """What takes in events and commands; whatever it raises, Slack is to send them again."""
-
-    async def event(self, payload: Event) -> None:
-        """Take in an event; raises ``AccountRefused`` when it says that there is nothing more to hear."""
-        ...
-
-    async def command(self, command: Event) -> str:
-        """Take in a command and return what the person is told at once."""
-        ...
-
-
-class HearsPresses(Protocol):
-    """What takes in the presses of buttons, by the same rule."""
-
-    async def press(self, payload: Event) -> None:
-        """Take in a press."""
-        ...
-
-
-class SlackEventReceiver:
-    """Hears for one account; deaf until it is known who we are."""
-
-    def __init__(self, refuse: Callable[[AccountRefused], None]) -> None:
-        self._refuse = refuse
-        self._inbound: Hears | None = None
-        self._presses: HearsPresses | None = None
-
-    def open(self, inbound: Hears, presses: HearsPresses) -> None:
-        """Hand what is heard from now on to these."""
-        self._inbound, self._presses = inbound, presses
-
-    async def hear(self, kind: str, payload: Event) -> str | None:
-        """Take in what Slack says; return what to answer, None when Slack is to say it again."""
-        if self._inbound is None or self._presses is None:
-            return None
-        try:
-            if kind == COMMANDS:
-                return await self._inbound.command(payload)
-            if kind == EVENTS:
-                await self._inbound.event(payload)
-            if kind == INTERACTIVE:
-                await self._presses.press(payload)
-        except AccountRefused as refusal:
-            self._refuse(refusal)
-        except MaestroError as error:
-            log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
-            return None
-        except Exception:
-            # An error of ours costs no message: it is not acknowledged, so Slack sends it again
-            # (docs/invariants.md: durable before ack).
-            log.exception("slack.not_taken")
-            return None
-        return ""
+Take = Callable[[str, Event], Awaitable[str]]
+"""Stores an event of a kind and returns what the user is told at once; raises where Slack has to send it again."""
 
 
 def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> bool:
@@ -114,23 +58,7 @@ def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes,
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now - int(timestamp[:20])) > WINDOW_SECONDS:
         return False
     content = b":".join((VERSION.encode(), timestamp.encode(), body))
-    return webhooks.is_signed(secret, content, signature, VERSION)
-
-
-class SocketWatcher(Protocol):
-    """Who is told how the connection is doing."""
-
-    def listening(self) -> None:
-        """Hear that events come in from now on; those before may be lost."""
-        ...
-
-    async def connected(self) -> None:
-        """Hear that the connection stands."""
-        ...
-
-    async def broken(self, why: str) -> None:
-        """Hear that there is none."""
-        ...
+    return is_signed(secret, content, signature, VERSION)
 
 
 class SlackSocket:
@@ -140,35 +68,36 @@ class SlackSocket:
     address of its own, because the library tries an address for ever, and one is good for half a minute.
     """
 
-    def __init__(self, web: AsyncWebClient, app_token: str, ears: SlackEventReceiver, watcher: SocketWatcher) -> None:
+    def __init__(
+        self,
+        web: AsyncWebClient,
+        app_token: str,
+        connector: AccountConnector,
+        take: Take,
+        greeted: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``greeted`` is called whenever a connection stands: events before that may be lost."""
         self._web = web
         self._app_token = app_token
-        self._ears = ears
-        self._watcher = watcher
+        self._connector = connector
+        self._take = take
+        self._greeted = greeted
         self._pauses = backoff_seconds()
 
     async def run(self) -> None:
-        """Listen until cancelled; raises ``AccountRefused``."""
+        """Receive until cancelled; raises ``AccountRefused``."""
         while True:
-            try:
-                opened = await call_slack(self._web.apps_connections_open(app_token=self._app_token))
-            except SlackTrouble as trouble:
-                await self._wait(trouble)
-            else:
-                await self._listen(str(opened["url"]))
-                await self._watcher.broken("the connection was lost")
-                await asyncio.sleep(next(self._pauses))
+            await self._receive(await self._connector.retry(self._open))
+            await self._connector.report_broken("the connection was lost")
+            await asyncio.sleep(next(self._pauses))
 
-    async def _wait(self, trouble: SlackTrouble) -> None:
-        refused = refused_account(trouble, APP_TOKEN)
-        if refused is not None:
-            raise refused
-        await self._watcher.broken(str(trouble))
-        pause = next(self._pauses)
-        await asyncio.sleep(max(pause, trouble.after.total_seconds()) if isinstance(trouble, SlackBusy) else pause)
+    async def _open(self) -> str:
+        """Ask for an address to connect to."""
+        asked = self._web.apps_connections_open(app_token=self._app_token)
+        return str((await call_slack(asked, token=APP_TOKEN))["url"])
 
-    async def _listen(self, address: str) -> None:
-        """Listen at an address and return when nothing comes from there any more."""
+    async def _receive(self, address: str) -> None:
+        """Receive from an address and return when nothing comes from there any more."""
         client = self._client(address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -197,75 +126,55 @@ class SlackSocket:
         )
         client.proxy = self._web.proxy
         client.wss_uri = address
-        client.message_listeners.append(self._greeted)
-        client.socket_mode_request_listeners.append(self._asked)
+        client.message_listeners.append(self._on_message)
+        client.socket_mode_request_listeners.append(self._on_request)
         return client
 
-    async def _greeted(self, _: AsyncBaseSocketModeClient, message: Event, __: str | None) -> None:
+    async def _on_message(self, _: AsyncBaseSocketModeClient, message: Event, __: str | None) -> None:
         if message.get("type") == HELLO:
-            self._watcher.listening()
             self._pauses = backoff_seconds()
-            await self._watcher.connected()
+            await self._greeted()
 
-    async def _asked(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        """Take in what came and acknowledge it: only what is in the inbox (docs/invariants.md: durable before ack)."""
-        said = await self._ears.hear(request.type, request.payload)
-        if said is not None:
-            payload = {"text": said} if said else None
+    async def _on_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        """Acknowledge an event once it is in the inbox (docs/invariants.md: durable before ack)."""
+        try:
+            text = await self._take(request.type, request.payload)
+        except MaestroError as error:
+            log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
+        except Exception:
+            # A defect costs no message: the event is not acknowledged, so Slack sends it again.
+            log.exception("slack.not_taken")
+        else:
+            payload = {"text": text} if text else None
             await client.send_socket_mode_response(SocketModeResponse(request.envelope_id, payload))
 
 
-class SlackEndpoint:
-    """Takes requests in; anything but 200 lets Slack send them again."""
+class SlackEndpoint(WebhookEndpoint):
+    """Where Slack posts events, slash commands and presses of buttons; each path takes all of them."""
 
-    def __init__(
-        self,
-        secret: str,
-        ears: SlackEventReceiver,
-        *,
-        seconds: float = STORE_SECONDS,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    paths = ("/events", "/commands", "/interactive")
+
+    def __init__(self, secret: str, *, seconds: float = STORE_SECONDS) -> None:
+        super().__init__("Slack", seconds)
         self._secret = secret
-        self._ears = ears
-        self._seconds = seconds
-        self._clock = clock
 
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return where Slack posts events, slash commands and presses of buttons; each place takes all of them."""
-        return [Route(path, self.receive, methods=["POST"]) for path in ("/events", "/commands", "/interactive")]
+    def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Check the signature and its age."""
+        return is_signed_by_slack(
+            self._secret, headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, ""), body, time.time()
+        )
 
-    async def receive(self, request: Request) -> Response:
-        """Answer one request."""
-        body = await read_body(request)
-        if isinstance(body, Response):
-            return body
-        timestamp, signature = request.headers.get(TIMESTAMP, ""), request.headers.get(SIGNATURE, "")
-        if not is_signed_by_slack(self._secret, timestamp, signature, body, self._clock()):
-            return PlainTextResponse("not signed by Slack", HTTPStatus.UNAUTHORIZED)
+    async def answer(self, request: Request, body: bytes) -> Response:
+        """Answer a request of Slack; what a user did with a message comes as JSON in a field of a form."""
+        kind = EVENTS
         if request.headers.get("content-type", "").startswith(FORM):
-            return await self._form(dict(parse_qsl(body.decode("utf-8", "replace"))))
+            fields = dict(parse_qsl(body.decode("utf-8", "replace")))
+            if "payload" not in fields:
+                return await self.store(COMMANDS, fields)
+            kind, body = INTERACTIVE, fields["payload"].encode()
         payload = parse_object(body)
         if isinstance(payload, Response):
             return payload
-        if payload.get("type") == CHALLENGE:
+        if kind == EVENTS and payload.get("type") == CHALLENGE:
             return PlainTextResponse(str(payload.get("challenge") or ""))
-        return await self._hear(EVENTS, payload)
-
-    async def _form(self, fields: dict[str, str]) -> Response:
-        """Answer a slash command, or what somebody did with a message, which comes as JSON in a field."""
-        if "payload" not in fields:
-            return await self._hear(COMMANDS, fields)
-        payload = parse_object(fields["payload"].encode())
-        return payload if isinstance(payload, Response) else await self._hear(INTERACTIVE, payload)
-
-    async def _hear(self, kind: str, payload: dict[str, Any]) -> Response:
-        said: str | None = None
-        try:
-            async with asyncio.timeout(self._seconds):
-                said = await self._ears.hear(kind, payload)
-        except TimeoutError:
-            said = None
-        if said is None:
-            return ask_to_resend()
-        return JSONResponse({"text": said}) if said else Response()
+        return await self.store(kind, payload)

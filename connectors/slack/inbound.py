@@ -2,22 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
-from weakref import WeakValueDictionary
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connectors.account import AccountConnector, MessageIntake
 from connectors.base import ConnectorContext
-from connectors.failures import AccountRefused
-from connectors.slack.api import Fields, SlackTrouble, call_slack
+from connectors.failures import AccountRefused, SendFailure
+from connectors.slack.api import Fields, call_slack
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.config import PLATFORM
+from connectors.slack.events import COMMANDS, EVENTS, INTERACTIVE
 from connectors.slack.receive import TS, Event, SlackBot, author, command_in, is_direct, message_in, time_of
-from maestro.domain.errors import Backlogged, InvalidMessage
+from connectors.slack.send import post_to_user
+from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
 
 NAME_SECONDS = 1.0
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 KNOWN_COMMANDS = "I know /stop, /status and /new."
 REMOVED = frozenset({"app_uninstalled", "tokens_revoked"})
+APP_REMOVED = "the app was removed from the workspace: install it again and set the new token"
 RATE_LIMITED = "app_rate_limited"
 FULL_SECONDS = 5.0
 """When a message that was found is tried again while the inbox is full."""
@@ -50,7 +52,7 @@ class SlackUserDirectory:
         """The names that are known."""
         return self._names
 
-    async def meet(self, user: str) -> None:
+    async def look_up(self, user: str) -> None:
         """Learn the name of a person, unless that takes too long: then their next message has it."""
         if not user or user in self._names:
             return
@@ -67,7 +69,7 @@ class SlackUserDirectory:
             if len(self._names) >= MAX_NAMES:
                 self._names.pop(next(iter(self._names)))
             self._names[user] = name_of(answer.get("user") or {})
-        except SlackTrouble:
+        except SendFailure:
             # A message without a name is still a message.
             self._names[user] = ""
         finally:
@@ -90,15 +92,7 @@ class SlackPress:
     message: IncomingMessage
 
 
-class Whispers(Protocol):
-    """Who tells a person something that nobody else sees."""
-
-    def __call__(self, address: Address, user_id: str, text: str) -> Awaitable[None]:
-        """Tell it; raises a ``SlackTrouble``."""
-        ...
-
-
-def press_in(payload: Event, us: SlackBot) -> SlackPress | None:
+def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
     """Return the press that Slack tells of, None for what is none of a button of ours.
 
     It mentions nobody: from somebody who was not asked it is no line for an agent.
@@ -114,7 +108,7 @@ def press_in(payload: Event, us: SlackBot) -> SlackPress | None:
         return None
     message = IncomingMessage(
         id=f"{ts}:{at}",
-        address=Address(platform=PLATFORM, account=us.account, channel=channel, thread=_thread_of(below, ts)),
+        address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=_thread_of(below, ts)),
         user_id=str(user.get("id") or ""),
         user_name=str(user.get("name") or user.get("username") or ""),
         sent_at=time_of(at),
@@ -124,45 +118,6 @@ def press_in(payload: Event, us: SlackBot) -> SlackPress | None:
     return SlackPress(key, int(number), message)
 
 
-class SlackButtons:
-    """Hands presses to Maestro; what it raises means that Slack is not to be told that we have them."""
-
-    def __init__(self, context: ConnectorContext, us: SlackBot, whisper: Whispers) -> None:
-        self._context = context
-        self._us = us
-        self._whisper = whisper
-        self._whispering: set[asyncio.Task[None]] = set()
-
-    async def press(self, payload: Event) -> None:
-        """Take in a press; who pressed what is for nothing any more, or for somebody else, alone sees so."""
-        press = press_in(payload, self._us)
-        if press is None:
-            return
-        says = await self._context.pressed(press.key, press.number)
-        if says is None:
-            self._tell(press.message, BUTTON_EXPIRED)
-            return
-        try:
-            accepted = await self._context.accept(press.message.model_copy(update={"content": says}))
-        except InvalidMessage as error:
-            log.info("slack.press_refused", channel=press.message.address.channel, reason=str(error))
-            return
-        if accepted.ignored:
-            self._tell(press.message, BUTTON_OF_OTHERS)
-
-    def _tell(self, message: IncomingMessage, text: str) -> None:
-        """Say it in the background: Slack waits three seconds for its own answer."""
-        task = asyncio.create_task(self._say(message, text))
-        self._whispering.add(task)
-        task.add_done_callback(self._whispering.discard)
-
-    async def _say(self, message: IncomingMessage, text: str) -> None:
-        try:
-            await self._whisper(message.address, message.user_id, text)
-        except SlackTrouble as trouble:
-            log.warning("slack.press_not_answered", reason=str(trouble))
-
-
 def _thread_of(below: Event, ts: str) -> str:
     """Return the thread in which a message was posted; one with replies names itself."""
     thread = str(below.get("thread_ts") or "")
@@ -170,62 +125,102 @@ def _thread_of(below: Event, ts: str) -> str:
 
 
 class SlackInbound:
-    """Hands messages to Maestro; what it raises means that Slack is not to be told that we have them."""
+    """Hands messages to Maestro; what it raises means that Slack is not told that they are stored."""
 
     def __init__(
         self,
+        web: AsyncWebClient,
+        connector: AccountConnector,
         context: ConnectorContext,
-        us: SlackBot,
-        people: SlackUserDirectory,
+        bot: SlackBot,
         catch_up: SlackCatchUp,
-        channels: Sequence[str],
     ) -> None:
-        """Beside direct messages only those in ``channels`` are heard, all where there are none."""
+        self._web = web
+        self._connector = connector
         self._context = context
-        self._us = us
-        self._people = people
+        self._bot = bot
         self._catch_up = catch_up
-        self._channels = frozenset(channels)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._users = SlackUserDirectory(web)
+        self._intake = MessageIntake(context)
+        self._background: set[asyncio.Task[None]] = set()
+        self.channels: frozenset[str] = frozenset()
+        """The channels from which messages are taken, beside direct messages; all where there are none."""
 
-    async def event(self, payload: Event) -> None:
-        """Take in an event; raises ``AccountRefused`` when it says that we were removed, ``Backlogged`` and more."""
+    async def take(self, kind: str, payload: Event) -> str:
+        """Take in an event, a command or a press; returns what the user is told at once, empty where an answer comes.
+
+        Raises ``Backlogged`` and what else keeps it from being stored.
+        """
+        if kind == COMMANDS:
+            return await self._command(payload)
+        if kind == EVENTS:
+            await self._event(payload)
+        if kind == INTERACTIVE:
+            await self._press(payload)
+        return ""
+
+    async def _event(self, payload: Event) -> None:
         if payload.get("type") == RATE_LIMITED:
             self._catch_up.look_again()  # Slack says that it leaves events out
             return
         event = payload.get("event") or {}
         if event.get("type") in REMOVED:
-            raise AccountRefused("the app was removed from the workspace: install it again and set the new token")
-        channel = str(event.get("channel") or "")
-        if not self.hears(channel, event):
+            self._connector.refuse(AccountRefused(APP_REMOVED))
             return
-        meeting = asyncio.create_task(self._people.meet(author(event)))
-        async with self._turn(channel):
+        channel = str(event.get("channel") or "")
+        if not self.is_wanted(channel, event):
+            return
+        naming = asyncio.create_task(self._users.look_up(author(event)))
+        async with self._intake.in_order(channel):
             try:
-                await meeting
+                await naming
                 await self._catch_up.ready(channel)
                 await self._accept(channel, event)
             except BaseException:
                 self._catch_up.lost(channel)
                 raise
 
-    async def command(self, command: Event) -> str:
-        """Take in a slash command; returns what the person is told at once, nothing where an answer comes."""
-        message = command_in(command, self._us, datetime.now(UTC))
+    async def _command(self, command: Event) -> str:
+        message = command_in(command, self._bot, datetime.now(UTC))
         if message is None:
             return KNOWN_COMMANDS
         await self._context.accept(message)
         return ""
 
-    def hears(self, channel: str, message: Event) -> bool:
-        """Say whether a message is one for us."""
-        if self._channels and channel not in self._channels and not is_direct(channel):
+    async def _press(self, payload: Event) -> None:
+        """Take in a press; a user of an expired button, or of one for other users, is told so alone."""
+        press = press_in(payload, self._bot)
+        if press is None:
+            return
+        content = await self._context.pressed(press.key, press.number)
+        if content is None:
+            self._tell(press.message, BUTTON_EXPIRED)
+            return
+        accepted = await self._intake.accept(press.message.model_copy(update={"content": content}))
+        if accepted is not None and accepted.ignored:
+            self._tell(press.message, BUTTON_OF_OTHERS)
+
+    def _tell(self, message: IncomingMessage, text: str) -> None:
+        """Tell the user of a press in the background: Slack waits three seconds for its own answer."""
+        task = asyncio.create_task(self._post_to_user(message, text))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _post_to_user(self, message: IncomingMessage, text: str) -> None:
+        try:
+            await post_to_user(self._web, message.address, message.user_id, text)
+        except SendFailure as failure:
+            log.warning("slack.press_not_answered", reason=str(failure))
+
+    def is_wanted(self, channel: str, message: Event) -> bool:
+        """Tell whether a message is to be taken in."""
+        if self.channels and channel not in self.channels and not is_direct(channel):
             return False
         return self._read(channel, message) is not None
 
-    async def take(self, channel: str, message: Event) -> None:
+    async def take_missed(self, channel: str, message: Event) -> None:
         """Take in a message that was missed; while the inbox is full it waits."""
-        await self._people.meet(author(message))
+        await self._users.look_up(author(message))
         while True:
             try:
                 await self._accept(channel, message)
@@ -236,24 +231,14 @@ class SlackInbound:
 
     def _read(self, channel: str, event: Event) -> IncomingMessage | None:
         try:
-            return message_in({"type": "message", **event, "channel": channel}, self._us, self._people.names)
+            return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            # What has not the shape of a message is none when it comes again either, and must hold up no other.
+            # An event of another shape would be unreadable again: it must not hold up those after it.
             log.warning("slack.unreadable", channel=channel, ts=str(event.get("ts")), error=type(error).__name__)
             return None
 
     async def _accept(self, channel: str, event: Event) -> None:
         message = self._read(channel, event)
-        if message is None:
-            return
-        try:
-            accepted = await self._context.accept(message)
-        except InvalidMessage as error:
-            log.info("slack.message_refused", channel=channel, reason=str(error))
-            return
-        if not message.edit_of:
+        accepted = await self._intake.accept(message) if message is not None else None
+        if message is not None and accepted is not None and not message.edit_of:
             await self._catch_up.took(message, accepted)
-
-    def _turn(self, channel: str) -> asyncio.Lock:
-        """Return the lock of a channel, which lets those who wait in, in the order they came."""
-        return self._turns.setdefault(channel, asyncio.Lock())

@@ -10,8 +10,9 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connectors.failures import PermanentSend
 from connectors.markdown import APART, TICKS, ZERO_WIDTH, Dialect, lines
-from connectors.slack.api import Fields, SlackRefused, call_slack, slack_errors
+from connectors.slack.api import Fields, call_slack, slack_errors
 from connectors.splitting import split
 from maestro.domain.messages import Address, Button, OutgoingMessage, Receipt
 
@@ -96,7 +97,7 @@ def _button_block(key: str, number: int, button: Button) -> Block:
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Post a message; nobody is mentioned in it and no link is looked at. Raises a ``SlackTrouble``."""
+    """Post a message; nobody is mentioned in it and no link is looked at. Raises a ``SendFailure``."""
     answer = await call_slack(
         web.chat_postMessage(
             channel=message.address.channel,
@@ -112,7 +113,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
-    """Write a message of ours anew under its key; raises a ``SlackTrouble``."""
+    """Write a message of ours anew under its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
@@ -126,16 +127,16 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
 
 
 async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
-    """Put a reaction to a message, which may be there already; raises a ``SlackTrouble``."""
+    """Put a reaction to a message, which may be there already; raises a ``SendFailure``."""
     try:
-        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji))
-    except SlackRefused as refused:
+        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), spare=True)
+    except PermanentSend as refused:
         if refused.code != ALREADY_THERE:
             raise
 
 
-async def whisper(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
-    """Tell somebody something that nobody else sees; raises a ``SlackTrouble``."""
+async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
+    """Post a text that only one user sees; raises a ``SendFailure``."""
     await call_slack(
         web.chat_postEphemeral(
             channel=address.channel, user=user_id, text=escape(text), thread_ts=address.thread or None
@@ -144,10 +145,10 @@ async def whisper(web: AsyncWebClient, address: Address, user_id: str, text: str
 
 
 async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Send a file, whose name holds the key, and what is said below it; raises a ``SlackTrouble``."""
+    """Send a file, whose name holds the key, and what is said below it; raises a ``SendFailure``."""
     path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
     content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
-    with slack_errors():
+    with slack_errors(spare=True):
         answer = await web.files_upload_v2(
             content=content,
             filename=file_name(message),
@@ -161,7 +162,7 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
-    """Look for a message by its key, among those since it was first handed over; raises a ``SlackTrouble``.
+    """Look for a message by its key, among those since it was first handed over; raises a ``SendFailure``.
 
     Where Slack shows a message of ours without metadata, its content and its time tell. A file shows in the channel a
     moment after it was sent; one that does not show yet is not found.
@@ -173,7 +174,9 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
         read = partial(web.conversations_replies, channel=address.channel, ts=address.thread)
     cursor, alike = "", list[Fields]()
     while True:
-        page = await call_slack(read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None))
+        page = await call_slack(
+            read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), spare=True
+        )
         for known_as in _matching(page, message):
             return Receipt(platform_message_id=known_as)
         alike.extend(one for one in page.get("messages") or () if _is_alike(one, message))
@@ -191,7 +194,7 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
 
 async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
     """Return the first of these messages that this app posted; Slack is asked who that is only where there are any."""
-    bot_id = (await call_slack(web.auth_test())).get("bot_id") if alike else None
+    bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
     ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in ours), None)
 

@@ -13,19 +13,8 @@ from telegram import Bot
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, TelegramError
 from telegram.request import HTTPXRequest
 
-from connectors.failures import (
-    AccountRefused,
-    AmbiguousSend,
-    FailureScope,
-    FetchFailure,
-    NotDispatched,
-    PermanentFetch,
-    PermanentSend,
-    RetryableFetch,
-    RetryableSend,
-    SendFailure,
-)
-from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
+from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.hosts import LOCAL_NAMES
 
 REFUSED = (
@@ -46,6 +35,7 @@ UNCHANGED = "message is not modified"
 NO_PICTURE = ("photo_invalid", "image_process_failed", "photo_save_file_invalid", "wrong type of the web page")
 TOO_BIG = "file is too big"
 NO_REACTION = "reaction"
+CONFLICT = "another process asks for this bot's messages with the same token; end it, or use another bot"
 MOST_SAID = 120
 """Characters of Telegram's own words that are told."""
 
@@ -68,107 +58,21 @@ RawUpdate = Mapping[str, Any]
 """What happened, as Telegram tells it."""
 
 
-class TelegramTrouble(MaestroError):
-    """The base of what a call of Telegram can end with."""
-
-    public = "Telegram did not do what it was asked."
-
-
-class TelegramUnreachable(TelegramTrouble):
-    """Telegram was surely not asked."""
-
-
-class TelegramUnsure(TelegramTrouble):
-    """Telegram may or may not have done it."""
-
-
-class TelegramBusy(TelegramTrouble):
-    """Telegram did nothing and asked to come back after ``after``."""
-
-    def __init__(self, after: timedelta) -> None:
-        super().__init__(f"Telegram asked to wait {after.total_seconds():g} s")
-        self.after = after
-
-
-class TelegramMoved(TelegramTrouble):
-    """Telegram did nothing: the group goes on under the id ``to``."""
+class TelegramMoved(PermanentSend):
+    """A call about a group that goes on under the id ``to``; Telegram did nothing."""
 
     def __init__(self, to: str) -> None:
-        super().__init__("the group goes on under another id")
+        super().__init__("the group goes on under another id", FailureScope.CHANNEL)
         self.to = to
 
 
-class TelegramDenied(TelegramTrouble):
-    """The token is not valid any more, or never was."""
-
-    def __init__(self) -> None:
-        super().__init__(REFUSED)
+class TelegramConflict(NotDispatched):
+    """A call that Telegram refused because another process, or a webhook, receives the updates of this bot."""
 
 
-class TelegramConflict(TelegramTrouble):
-    """Somebody else asks for the messages of this bot, or a webhook takes them."""
-
-
-class TelegramRefused(TelegramTrouble):
-    """Telegram said no, in its own words ``said``; ``forbidden`` where it is about who we are to this chat."""
-
-    def __init__(self, said: str, *, forbidden: bool = False) -> None:
-        self.said = said.lower()
-        self.forbidden = forbidden
-        # Of markup that it cannot read, Telegram quotes a part, which is what somebody wrote.
-        told = "it cannot read the markup" if UNREADABLE in self.said else said[:MOST_SAID]
-        super().__init__(f"Telegram says: {told}")
-
-    def says(self, *words: str) -> bool:
-        """Tell whether Telegram's words hold any of these."""
-        return any(one in self.said for one in words)
-
-
-@contextmanager
-def before_sending() -> Iterator[None]:
-    """Let trouble of the store be what it is before a message leaves: the message is surely not sent."""
-    try:
-        yield
-    except StoreBusy as error:
-        raise NotDispatched(str(error)) from None
-
-
-def send_failure(trouble: TelegramTrouble) -> SendFailure:
-    """Return what the trouble means for a message that was to be sent.
-
-    An answer of 500 or more is in doubt like a cut connection: it may come from a gateway before Telegram's own
-    servers, which may have the message by then, and there is no key by which they would know a second one.
-    """
-    if isinstance(trouble, TelegramUnreachable):
-        return NotDispatched(str(trouble))
-    if isinstance(trouble, TelegramBusy):
-        return RetryableSend(str(trouble), trouble.after)
-    if isinstance(trouble, TelegramDenied):
-        return PermanentSend(str(trouble), FailureScope.ACCOUNT)
-    if isinstance(trouble, TelegramRefused | TelegramMoved):
-        return PermanentSend(str(trouble), _scope(trouble))
-    return AmbiguousSend(str(trouble))
-
-
-def fetch_failure(trouble: TelegramTrouble) -> FetchFailure:
-    """Return what the trouble means for a file that was to be fetched."""
-    if isinstance(trouble, TelegramRefused) and trouble.says(TOO_BIG):
-        return PermanentFetch("the file is larger than 20 MB, and Telegram gives bots none that are")
-    if isinstance(trouble, TelegramRefused | TelegramDenied):
-        return PermanentFetch(str(trouble))
-    return RetryableFetch(str(trouble), trouble.after if isinstance(trouble, TelegramBusy) else None)
-
-
-def refused_account(trouble: MaestroError) -> AccountRefused | None:
-    """Return what an operator is to be told when nobody else can help, None when this is no such trouble."""
-    return AccountRefused(str(trouble)) if isinstance(trouble, TelegramDenied) else None
-
-
-def _scope(trouble: TelegramRefused | TelegramMoved) -> FailureScope:
-    """Return what is broken: a group that moves more than once within a call is one we cannot reach."""
-    if isinstance(trouble, TelegramMoved):
-        return FailureScope.CHANNEL
-    return FailureScope.CHANNEL if trouble.forbidden or trouble.says(*CHANNEL) else FailureScope.MESSAGE
+def says(failure: SendFailure, *words: str) -> bool:
+    """Tell whether Telegram refused a call with any of these words."""
+    return isinstance(failure, PermanentSend) and any(one in failure.code for one in words)
 
 
 class TelegramHttp(HTTPXRequest):
@@ -188,7 +92,7 @@ class TelegramHttp(HTTPXRequest):
             self._under_way -= 1
             self._idle.set()
         if status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise TelegramBusy(_wait_in(body))
+            raise _rate_limit(body)
         return status, body
 
     async def finish(self) -> None:
@@ -201,7 +105,7 @@ class TelegramHttp(HTTPXRequest):
 
 
 class TelegramClient(Bot):
-    """A bot that is asked nothing twice.
+    """A bot whose calls are never repeated.
 
     The library's ``Updater`` confirms messages that nobody has kept yet, and its ``initialize`` puts the token into an
     error: neither is used.
@@ -217,79 +121,89 @@ class TelegramClient(Bot):
 
     def __repr__(self) -> str:
         """Say nothing of the token, unlike the library."""
-        return "Line"
+        return "TelegramClient"
 
     async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
         """Return what happened from ``offset`` on, as it came: one that cannot be read must not cost the others.
 
         With an offset everything before it is confirmed and gone. ``wait`` is for how many seconds something may
-        happen until an empty answer comes. Raises a ``TelegramTrouble``.
+        happen until an empty answer comes. Raises a ``SendFailure``.
         """
         asked = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
         with telegram_errors():
             found = await self._post("getUpdates", asked, read_timeout=wait + CALL_SECONDS)
             return [one for one in found if isinstance(one, Mapping)]
 
-    async def hang_up(self) -> None:
-        """Ask no more, and close the connections once what is being sent has its answer."""
+    async def close_when_idle(self) -> None:
+        """Stop polling, and close the connections once what is being sent has its answer."""
         polling, calling = self._lines
         await polling.shutdown()
         await calling.finish()
         await calling.shutdown()
 
-    async def pick_up(self) -> None:
-        """Let calls be made again after ``hang_up``."""
+    async def open(self) -> None:
+        """Let calls be made again after ``close_when_idle``."""
         for one in self._lines:
             await one.initialize()
 
 
 @contextmanager
 def telegram_errors() -> Iterator[None]:
-    """Turn what the library raises into a ``TelegramTrouble``; addresses and words that it quotes stay behind."""
+    """Turn what the library raises into a ``SendFailure`` without the addresses and texts that it quotes."""
     try:
         yield
     except TelegramError as error:
-        raise _trouble(error) from None
+        raise _failure(error) from None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise TelegramUnsure(f"Telegram's answer could not be read ({type(error).__name__})") from None
+        raise AmbiguousSend(f"Telegram's answer could not be read ({type(error).__name__})") from None
 
 
-def _trouble(error: TelegramError) -> TelegramTrouble:
+def _failure(error: TelegramError) -> SendFailure:
     if isinstance(error, ChatMigrated) and isinstance(error.new_chat_id, int):
         return TelegramMoved(str(error.new_chat_id))
     if isinstance(error, InvalidToken):
-        return TelegramDenied()
+        return PermanentSend(REFUSED, FailureScope.ACCOUNT)
     if isinstance(error, Conflict):
-        return TelegramConflict(
-            "another process asks for this bot's messages with the same token; end it, or use another bot"
-        )
-    if isinstance(error, BadRequest | Forbidden):
-        return TelegramRefused(error.message, forbidden=isinstance(error, Forbidden))
-    if TOO_LARGE in error.message.lower():
-        return TelegramRefused(error.message)
+        return TelegramConflict(CONFLICT)
+    if isinstance(error, BadRequest | Forbidden) or TOO_LARGE in error.message.lower():
+        return _refusal(error)
     return _broken(error.__cause__)
 
 
-def _broken(cause: BaseException | None) -> TelegramTrouble:
-    """Tell by what a network error was caused: an error of the HTTP library, or an answer that is no success."""
-    if isinstance(cause, TelegramBusy):
+def _refusal(error: TelegramError) -> PermanentSend:
+    """Return a refusal in Telegram's words, but for a part of the markup, which may quote what a user wrote."""
+    code = error.message.lower()
+    shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MOST_SAID]
+    of_channel = isinstance(error, Forbidden) or any(one in code for one in CHANNEL)
+    scope = FailureScope.CHANNEL if of_channel else FailureScope.MESSAGE
+    return PermanentSend(f"Telegram says: {shown}", scope, code)
+
+
+def _broken(cause: BaseException | None) -> SendFailure:
+    """Classify a network error by its cause: an error of the HTTP library, or an answer that is no success.
+
+    An answer of 500 or more is of unknown outcome like a cut connection: it may come from a gateway before Telegram's
+    own servers, which may have the message by then, and there is no key by which they would know a second one.
+    """
+    if isinstance(cause, RetryableSend):
         return cause
     if isinstance(cause, RuntimeError):
-        return TelegramUnreachable("the connection to Telegram was ended")  # by us: the library says so before it sends
+        return NotDispatched("the connection to Telegram was ended")  # by us: the library says so before it sends
     if isinstance(cause, NOT_DISPATCHED):
-        return TelegramUnreachable(f"Telegram cannot be reached ({type(cause).__name__})")
+        return NotDispatched(f"Telegram cannot be reached ({type(cause).__name__})")
     if isinstance(cause, httpx.HTTPError):
-        return TelegramUnsure(f"the connection to Telegram broke ({type(cause).__name__})")
-    return TelegramUnsure("Telegram has trouble of its own")
+        return AmbiguousSend(f"the connection to Telegram broke ({type(cause).__name__})")
+    return AmbiguousSend("Telegram has trouble of its own")
 
 
-def _wait_in(body: bytes) -> timedelta:
-    """Return for how long an answer asks us to wait."""
+def _rate_limit(body: bytes) -> RetryableSend:
+    """Return the pause that an answer asks for."""
     try:
         asked = float(json.loads(body)["parameters"]["retry_after"])
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         asked = BUSY_SECONDS
-    return timedelta(seconds=asked if 0 < asked < MOST_BUSY_SECONDS else BUSY_SECONDS)
+    seconds = asked if 0 < asked < MOST_BUSY_SECONDS else BUSY_SECONDS
+    return RetryableSend(f"Telegram asked to wait {seconds:g} s", timedelta(seconds=seconds))
 
 
 def _request(root: str, connections: int) -> TelegramHttp:

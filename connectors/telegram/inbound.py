@@ -1,14 +1,12 @@
 """Incoming messages of Telegram: committed before they are confirmed, in the order of each chat."""
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
-from weakref import WeakValueDictionary
 
 import structlog
 import telegram
 
+from connectors.account import MessageIntake
 from connectors.base import ConnectorContext
 from connectors.telegram.api import RawUpdate
 from connectors.telegram.receive import (
@@ -20,7 +18,6 @@ from connectors.telegram.receive import (
     press_in,
     press_message,
 )
-from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import IncomingMessage
 from maestro.domain.texts import tidied
 
@@ -53,7 +50,7 @@ class GroupMigrations:
         self._context = context
         self._now: dict[str, str] = {}
 
-    async def now(self, channel: str) -> str:
+    async def current(self, channel: str) -> str:
         """Return under which id a chat goes on; a person never moves."""
         if not is_group(channel):
             return channel
@@ -61,7 +58,7 @@ class GroupMigrations:
             self._now[channel] = await self._context.moved_to(channel)
         return self._now[channel]
 
-    async def moved(self, channel: str, to: str) -> None:
+    async def add(self, channel: str, to: str) -> None:
         """Keep that a group goes on elsewhere."""
         await self._context.moved(channel, to)
         self._now = {known: to if now == channel else now for known, now in self._now.items()} | {channel: to}
@@ -130,73 +127,66 @@ def _last(group: Group) -> int:
     return int(group[-1]["update_id"])
 
 
-class Buttons(Protocol):
-    """What tells Telegram that a button was pressed."""
-
-    async def taken(self, query_id: str, text: str = "") -> None:
-        """End the wait that the person sees, and show them a text if there is one; never fails."""
-        ...
-
-
 class TelegramInbound:
-    """Hands messages to Maestro; what it raises means that Telegram is to say it again."""
+    """Hands messages to Maestro; what it raises means that Telegram has to deliver them again.
 
-    def __init__(self, context: ConnectorContext, us: TelegramBot, moves: GroupMigrations, buttons: Buttons) -> None:
+    ``confirm_press`` ends the wait that a user sees after a press, with a text if there is one; it never fails.
+    """
+
+    def __init__(
+        self,
+        context: ConnectorContext,
+        bot: TelegramBot,
+        migrations: GroupMigrations,
+        confirm_press: Callable[[str, str], Awaitable[None]],
+    ) -> None:
         self._context = context
-        self._us = us
-        self._moves = moves
-        self._buttons = buttons
+        self._bot = bot
+        self._migrations = migrations
+        self._confirm_press = confirm_press
+        self._intake = MessageIntake(context)
         self._channels: frozenset[str] = frozenset()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def listen_to(self, channels: Sequence[str]) -> None:
-        """Hear, beside direct messages, only these groups, wherever they moved; all where there are none."""
-        now = [await self._moves.now(channel) for channel in channels]
+    async def restrict_to(self, channels: Sequence[str]) -> None:
+        """Take, beside direct messages, those of these groups only, wherever they migrated; all where none is given."""
+        now = [await self._migrations.current(channel) for channel in channels]
         self._channels = frozenset([*channels, *now])
 
     async def take(self, group: Group) -> None:
         """Take in what is one message; raises ``Backlogged`` and what else keeps it from being stored."""
-        told = [self._read(update) for update in group]
-        messages = [one for one in told if isinstance(one, IncomingMessage) and self._hears(one)]
+        events = [self._read(update) for update in group]
+        messages = [one for one in events if isinstance(one, IncomingMessage) and self._is_wanted(one)]
         if messages:
-            await self._accept(join_album(messages))
-        for one in told:
+            await self._intake.accept_in_order(join_album(messages))
+        for one in events:
             if isinstance(one, TelegramPress):
                 await self._press(one)
             elif isinstance(one, tuple):
-                await self._move(*one)
+                await self._migrate(*one)
 
     def _read(self, update: RawUpdate) -> TelegramEvent:
         try:
             read = telegram.Update.de_json(tidied(dict(update)), None)
-            return migration_in(read) or press_in(read, self._us) or message_in(read, self._us)
+            return migration_in(read) or press_in(read, self._bot) or message_in(read, self._bot)
         except UNREADABLE as error:
-            # What has not the shape of a message is none when it comes again either, and must hold up no other.
+            # An update of another shape would be unreadable again: it must not hold up those after it.
             kind = next((str(name) for name in update if name != "update_id"), "")
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None
-
-    async def _accept(self, message: IncomingMessage) -> None:
-        async with self._turns.setdefault(message.address.channel, asyncio.Lock()):
-            try:
-                await self._context.accept(message)
-            except InvalidMessage as error:
-                log.info("telegram.message_refused", channel=message.address.channel, reason=str(error))
 
     async def _press(self, press: TelegramPress) -> None:
         """Take in what a button says, and then tell Telegram that it was pressed."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
         message = press_message(press, content or "", datetime.now(UTC))
-        if content is None or not self._hears(message):
-            await self._buttons.taken(press.query.id, BUTTON_EXPIRED)
-        else:
-            await self._accept(message)
-            await self._buttons.taken(press.query.id)
+        is_known = content is not None and self._is_wanted(message)
+        if is_known:
+            await self._intake.accept_in_order(message)
+        await self._confirm_press(press.query.id, "" if is_known else BUTTON_EXPIRED)
 
-    async def _move(self, channel: str, to: str) -> None:
+    async def _migrate(self, channel: str, to: str) -> None:
         log.info("telegram.group_moved", channel=channel, to=to)
-        await self._moves.moved(channel, to)
+        await self._migrations.add(channel, to)
         self._channels = self._channels | {to} if channel in self._channels else self._channels
 
-    def _hears(self, message: IncomingMessage) -> bool:
+    def _is_wanted(self, message: IncomingMessage) -> bool:
         return message.is_direct or not self._channels or message.address.channel in self._channels

@@ -1,4 +1,4 @@
-"""The way out: one message to one chat, in Telegram's markup, as plain words where it cannot read that."""
+"""Sends to Telegram: one message to one chat, in Telegram's markup, or as plain text where it cannot read that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from telegram import (
 from telegram.constants import ParseMode
 
 from connectors.capabilities import LengthUnit
-from connectors.failures import FailureScope, PermanentSend
+from connectors.failures import FailureScope, PermanentSend, SendFailure
 from connectors.splitting import length, split
 from connectors.telegram.api import (
     FILE_SECONDS,
@@ -25,8 +25,7 @@ from connectors.telegram.api import (
     UNCHANGED,
     UNREADABLE,
     TelegramClient,
-    TelegramRefused,
-    TelegramTrouble,
+    says,
     telegram_errors,
 )
 from connectors.telegram.render import muted, render
@@ -68,33 +67,33 @@ def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
     }
 
 
-async def post(line: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
-    """Post a message in which nobody is mentioned and no link is looked at; raises a ``TelegramTrouble``."""
+async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
+    """Post a message in which nobody is mentioned and no link is looked at; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await line.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
+        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
 
     return _receipt(await _readable(message.content, send))
 
 
-async def edit(line: TelegramClient, message: OutgoingMessage, where: How) -> None:
-    """Let a message of ours say something else; raises a ``TelegramTrouble``, and nothing when it says so already."""
+async def edit(client: TelegramClient, message: OutgoingMessage, where: How) -> None:
+    """Let a message of ours say something else; raises a ``SendFailure``, and nothing when it says so already."""
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await line.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
+        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
 
     try:
         await _readable(message.content, rewrite)
-    except TelegramRefused as refused:
-        if not refused.says(UNCHANGED):
+    except PermanentSend as refused:
+        if not says(refused, UNCHANGED):
             raise
 
 
-async def upload(line: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
+async def upload(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
     """Send a file, with what is said below it; words that are too long for that follow it.
 
-    Raises a ``TelegramTrouble``, and ``PermanentSend`` for a file that is too large or gone.
+    Raises a ``SendFailure``, and ``PermanentSend`` for a file that is too large or gone.
     """
     content = await _content(message)
     below = message.content if message.path is not None else ""
@@ -102,40 +101,42 @@ async def upload(line: TelegramClient, message: OutgoingMessage, where: How) -> 
     patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers when it has put the file away
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await _sent_file(line, message, content, {**patient, "caption": text or None, "parse_mode": parse_mode})
+        return await _sent_file(
+            client, message, content, {**patient, "caption": text or None, "parse_mode": parse_mode}
+        )
 
     sent = await _readable(below if fits else "", send)
     if not fits:
-        await _follow(line, below, where)
+        await _follow(client, below, where)
     return _receipt(sent)
 
 
-async def _sent_file(line: TelegramClient, message: OutgoingMessage, content: bytes, how: How) -> Message:
+async def _sent_file(client: TelegramClient, message: OutgoingMessage, content: bytes, how: How) -> Message:
     """Send it as a picture if it is one that Telegram takes, and as a file of its name otherwise."""
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
             with telegram_errors():
-                return await line.send_photo(photo=InputFile(content, filename=message.filename), **how)
-        except TelegramRefused as refused:
-            if not refused.says(*NO_PICTURE):
+                return await client.send_photo(photo=InputFile(content, filename=message.filename), **how)
+        except PermanentSend as refused:
+            if not says(refused, *NO_PICTURE):
                 raise
     with telegram_errors():
         document = InputFile(content, filename=message.filename)
-        return await line.send_document(document=document, disable_content_type_detection=True, **how)
+        return await client.send_document(document=document, disable_content_type_detection=True, **how)
 
 
-async def _follow(line: TelegramClient, text: str, where: How) -> None:
+async def _follow(client: TelegramClient, text: str, where: How) -> None:
     """Say what was too long to stand below a file. The file is there, so trouble must not send it again."""
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
     async def send(piece: str, parse_mode: str | None) -> Message:
-        return await line.send_message(text=piece, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
+        return await client.send_message(text=piece, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
 
     try:
         for piece in split(text, MAX_LENGTH, measure):
             await _readable(piece, send)
-    except TelegramTrouble as trouble:
-        log.warning("telegram.words_below_a_file_lost", reason=str(trouble))
+    except SendFailure as failure:
+        log.warning("telegram.words_below_a_file_lost", reason=str(failure))
 
 
 async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
@@ -145,8 +146,8 @@ async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Se
         try:
             with telegram_errors():
                 return await send(shown, ParseMode.HTML)
-        except TelegramRefused as refused:
-            if not refused.says(UNREADABLE, *NOTHING_IN_IT):
+        except PermanentSend as refused:
+            if not says(refused, UNREADABLE, *NOTHING_IN_IT):
                 raise
     with telegram_errors():
         return await send(muted(content), None)

@@ -1,7 +1,7 @@
 """The two ways in which Telegram's updates arrive: long polling, or a webhook with a secret."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from time import monotonic
@@ -9,15 +9,14 @@ from time import monotonic
 import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
 from telegram import WebhookInfo
 
-from connectors.telegram.api import RawUpdate, TelegramClient, TelegramConflict, TelegramUnsure, telegram_errors
+from connectors.account import AccountConnector
+from connectors.failures import AmbiguousSend
+from connectors.telegram.api import RawUpdate, TelegramClient, TelegramConflict, telegram_errors
 from connectors.telegram.inbound import OPEN_SECONDS, OpenAlbums, TelegramInbound, confirmable, group_albums
-from connectors.telegram.persistence import ConnectionWatcher, retry_until_done
 from connectors.telegram.receive import KINDS
-from connectors.webhooks import ask_to_resend, is_same_secret, parse_object, read_body
-from maestro.domain.errors import MaestroError
+from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 
 WAIT_SECONDS = 50
 """How long Telegram may keep us waiting for something to happen."""
@@ -32,45 +31,43 @@ log = structlog.get_logger(__name__)
 
 
 class TelegramPolling:
-    """Asks for as long as it runs.
+    """Long polling for as long as it runs.
 
     It begins without an offset: Telegram knows what was not confirmed. An old offset is never kept, because after a
     quiet week Telegram counts anew, from a number that may be lower.
     """
 
-    def __init__(self, line: TelegramClient, inbound: TelegramInbound, watcher: ConnectionWatcher) -> None:
-        self._line = line
+    def __init__(
+        self, client: TelegramClient, inbound: TelegramInbound, running: Callable[[], Awaitable[None]]
+    ) -> None:
+        """``running`` is called after each answer that was taken in."""
+        self._client = client
         self._inbound = inbound
-        self._watcher = watcher
+        self._running = running
         self._albums = OpenAlbums()
         self._offset: int | None = None
         self._alone = False
         self._wait = 0
 
-    async def run(self) -> None:
-        """Ask until cancelled; raises ``AccountRefused``."""
-        while True:
-            await retry_until_done(self._look, self._watcher)
-
-    async def _look(self) -> None:
-        """Ask once and take in what came; the next one confirms that, and nothing that was not taken in."""
-        wait, self._wait = self._wait, 0  # after trouble an answer is to come at once, so that it is known to be over
-        await self._be_alone()
-        updates = await self._asked(wait)
+    async def poll(self) -> None:
+        """Ask once and take in what came; the next poll confirms that, and nothing that was not taken in."""
+        wait, self._wait = self._wait, 0  # after a failure an answer is to come at once: it shows that all is well
+        await self._end_webhook()
+        updates = await self._updates(wait)
         await self._take(updates)
-        await self._watcher.well()
+        await self._running()
         self._wait = WAIT_SECONDS
 
-    async def _be_alone(self) -> None:
-        """End the webhook of an earlier life: beside one nobody may ask. What waits for it waits for us."""
+    async def _end_webhook(self) -> None:
+        """End the webhook of an earlier process: beside one no bot may poll. What waits for it is polled."""
         if not self._alone:
             with telegram_errors():
-                await self._line.delete_webhook(drop_pending_updates=False)
+                await self._client.delete_webhook(drop_pending_updates=False)
             self._alone = True
 
-    async def _asked(self, wait: int) -> Sequence[RawUpdate]:
+    async def _updates(self, wait: int) -> Sequence[RawUpdate]:
         try:
-            updates = await self._line.updates(self._offset, wait, KINDS)
+            updates = await self._client.updates(self._offset, wait, KINDS)
         except TelegramConflict:
             # Only a whole wait shows that nobody else asks any more: a short look would take the other one's place,
             # which would take ours back, without an end and without a pause.
@@ -78,7 +75,7 @@ class TelegramPolling:
             raise
         numbered = [one for one in updates if isinstance(one.get("update_id"), int)]
         if updates and not numbered:
-            raise TelegramUnsure("Telegram's answer could not be read: no update in it has a number")
+            raise AmbiguousSend("Telegram's answer could not be read: no update in it has a number")
         return numbered
 
     async def _take(self, updates: Sequence[RawUpdate]) -> None:
@@ -95,84 +92,63 @@ class TelegramPolling:
             self._offset = max(int(one["update_id"]) for one in updates) + 1
 
 
-class TelegramEndpoint:
-    """Takes requests in; anything but 200 lets Telegram send them again."""
+class TelegramEndpoint(WebhookEndpoint):
+    """Where Telegram posts updates, with the secret that it was given.
+
+    Each part of an album is a message of its own here: Telegram sends the next one after the acknowledgement of the
+    one before.
+    """
 
     def __init__(self, secret: str) -> None:
+        super().__init__("Telegram", STORE_SECONDS)
         self._secret = secret
-        self._inbound: TelegramInbound | None = None
 
-    def open(self, inbound: TelegramInbound) -> None:
-        """Hand what is heard from now on to this."""
-        self._inbound = inbound
+    def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
+        """Compare the secret."""
+        return is_same_secret(self._secret, headers.get(SECRET, ""))
 
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return where Telegram posts."""
-        return [Route("/", self.receive, methods=["POST"])]
-
-    async def receive(self, request: Request) -> Response:
-        """Answer one request."""
-        if not is_same_secret(self._secret, request.headers.get(SECRET, "")):
-            return PlainTextResponse("not from Telegram", HTTPStatus.UNAUTHORIZED)
-        body = await read_body(request)
-        update = body if isinstance(body, Response) else parse_object(body)
+    async def answer(self, _: Request, body: bytes) -> Response:
+        """Take an update in."""
+        update = parse_object(body)
         if isinstance(update, Response):
             return update
         if not isinstance(update.get("update_id"), int):
             return PlainTextResponse("this is no update", HTTPStatus.BAD_REQUEST)
-        return Response() if await self._take(update) else ask_to_resend()
-
-    async def _take(self, update: RawUpdate) -> bool:
-        """Take an update in; false when Telegram is to send it again.
-
-        Each part of an album is a message of its own here: Telegram sends the next one after our word that we have
-        the one before.
-        """
-        if self._inbound is None:
-            return False
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                await self._inbound.take([update])
-        except (MaestroError, TimeoutError) as error:
-            log.warning("telegram.not_taken", error=type(error).__name__)
-            return False
-        return True
+        return await self.store([update])
 
 
 class WebhookSubscription:
-    """Keeps Telegram posting to our address."""
+    """The registration of our address with Telegram, made again when it was changed elsewhere."""
 
-    def __init__(self, line: TelegramClient, url: str, secret: str, watcher: ConnectionWatcher) -> None:
-        self._line = line
+    def __init__(self, client: TelegramClient, url: str, secret: str) -> None:
+        self._client = client
         self._url = url
         self._secret = secret
-        self._watcher = watcher
         self._seen = datetime.now(UTC)
 
-    async def run(self) -> None:
-        """Look after it until cancelled; raises ``AccountRefused``."""
-        await retry_until_done(self._subscribe, self._watcher)
+    async def keep(self, connector: AccountConnector, detail: str) -> None:
+        """Subscribe, and check the subscription until cancelled; raises ``AccountRefused``."""
+        await connector.retry(self.subscribe)
         while True:
-            await retry_until_done(self._look, self._watcher)
+            problem = await connector.retry(self.check)
+            await (connector.report_broken(problem) if problem else connector.report_running(detail))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _subscribe(self) -> None:
-        """Tell Telegram where to post; the secret cannot be asked for, so it is always told anew."""
+    async def subscribe(self) -> None:
+        """Tell Telegram where to post; the secret cannot be read back, so it is always sent anew."""
         with telegram_errors():
-            await self._line.set_webhook(self._url, secret_token=self._secret, allowed_updates=KINDS)
+            await self._client.set_webhook(self._url, secret_token=self._secret, allowed_updates=KINDS)
 
-    async def _look(self) -> None:
+    async def check(self) -> str | None:
+        """Return what Telegram says went wrong since the last check, None where nothing did."""
         with telegram_errors():
-            info = await self._line.get_webhook_info()
+            info = await self._client.get_webhook_info()
         if info.url != self._url or set(info.allowed_updates or KINDS) != set(KINDS):
             log.warning("telegram.webhook_changed")
-            await self._subscribe()
+            await self.subscribe()
         problem = new_problem(info, self._seen)
-        if problem is None:
-            await self._watcher.well()
-        else:
-            self._seen = info.last_error_date or self._seen
-            await self._watcher.broken(problem)
+        self._seen = (info.last_error_date if problem else None) or self._seen
+        return problem
 
 
 def new_problem(info: WebhookInfo, since: datetime) -> str | None:

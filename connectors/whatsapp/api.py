@@ -11,25 +11,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectors.failures import (
-    AccountRefused,
-    AmbiguousSend,
-    FailureScope,
-    FetchFailure,
-    NotDispatched,
-    PermanentFetch,
-    PermanentSend,
-    RetryableFetch,
-    RetryableSend,
-    SendFailure,
-)
-from maestro.domain.errors import ConfigurationError, MaestroError
+from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.hosts import LOCAL_NAMES
 from maestro.domain.texts import tidied
 
 PAIR = 131056
 WINDOW_CLOSED = 131047
 WRONG_PART = 100
+TOKEN_ENDED = 190
 NO_SUCH_OBJECT = (WRONG_PART, 33)
 """The code and the subcode of an id that is wrong, or that the token may not see."""
 NO_SUCH_NUMBER = (
@@ -43,7 +33,7 @@ SENTENCES: Mapping[int, str] = {
     4: "the app has made too many calls",
     10: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
     WRONG_PART: "a part of the message is not as WhatsApp wants it",
-    190: "the accessToken has expired or was revoked: make a new one for the system user and set it",
+    TOKEN_ENDED: "the accessToken has expired or was revoked: make a new one for the system user and set it",
     368: "the business account is blocked for breaking a policy: see Account quality in WhatsApp Manager",
     80007: "the business account has made too many calls",
     130403: "the person has blocked this number",
@@ -87,7 +77,7 @@ BUSY: Mapping[int, timedelta] = {
 """After how long it is worth trying again; only nothing was done."""
 UNSURE = frozenset({1, 2, 131000, 131016, 131057})
 """Errors of WhatsApp's own, after which nobody can say what it did."""
-ACCOUNT = frozenset({0, 3, 10, 190, 368, 131005, 131031, 131037, 131045, 133010})
+ACCOUNT = frozenset({0, 3, 10, TOKEN_ENDED, 368, 131005, 131031, 131037, 131045, 133010})
 PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
 AFTER_ALL = timedelta(seconds=30)
@@ -115,36 +105,8 @@ Fields = Mapping[str, Any]
 _NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 
 
-class WhatsAppTrouble(MaestroError):
-    """The base of what a call can end with."""
-
-    public = "WhatsApp did not do what it was asked."
-
-
-class WhatsAppUnreachable(WhatsAppTrouble):
-    """WhatsApp was surely not asked."""
-
-
-class WhatsAppUnsure(WhatsAppTrouble):
-    """WhatsApp may or may not have done it."""
-
-
-class WhatsAppBusy(WhatsAppTrouble):
-    """WhatsApp did nothing and is to be asked again ``after`` a while."""
-
-    def __init__(self, code: int, after: timedelta) -> None:
-        super().__init__(sentence(code))
-        self.code = code
-        self.after = after
-
-
-class WhatsAppRefused(WhatsAppTrouble):
-    """WhatsApp will not do it; ``scope`` says what the refusal is about."""
-
-    def __init__(self, code: int, scope: FailureScope, words: str = "") -> None:
-        super().__init__(words or sentence(code))
-        self.code = code
-        self.scope = scope
+class PairRateLimit(RetryableSend):
+    """The rate limit of messages from one number to one person."""
 
 
 def sentence(code: int) -> str:
@@ -160,52 +122,28 @@ def failure_sentence(errors: object) -> str:
     return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
 
 
-def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> WhatsAppTrouble:
+def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> SendFailure:
     """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none."""
     error = answer.get("error")
-    told = error if isinstance(error, dict) else {}
-    code, subcode = _number(told.get("code")), _number(told.get("error_subcode"))
+    fields = error if isinstance(error, dict) else {}
+    code, subcode = _number(fields.get("code")), _number(fields.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return WhatsAppBusy(code if code >= 0 else status, _asked(retry_after) or BUSY.get(code, AFTER_ALL))
+        limit = PairRateLimit if code == PAIR else RetryableSend
+        return limit(sentence(code if code >= 0 else status), _pause(retry_after) or BUSY.get(code, AFTER_ALL))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNSURE or (code < 0 and status != HTTPStatus.UNAUTHORIZED):
-        return WhatsAppUnsure(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
+        return AmbiguousSend(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
-        return WhatsAppRefused(code, FailureScope.ACCOUNT, NO_SUCH_NUMBER)
+        return PermanentSend(NO_SUCH_NUMBER, FailureScope.ACCOUNT, str(code))
     if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
-        return WhatsAppRefused(190, FailureScope.ACCOUNT)
-    return WhatsAppRefused(code, _scope(code))
+        return PermanentSend(sentence(TOKEN_ENDED), FailureScope.ACCOUNT, str(TOKEN_ENDED))
+    return PermanentSend(sentence(code), _scope(code), str(code))
 
 
-def refused_account(trouble: WhatsAppTrouble) -> AccountRefused | None:
-    """Return what an operator is to be told when nobody else can help, None when this is no such trouble."""
-    if not isinstance(trouble, WhatsAppRefused) or trouble.scope is not FailureScope.ACCOUNT:
-        return None
-    return AccountRefused(str(trouble))
-
-
-def send_failure(trouble: WhatsAppTrouble) -> SendFailure:
-    """Return what the trouble means for a message that was to be sent."""
-    if isinstance(trouble, WhatsAppUnreachable):
-        return NotDispatched(str(trouble))
-    if isinstance(trouble, WhatsAppBusy):
-        return RetryableSend(str(trouble), trouble.after)
-    if isinstance(trouble, WhatsAppRefused):
-        return PermanentSend(str(trouble), trouble.scope)
-    return AmbiguousSend(str(trouble))
-
-
-def upload_failure(trouble: WhatsAppTrouble, content_type: str) -> SendFailure:
-    """Return what the trouble means for a message whose file was to be brought before it: it was surely not sent."""
-    if isinstance(trouble, WhatsAppRefused) and trouble.code == WRONG_PART and trouble.scope is FailureScope.MESSAGE:
+def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
+    """Return what a failed upload means for the message of the file: the message was surely not sent."""
+    if isinstance(failure, PermanentSend) and (failure.code, failure.scope) == (str(WRONG_PART), FailureScope.MESSAGE):
         return PermanentSend(f"WhatsApp takes no file of the type {content_type}", FailureScope.MESSAGE)
-    return NotDispatched(str(trouble)) if isinstance(trouble, WhatsAppUnsure) else send_failure(trouble)
-
-
-def fetch_failure(trouble: WhatsAppTrouble) -> FetchFailure:
-    """Return what the trouble means for a file that was to be fetched; one whose id nobody knows is gone."""
-    if isinstance(trouble, WhatsAppRefused):
-        return PermanentFetch(str(trouble))
-    return RetryableFetch(str(trouble), trouble.after if isinstance(trouble, WhatsAppBusy) else None)
+    return NotDispatched(str(failure)) if isinstance(failure, AmbiguousSend) else failure
 
 
 def _scope(code: int) -> FailureScope:
@@ -214,8 +152,8 @@ def _scope(code: int) -> FailureScope:
     return FailureScope.CHANNEL if code in CHANNEL else FailureScope.MESSAGE
 
 
-def _asked(retry_after: str) -> timedelta | None:
-    """Return how long WhatsApp asks us to wait, None where it does not say."""
+def _pause(retry_after: str) -> timedelta | None:
+    """Return the pause that WhatsApp asks for, None where it does not say."""
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -274,7 +212,7 @@ class GraphClient:
         answer = await self._called(asked, UPLOAD_SECONDS)
         media_id = str(answer.get("id") or "")
         if not media_id:
-            raise WhatsAppUnsure("WhatsApp took the file and gave it no id")
+            raise AmbiguousSend("WhatsApp took the file and gave it no id")
         return media_id
 
     async def _called(self, request: httpx.Request, seconds: float) -> Fields:
@@ -283,9 +221,9 @@ class GraphClient:
                 async with aclosing(await self._http.send(request, stream=True)) as response:
                     answer = _object(await _body(response))
         except _NOT_ASKED as error:
-            raise WhatsAppUnreachable(f"WhatsApp cannot be reached ({type(error).__name__})") from None
+            raise NotDispatched(f"WhatsApp cannot be reached ({type(error).__name__})") from None
         except (httpx.HTTPError, TimeoutError, OSError) as error:
-            raise WhatsAppUnsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
+            raise AmbiguousSend(f"the connection to WhatsApp broke ({type(error).__name__})") from None
         if not response.is_success or "error" in answer:
             raise answer_failure(response.status_code, answer, response.headers.get("retry-after", ""))
         return answer

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 from connectors.backoff import SendRateLimiter
 from connectors.base import ConnectorContext
-from connectors.failures import FailureScope, NotDispatched, PermanentSend, RetryableSend, Unsettled
-from connectors.whatsapp import compose
-from connectors.whatsapp.api import (
-    PAIR,
-    GraphClient,
-    WhatsAppBusy,
-    WhatsAppTrouble,
-    WhatsAppUnsure,
-    send_failure,
-    upload_failure,
+from connectors.failures import (
+    AmbiguousSend,
+    FailureScope,
+    NotDispatched,
+    PermanentSend,
+    RetryableSend,
+    SendFailure,
+    Unsettled,
 )
+from connectors.whatsapp import compose
+from connectors.whatsapp.api import GraphClient, PairRateLimit, upload_failure
 from connectors.whatsapp.config import WhatsAppOptions
 from maestro.domain.messages import OutgoingMessage, Receipt
 
@@ -43,8 +43,8 @@ class StatusWaiter:
         self._clock = clock
         self._since: datetime | None = None
 
-    def listen(self) -> None:
-        """Listen from now on: what was told while nobody listened comes again."""
+    def expect(self) -> None:
+        """Expect statuses from now on: those that were not acknowledged come again."""
         self._since = self._clock()
 
     async def find(self, message: OutgoingMessage) -> Receipt:
@@ -72,7 +72,7 @@ class WhatsAppSender:
         self._graph = graph
         self._context = context
         self._options = options
-        self._pace = SendRateLimiter(lambda _: options.pair_seconds)
+        self._rate = SendRateLimiter(lambda _: options.pair_seconds)
         self._refused: dict[str, int] = {}
         self._uploads: dict[int, compose.UploadedFile] = {}
 
@@ -83,14 +83,12 @@ class WhatsAppSender:
         """
         body = await self._composed(message)
         channel = message.address.channel
-        await self._pace.wait(channel)
+        await self._rate.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
             known_as = await self._known_as(compose.addressed(message, body, quotes=quotes))
-        except WhatsAppBusy as busy:
-            raise RetryableSend(str(busy), self._wait(channel, busy)) from None
-        except WhatsAppTrouble as trouble:
-            raise send_failure(trouble) from None
+        except PairRateLimit as limit:
+            raise RetryableSend(str(limit), self._pause(channel, limit.retry_after)) from None
         self._refused.pop(channel, None)
         self._uploads.pop(message.id, None)
         return Receipt(platform_message_id=known_as)
@@ -112,7 +110,7 @@ class WhatsAppSender:
         match answer.get("messages"):
             case [{"id": str(known_as)}, *_] if known_as:
                 return known_as
-        raise WhatsAppUnsure("WhatsApp's answer could not be read")
+        raise AmbiguousSend("WhatsApp's answer could not be read")
 
     async def _composed(self, message: OutgoingMessage) -> compose.Body:
         if not await self._is_open(message.address.channel):
@@ -141,20 +139,18 @@ class WhatsAppSender:
         kind = compose.uploaded_as(message)
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
-        except WhatsAppTrouble as trouble:
-            raise upload_failure(trouble, kind) from None
+        except SendFailure as failure:
+            raise upload_failure(failure, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
         self._uploads[message.id] = compose.UploadedFile(media_id, shape)
         return self._uploads[message.id]
 
-    def _wait(self, channel: str, busy: WhatsAppBusy) -> timedelta:
-        """Return after how long to come back: each refusal for one person makes it four times as long."""
-        if busy.code != PAIR:
-            return busy.after
+    def _pause(self, channel: str, asked: timedelta) -> timedelta:
+        """Return the pause before the next message to a person: each refusal in a row makes it four times as long."""
         row = self._refused.get(channel, 0)
         self._refused[channel] = min(row + 1, LONGEST_ROW)
-        return busy.after * float(4**row)
+        return asked * float(4**row)
 
 
 def _content(message: OutgoingMessage) -> bytes:

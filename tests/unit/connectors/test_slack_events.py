@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount
 
 from connectors.base import ConnectorState, HasRoutes
 from connectors.slack.connector import SlackEventsConnector
-from connectors.slack.events import FORM, SlackEndpoint, SlackEventReceiver, is_signed_by_slack
+from connectors.slack.events import FORM, SlackEndpoint, is_signed_by_slack
 from connectors.webhooks import MAX_BODY
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Button
@@ -43,20 +43,9 @@ class EventsApp:
         return await self.http.post(f"{BASE}/{path}", content=body, headers={**signed(body, at), **named})
 
 
-class Slow:
-    """Takes for ever."""
-
-    async def event(self, _: Mapping[str, object]) -> None:
-        """Never return."""
-        await asyncio.Event().wait()
-
-    async def command(self, _: Mapping[str, object]) -> str:
-        """Never return."""
-        return str(await asyncio.Event().wait())
-
-    async def press(self, _: Mapping[str, object]) -> None:
-        """Never return."""
-        await asyncio.Event().wait()
+async def never(*_: object) -> str:
+    """Take for ever."""
+    return str(await asyncio.Event().wait())
 
 
 def signed(body: bytes, at: float | None = None) -> dict[str, str]:
@@ -103,15 +92,15 @@ async def test_a_message_that_cannot_be_kept_is_not_acknowledged() -> None:
 
 
 async def test_an_inbox_that_takes_too_long_is_no_acknowledgement() -> None:
-    ears = SlackEventReceiver(lambda _: None)
-    ears.open(Slow(), Slow())
-    async with posting_to(SlackEndpoint(SIGNING_SECRET, ears, seconds=0.05).routes()) as http:
+    endpoint = SlackEndpoint(SIGNING_SECRET, seconds=0.05)
+    endpoint.take = never
+    async with posting_to(endpoint.routes()) as http:
         body = b'{"type": "event_callback"}'
         assert (await http.post(f"{BASE}/events", content=body, headers=signed(body))).status_code == 503
 
 
 async def test_who_is_not_connected_yet_acknowledges_nothing() -> None:
-    async with posting_to(SlackEndpoint(SIGNING_SECRET, SlackEventReceiver(lambda _: None)).routes()) as http:
+    async with posting_to(SlackEndpoint(SIGNING_SECRET).routes()) as http:
         body = b'{"type": "event_callback"}'
         assert (await http.post(f"{BASE}/events", content=body, headers=signed(body))).status_code == 503
 

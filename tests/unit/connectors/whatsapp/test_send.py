@@ -17,7 +17,7 @@ from connectors.failures import (
     RetryableSend,
     SendFailure,
 )
-from connectors.whatsapp.api import MAX_ANSWER, WhatsAppBusy, answer_failure
+from connectors.whatsapp.api import MAX_ANSWER, answer_failure
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, Button, IncomingMessage
 from tests.support.instance import until
@@ -162,8 +162,8 @@ async def test_a_rate_limit_says_how_long_to_wait() -> None:
 @pytest.mark.parametrize("asked", ["9" * 5_000, "86400000", "soon", "\u0663", "-1", ""])
 async def test_no_header_makes_us_wait_for_days_or_fall_over(asked: str) -> None:
     found = answer_failure(429, {"error": {"code": 130429}}, asked)
-    assert isinstance(found, WhatsAppBusy)
-    assert timedelta(0) < found.after <= timedelta(hours=1)
+    assert isinstance(found, RetryableSend)
+    assert timedelta(0) < found.retry_after <= timedelta(hours=1)
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "x" * (MAX_ANSWER + 1), "\xff", "7"])

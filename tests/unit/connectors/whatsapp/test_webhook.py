@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import httpx
 import pytest
@@ -21,12 +21,9 @@ from tests.support.whatsapp_server.business import NUMBER_ID, Json
 HELLO = b'{"object": "whatsapp_business_account", "entry": []}'
 
 
-class Slow:
-    """Takes for ever."""
-
-    async def take(self, _: Mapping[str, object]) -> None:
-        """Never return."""
-        await asyncio.Event().wait()
+async def never(*_: object) -> str:
+    """Take for ever."""
+    return str(await asyncio.Event().wait())
 
 
 def batch(number: WhatsAppNumber, *messages: Json, statuses: Sequence[Json] = (), of: str = NUMBER_ID) -> bytes:
@@ -96,7 +93,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(failure: Exception) -> No
 
 async def test_an_inbox_that_takes_too_long_is_no_acknowledgement() -> None:
     webhook = WhatsAppEndpoint(APP_SECRET, VERIFY_TOKEN, seconds=0.05)
-    webhook.open(Slow())
+    webhook.take = never
     async with posting_to(webhook.routes()) as http:
         headers = {"x-hub-signature-256": signature(APP_SECRET, HELLO)}
         assert (await http.post(f"{BASE}/", content=HELLO, headers=headers)).status_code == 503

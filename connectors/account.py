@@ -1,0 +1,139 @@
+"""What the connectors of chat platforms share: the life of a run, its states, and the order of incoming messages."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import structlog
+
+from connectors.backoff import backoff_seconds
+from connectors.base import ConnectorContext, ConnectorState
+from connectors.capabilities import Capabilities
+from connectors.failures import AccountRefused, FailureScope, PermanentSend
+from connectors.options import Instance
+from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.messages import Accepted, IncomingMessage
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class AccountConnector:
+    """The run of one account: from the first report to the refusal that only an operator can mend."""
+
+    platform: str
+    capabilities: Capabilities
+
+    def __init__(self, instance: Instance, context: ConnectorContext) -> None:
+        self.account = instance.account
+        self.token_digest = instance.token_digest
+        self._context = context
+        self._reported: tuple[ConnectorState, str] | None = None
+        self._refusal: asyncio.Future[AccountRefused] | None = None
+
+    async def run(self) -> None:
+        """Receive until cancelled; raises ``AccountRefused`` when the platform refuses the account, now or later."""
+        self._refusal = asyncio.get_running_loop().create_future()
+        try:
+            await self._report(ConnectorState.STARTING)
+            await run_together(self._receive(), self._refused())
+        except AccountRefused as refused:
+            await self._report(ConnectorState.FAILED, str(refused))
+            raise
+
+    async def _receive(self) -> None:
+        """Receive for as long as the account is connected."""
+        raise NotImplementedError
+
+    async def report_running(self, detail: str) -> None:
+        """Tell operators that messages come in; the same again is not reported."""
+        if self._reported != (ConnectorState.RUNNING, detail):
+            await self._report(ConnectorState.RUNNING, detail)
+
+    async def report_broken(self, why: str) -> None:
+        """Tell operators that no messages come in."""
+        log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
+        await self._report(ConnectorState.DEGRADED, why)
+
+    async def retry(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat ``work`` until it succeeds, after growing pauses, or those that the platform asks for.
+
+        Raises ``AccountRefused`` when only an operator can help. A store that is full or busy is tried again as well.
+        """
+        for pause in backoff_seconds():
+            try:
+                return await work()
+            except AccountRefused:
+                raise
+            except MaestroError as error:
+                if isinstance(error, PermanentSend) and error.scope is FailureScope.ACCOUNT:
+                    raise AccountRefused(str(error)) from None
+                await self.report_broken(str(error))
+                asked = error.retry_after.total_seconds() if error.retry_after else 0.0
+                await asyncio.sleep(max(pause, asked))
+        raise AssertionError("the pauses never end")
+
+    def refuse(self, refused: AccountRefused) -> None:
+        """End the run: only an operator can help."""
+        if self._refusal is not None and not self._refusal.done():
+            self._refusal.set_result(refused)
+
+    @contextlib.contextmanager
+    def ending_if_refused(self) -> Iterator[None]:
+        """End the run when a call within the block shows that the platform refuses the account."""
+        try:
+            yield
+        except PermanentSend as failure:
+            if failure.scope is FailureScope.ACCOUNT:
+                self.refuse(AccountRefused(str(failure)))
+            raise
+
+    async def _refused(self) -> None:
+        assert self._refusal is not None
+        raise await self._refusal
+
+    async def _report(self, state: ConnectorState, detail: str = "") -> None:
+        self._reported = (state, detail)
+        await self._context.report(state, detail)
+
+
+async def run_together(*work: Coroutine[None, None, None]) -> None:
+    """Do everything at once until something ends or fails."""
+    working = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+class MessageIntake:
+    """Commits the messages of an account, in each channel one after another."""
+
+    def __init__(self, context: ConnectorContext) -> None:
+        self._context = context
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def in_order(self, channel: str) -> asyncio.Lock:
+        """Return the lock of a channel, which is given in the order in which it is asked for."""
+        return self._turns.setdefault(channel, asyncio.Lock())
+
+    async def accept_in_order(self, message: IncomingMessage) -> Accepted | None:
+        """Commit a message behind those of its channel that came before it."""
+        async with self.in_order(message.address.channel):
+            return await self.accept(message)
+
+    async def accept(self, message: IncomingMessage) -> Accepted | None:
+        """Commit a message; None for one that breaks a rule, which no repetition would mend."""
+        try:
+            return await self._context.accept(message)
+        except InvalidMessage as error:
+            channel = message.address.channel
+            log.info("message.refused", platform=message.address.platform, channel=channel, reason=str(error))
+            return None

@@ -1,0 +1,54 @@
+"""Downloads of the files that messages refer to: from a platform's own hosts, within the size of the settings."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
+from connectors.options import Options
+from maestro.fetch import FetchAccess, FetchFailed, FetchHead, FetchLimits, FetchRefused, download
+
+HTTPS = frozenset({443})
+
+
+class MediaDownloads:
+    """Downloads for one account; ``bearer`` is shown to the host of a file and to no other."""
+
+    def __init__(
+        self, platform: str, options: Options, hosts: frozenset[str], *, seconds: float = 120, bearer: str = ""
+    ) -> None:
+        self.own_hosts = frozenset(host.lower() for host in options.media_hosts)
+        self._platform = platform
+        self._limits = FetchLimits(options.max_media_bytes, seconds)
+        ports = frozenset[int]() if self.own_hosts else HTTPS
+        self._access = FetchAccess(
+            hosts=hosts | self.own_hosts, private_hosts=self.own_hosts, ports=ports, bearer=SecretStr(bearer)
+        )
+
+    def check_size(self, size: int) -> None:
+        """Raise ``PermanentFetch`` for a file that is too large by the platform's word: it is not asked for."""
+        if size > self._limits.max_bytes:
+            most = f"at most {self._limits.max_bytes:,} are fetched (maxMediaBytes)"
+            raise PermanentFetch(f"the file has {size:,} bytes, and {most}")
+
+    async def fetch(self, url: str, path: Path) -> FetchHead:
+        """Download a file to ``path``; raises a ``FetchFailure``."""
+        head = await self.ask(url, path)
+        if head.status != HTTPStatus.OK:
+            raise self.failure_of(head.status)
+        return head
+
+    async def ask(self, url: str, path: Path) -> FetchHead:
+        """Download whatever is at an address, and say with which status; raises a ``FetchFailure``."""
+        try:
+            return await download(url, path, self._limits, self._access)
+        except FetchRefused as refused:
+            raise PermanentFetch(f"the file may not be fetched: {refused}") from None
+        except FetchFailed as failed:
+            raise RetryableFetch(str(failed)) from None
+
+    def failure_of(self, status: int) -> FetchFailure:
+        """Return what a status that is no success means: trouble of the server passes, a refusal does not."""
+        passing = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return (RetryableFetch if passing else PermanentFetch)(f"{self._platform}'s file server answered {status}")
