@@ -1,19 +1,26 @@
 """What a message adds to its conversation: its own row, once, and the answer with everything that it asks for."""
 
+import itertools
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from temporalio import activity
 
+from activities.context import ContextActivities
 from activities.questions import wait_for_person
+from activities.routing import RoutingActivities
 from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.conversation import Said, is_due
 from maestro.domain.errors import Stopped
 from maestro.domain.jobs.background import worth_posting
-from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome
+from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome, Preparation, PreparationOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, is_background
+from maestro.domain.jobs.steps import PREPARATION, StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
@@ -26,6 +33,8 @@ from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
 from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+Result = TypeVar("Result")
 
 
 class ConversationActivities:
@@ -87,6 +96,58 @@ def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> 
         has_files=bool(row.files()),
         created_at=tx.now,
     )
+
+
+class PreparationJournal(Protocol):
+    """Journals the steps before the model's."""
+
+    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+        """Return what the work returns, which runs steps that only write to the store, in one transaction."""
+        ...
+
+    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
+        """Return what a step that only writes to the store returns, or what it returned when it finished."""
+        ...
+
+    def begin_ahead(self, ref: StepRef, name: str) -> None:
+        """Put a step that acts outside on record for the first attempt of the activity that comes next."""
+        ...
+
+
+class PreparationActivities:
+    """Routes a message, records it and builds its prompt."""
+
+    def __init__(
+        self,
+        journal: PreparationJournal,
+        routing: RoutingActivities,
+        conversations: ConversationActivities,
+        context: ContextActivities,
+    ) -> None:
+        self._journal = journal
+        self._steps: dict[StepKind, Callable[[StepRef], Any]] = {
+            StepKind.ROUTE: routing.choose_agent,
+            StepKind.CONVERSATION: conversations.record_message,
+            StepKind.CONTEXT: context.build_context,
+        }
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def prepare(self, start: Preparation) -> PreparationOutcome:
+        """Do the steps from one on, until one says that something else comes before the next."""
+        return self._journal.together(start.job_id, partial(self._prepared, start))
+
+    def _prepared(self, start: Preparation) -> PreparationOutcome:
+        done: dict[str, Any] = {}
+        took = []
+        for name in itertools.dropwhile(lambda kind: kind != start.step, PREPARATION):
+            began = time.monotonic()
+            done[name] = self._journal.run(self._steps[name], StepRef(job_id=start.job_id, step=name))
+            took.append(round((time.monotonic() - began) * 1000))
+            if name is not StepKind.CONTEXT and not done[name].goes_on:
+                return PreparationOutcome(**done, milliseconds=tuple(took))
+        if start.asks:
+            self._journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
+        return PreparationOutcome(**done, milliseconds=tuple(took))
 
 
 class TagActivities:

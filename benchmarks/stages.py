@@ -50,12 +50,12 @@ STAGES = {
 }
 """The beginnings of the modules of each stage; the first that fits counts."""
 STEPS = {
-    "activities.groups:PreparationActivities.prepare": "context",
+    "activities.model_calls:PreparationActivities.prepare": "context",
     "activities.routing:RoutingActivities.choose_agent": "route",
     "activities.conversations:ConversationActivities.record_message": "record",
     "activities.context:ContextActivities.build_context": "context",
-    "activities.llm:LLMActivities.call_model": "model: the step",
-    "activities.groups:AnsweringActivities.answer": "model: the step",
+    "activities.model_calls:LLMActivities.call_model": "model: the step",
+    "activities.model_calls:AnsweringActivities.answer": "model: the step",
     "activities.conversations:TagActivities.record_answer": "tags",
     "activities.delivery:DeliveryActivities.deliver": "send",
     "activities.delivery:DeliveryActivities.prepare_at_once": "send",

@@ -26,11 +26,8 @@ from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.attempts import LoadGauge
-from workflows.background import BackgroundWorkflow
-from workflows.delegation import DelegationWorkflow
-from workflows.message import MessageWorkflow
+from workflows.definitions import BackgroundWorkflow, DelegationWorkflow, MessageWorkflow, WhatIfWorkflow
 from workflows.steps import CHANNEL, KIND, PLATFORM, temporal_priority
-from workflows.what_if import WhatIfWorkflow
 
 BATCH = 50
 START_TIMEOUT = 5.0

@@ -40,7 +40,7 @@ from maestro.domain.schedules.schedule import Planned
 from maestro.domain.schedules.texts import Interval, read_zone, recall_schedule
 from maestro.domain.schedules.texts import Schedule as WrittenSchedule
 from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
-from workflows.background import ScheduledWorkflow
+from workflows.definitions import ScheduledWorkflow
 from workflows.steps import AGENT, CHANNEL, KIND, PLATFORM, temporal_priority
 
 _UTC = "UTC"

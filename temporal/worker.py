@@ -19,10 +19,13 @@ from temporal.attempts import LoadGauge
 from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
-from workflows.background import BackgroundWorkflow, ScheduledWorkflow
-from workflows.delegation import DelegationWorkflow
-from workflows.message import MessageWorkflow
-from workflows.what_if import WhatIfWorkflow
+from workflows.definitions import (
+    BackgroundWorkflow,
+    DelegationWorkflow,
+    MessageWorkflow,
+    ScheduledWorkflow,
+    WhatIfWorkflow,
+)
 
 WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow, WhatIfWorkflow)
 

@@ -4,12 +4,11 @@ See docs/decisions.md: priorities, delegation.
 """
 
 import asyncio
-import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
@@ -17,16 +16,10 @@ from temporalio.exceptions import ActivityError, ApplicationError, ApplicationEr
 from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from maestro.domain.jobs.flow import (
-        AnswerOutcome,
-        ContextOutcome,
-        ConversationOutcome,
-        DeliverOutcome,
-        ModelOutcome,
-        RouteOutcome,
-    )
+    from maestro.domain.jobs.flow import AnswerOutcome
     from maestro.domain.jobs.job import JobKind, JobRef, StepRef, job_details
     from maestro.domain.precedence import Precedence
+    from maestro.domain.values import Value
 
 
 # The activity itself decides whether and when it is tried again (temporal/journal.py): an error it reports carries
@@ -101,48 +94,23 @@ def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
     return Priority(priority_key=key, fairness_key=precedence.key, fairness_weight=precedence.weight)
 
 
-def describe_result(result: object) -> str:
-    """Return what people read of the result of a step: words and figures, nothing that anybody said."""
-    match result:
-        case RouteOutcome():
-            return f"{result.action}: {result.reason}"
-        case ConversationOutcome():
-            return f"conversation {result.conversation_id}"
-        case ContextOutcome():
-            return f"{result.turns} turns, {result.tokens} tokens"
-        case ModelOutcome():
-            cost = "" if result.cost_usd is None else f", {result.cost_usd:.6f} USD"
-            took = f"{result.input_tokens} tokens in, {result.output_tokens} out{cost}"
-            return f"{result.provider}/{result.model}: {took}"
-        case AnswerOutcome():
-            return "nothing to say" if result.silent else "recorded"
-        case DeliverOutcome():
-            return f"{result.chunks} sent"
-        case _:
-            return "done"
-
-
 class RunDetails:
-    """Ids and words only: nothing that anybody said."""
+    """What the Temporal Web UI shows of a run: ids and words only, nothing of what was said."""
 
     def __init__(self) -> None:
-        self._found: dict[SearchAttributeKey[str], str] = {}
+        self.agent = ""
+        self.conversation = 0
         self._lines: list[str] = []
 
-    def tell(self, line: str = "", *, agent: str = "", conversation: int = 0) -> None:
-        """Add a line to the details, and what the search attributes will say at the end."""
-        if agent:
-            self._found[AGENT] = agent
-        if conversation:
-            self._found[CONVERSATION] = str(conversation)
-        if line:
-            self._lines.append(f"* {line}")
-            workflow.set_current_details("\n".join(self._lines))
+    def add(self, line: str) -> None:
+        """Add a line to the current details."""
+        self._lines.append(f"* {line}")
+        workflow.set_current_details("\n".join(self._lines))
 
     def publish(self, outcome: str) -> None:
-        """Set the search attributes."""
-        found = {**self._found, OUTCOME: outcome}
-        workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items()])
+        """Set the search attributes that are known at the end of the run."""
+        found = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
+        workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items() if value])
 
 
 @dataclass(frozen=True)
@@ -154,12 +122,12 @@ class StepOptions:
     queue: str = ""
 
 
-async def run_local_step(activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
+async def run_local_step(activity: Callable[..., Outcome], payload: Value, summary: str) -> Outcome:
     """Do a cheap step inside the workflow task; raises ``Suspended`` when it says that it has to wait."""
-    with _suspending(step):
+    with _suspending(payload):
         result: Outcome = await workflow.execute_local_activity_method(
             activity,
-            step,
+            payload,
             start_to_close_timeout=LOCAL_STEP_TIMEOUT,
             retry_policy=RETRY_AFTER_CRASH,
             local_retry_threshold=LOCAL_RETRY_IN_HISTORY,
@@ -169,13 +137,14 @@ async def run_local_step(activity: Callable[..., Outcome], step: StepRef, summar
 
 
 @contextmanager
-def _suspending(step: StepRef) -> Iterator[None]:
+def _suspending(payload: Value) -> Iterator[None]:
     """Raise ``Suspended`` for the failure by which a step says that it has to wait."""
     try:
         yield
     except (ActivityError, ApplicationError) as error:
-        if _waits(error):
-            raise Suspended(failed_step(error) or step.step) from None
+        cause = _cause(error)
+        if isinstance(cause, ApplicationError) and cause.category is ApplicationErrorCategory.BENIGN:
+            raise Suspended(str(cause.details[0]) if cause.details else getattr(payload, "step", "")) from None
         raise
 
 
@@ -192,63 +161,66 @@ class QueuedSteps:
         """How soon Temporal has a step done."""
         return temporal_priority(self.precedence, fair=self._ref.fair)
 
-    def model_terms(self, calls: int = 1, in_all: timedelta | None = None) -> StepOptions:
-        """Return the terms of a step with so many model calls."""
-        request = timedelta(seconds=self._ref.model_seconds)
-        once = request * REQUESTS_PER_CALL * calls + DEADLINE_SLACK
-        return StepOptions(once=once, in_all=in_all, queue=self._ref.llm_queue)
+    def model_options(self, *, sends: bool = False) -> StepOptions:
+        """Return the options of a model call, which ``sends`` its answer as well where it may."""
+        beyond = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
+        return StepOptions(self._model_time + beyond, queue=self._ref.llm_queue)
 
-    def answer_terms(self) -> StepOptions:
-        """Return the terms of a model call whose answer may be sent at once."""
-        return replace(terms := self.model_terms(), once=terms.once + DELIVERY_TIMEOUT)
+    def compaction_options(self) -> StepOptions:
+        """Return the options of a compaction, which makes two model calls."""
+        return StepOptions(self._model_time * 2 + DEADLINE_SLACK, COMPACTION_TIMEOUT, self._ref.llm_queue)
 
-    def tool_terms(self) -> StepOptions:
-        """Return the terms of a tool call."""
+    def voice_options(self) -> StepOptions:
+        """Return the options of the transcription of voices."""
+        return StepOptions(VOICE_TIMEOUT, VOICE_TIMEOUT, self._ref.llm_queue)
+
+    @property
+    def _model_time(self) -> timedelta:
+        return timedelta(seconds=self._ref.model_seconds) * REQUESTS_PER_CALL
+
+    def tool_options(self) -> StepOptions:
+        """Return the options of a tool call."""
         return StepOptions(once=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
 
-    def connector_terms(self, once: timedelta, in_all: timedelta | None = None) -> StepOptions:
-        """Return the terms of a step that only the process with the connector can do."""
+    def connector_options(self, once: timedelta, in_all: timedelta | None = None) -> StepOptions:
+        """Return the options of a step that only the process with the connector can do."""
         return StepOptions(once=once, in_all=in_all, queue=self._ref.connector_queue)
 
-    async def do(self, activity: Callable[..., Any], step: StepRef, terms: StepOptions, summary: str) -> Any:
+    async def do(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Do a step on its queue; raises ``Suspended`` when it says that it has to wait."""
         with _suspending(step):
-            return await self._activity(activity, step, terms, summary)
-
-    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: StepOptions, summary: str) -> Any:
-        return await workflow.execute_activity_method(
-            activity,
-            step,
-            activity_id=step.step,
-            task_queue=terms.queue or None,
-            start_to_close_timeout=terms.once,
-            schedule_to_close_timeout=terms.in_all,
-            heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
-            retry_policy=RETRY_AFTER_CRASH,
-            cancellation_type=WAIT_FOR_CLEANUP,
-            summary=summary,
-            priority=self.priority,
-        )
+            return await workflow.execute_activity_method(
+                activity,
+                step,
+                activity_id=step.step,
+                task_queue=options.queue or None,
+                start_to_close_timeout=options.once,
+                schedule_to_close_timeout=options.in_all,
+                heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
+                retry_policy=RETRY_AFTER_CRASH,
+                cancellation_type=WAIT_FOR_CLEANUP,
+                summary=summary,
+                priority=self.priority,
+            )
 
 
-def _waits(error: ActivityError | ApplicationError) -> bool:
-    """Say whether a step only has to wait, which is no failure (temporal/failures.py)."""
-    cause = error.cause if isinstance(error, ActivityError) else error  # a local step's failure comes bare
-    return isinstance(cause, ApplicationError) and cause.category is ApplicationErrorCategory.BENIGN
+def _cause(error: BaseException) -> BaseException | None:
+    """Return what failed in an activity; the failure of a local one comes bare."""
+    return error.cause if isinstance(error, ActivityError) else error
 
 
 def failed_step(error: BaseException) -> str:
-    """Return the step that failed, empty where its failure does not say it (temporal/failures.py)."""
-    cause = error.cause if isinstance(error, ActivityError) else error
-    return str(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else ""
+    """Return the step that failed (temporal/failures.py); histories of earlier releases name the activity alone."""
+    cause = _cause(error)
+    if isinstance(cause, ApplicationError) and cause.details:
+        return str(cause.details[0])
+    return error.activity_type if isinstance(error, ActivityError) else ""
 
 
-def kind_of(error: BaseException) -> str:
+def error_type(error: BaseException) -> str:
     """Return the name of the class behind an activity's failure."""
-    cause = error.cause if isinstance(error, ActivityError) else error
-    if isinstance(cause, ApplicationError):
-        return cause.type or "ApplicationError"
-    return type(cause).__name__
+    cause = _cause(error)
+    return cause.type or "ApplicationError" if isinstance(cause, ApplicationError) else type(cause).__name__
 
 
 async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
@@ -283,39 +255,13 @@ def _attributes() -> TypedSearchAttributes:
     return TypedSearchAttributes([*place, SearchAttributePair(KIND, str(JobKind.DELEGATION))])
 
 
-class ModelSteps(Protocol):
-    """How the loop has its steps done."""
-
-    def ask_model(self, number: int, *, final: bool) -> Coroutine[Any, Any, ModelOutcome]:
-        """Make one model call."""
-        ...
-
-    def call_tool(self, number: int, place: int, name: str) -> Coroutine[Any, Any, None]:
-        """Make one tool call; raises ``Suspended`` when it has to wait."""
-        ...
-
-
-async def model_loop(steps: ModelSteps, rounds: int) -> int:
-    """Return the number of the call whose answer is final.
-
-    After so many rounds of tool calls the model has to answer without any. Raises ``Suspended``.
-    """
-    for number in itertools.count(1):
-        call = await steps.ask_model(number, final=number > rounds)
-        if not call.tools:
-            break
-        # A call that was made when more rounds were allowed may want tools although it counts as the last one now.
-        await _call_all(steps, call)
-    return number
-
-
-async def _call_all(steps: ModelSteps, call: ModelOutcome) -> None:
-    """Make the tool calls of one answer side by side; when some have to wait, the others finish first."""
-    calls = [steps.call_tool(call.number, place, name) for place, name in enumerate(call.tools)]
-    problems = [one for one in await asyncio.gather(*calls, return_exceptions=True) if one is not None]
-    for problem in problems:
-        if not isinstance(problem, Suspended):
-            raise problem
-    waiting = [step for problem in problems if isinstance(problem, Suspended) for step in problem.steps]
-    if waiting:
-        raise Suspended(*waiting)
+async def complete(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work although the workflow is cancelled meanwhile: a job that two people end must not stay open."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+    task.result()

@@ -13,12 +13,11 @@ from typing import Any
 from activities.closing import ClosingActivities, WaitingActivities
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
-from activities.conversations import ConversationActivities, TagActivities
+from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
 from activities.delegation import DelegationActivities
 from activities.delivery import DeliveryActivities, DeliveryParts
-from activities.groups import AnsweringActivities, AnswerSteps, PreparationActivities
-from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities, VoiceActivities
+from activities.model_calls import AnsweringActivities, AnswerSteps, LLMActivities, ModelRules
 from activities.questions import AskingRules
 from activities.routing import RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScriptActivities, ScriptRules

@@ -49,7 +49,7 @@ async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again
             await open_dashboard(page, f"http://localhost:{port}/queue?status=failed", troubles)
             await page.get_by_role("row").filter(has_text="six times seven").get_by_role("link").first.click()
             await page.get_by_role("link", name="Resume", exact=True).click()
-            await expect(page.locator("main")).to_contain_text("Deliver")
+            await expect(page.locator("main")).to_contain_text("Send the answer")
             await expect(page.locator("main")).to_contain_text("no model call")
             await page.get_by_role("button", name="Resume").click()
             await page.wait_for_url(f"**/queue/{job['id']}")

@@ -6,12 +6,15 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.routing import RoutingActivities
-    from maestro.domain.jobs.job import JobRef
-    from workflows.background import BackgroundWorkflow, ScheduledWorkflow
-    from workflows.delegation import DelegationWorkflow
-    from workflows.job import JobRun
-    from workflows.message import MessageWorkflow
-    from workflows.what_if import WhatIfWorkflow
+    from maestro.domain.jobs.job import JobRef, StepRef
+    from workflows.definitions import (
+        BackgroundWorkflow,
+        DelegationWorkflow,
+        MessageWorkflow,
+        ScheduledWorkflow,
+        WhatIfWorkflow,
+    )
+    from workflows.steps import run_local_step
 
 
 @workflow.defn(name="MessageWorkflow")
@@ -79,5 +82,5 @@ class BrokenWorkflow:
     @workflow.run
     async def run(self, ref: JobRef) -> str:
         """Never return."""
-        await JobRun(ref).local(RoutingActivities.choose_agent, "route", "Who answers?")
+        await run_local_step(RoutingActivities.choose_agent, StepRef(job_id=ref.job_id, step="route"), "Who answers?")
         raise RuntimeError("a fault in the flow")

@@ -24,7 +24,7 @@ from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.histories import Story, story
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
-from workflows.background import ScheduledWorkflow
+from workflows.definitions import ScheduledWorkflow
 
 FOLDER = Path(__file__).parent
 KEY = "a key that makes its holder a user"

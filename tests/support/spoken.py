@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities, TagActivities
-from activities.llm import LLMActivities, ModelRules
+from activities.model_calls import LLMActivities, ModelRules
 from activities.tags import ActingRules
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.jobs.flow import AnswerStep, ModelStep

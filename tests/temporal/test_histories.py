@@ -296,7 +296,7 @@ async def test_a_workflow_says_what_it_is_and_how_it_goes(told: Told) -> None:
     metadata = await told.client.get_workflow_handle(job).query("__temporal_workflow_metadata")
     current = str(metadata)
     assert "a direct message goes to the conductor" in current
-    assert "openai/gpt-4o-mini: 11 tokens in, 7 out" in current
+    assert "openai/gpt-4o-mini answers: 11 tokens in, 7 out" in current
     assert [word for word in PLANTED if word in current] == []
 
 

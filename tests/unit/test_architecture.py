@@ -243,7 +243,7 @@ def test_activities_have_no_try() -> None:
 
 def test_a_try_in_an_activity_is_found() -> None:
     text = "def f():\n    try:\n        g()\n    finally:\n        h()"
-    assert breaches(effects.activities_have_no_try, text, "activities/llm.py") == 1
+    assert breaches(effects.activities_have_no_try, text, "activities/model_calls.py") == 1
     assert breaches(effects.activities_have_no_try, text, "temporal/failures.py") == 0
 
 
@@ -252,7 +252,7 @@ def test_threaded_activities_are_not_interrupted() -> None:
 
 
 def test_a_threaded_activity_that_may_be_interrupted_is_found() -> None:
-    rule, path = effects.threaded_activities_are_not_interrupted, "activities/llm.py"
+    rule, path = effects.threaded_activities_are_not_interrupted, "activities/model_calls.py"
     assert breaches(rule, "@activity.defn\ndef f(): ...", path) == 1
     assert breaches(rule, "@activity.defn(name='f')\ndef f(): ...", path) == 1
     assert breaches(rule, "@activity.defn(no_thread_cancel_exception=True)\ndef f(): ...", path) == 0

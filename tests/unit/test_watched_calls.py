@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.llm import LLMActivities, ModelRules
+from activities.model_calls import LLMActivities, ModelRules
 from maestro.domain.jobs.flow import ModelStep
 from maestro.domain.jobs.job import JobStatus, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse

@@ -20,8 +20,8 @@ from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.course import Course, Stretch, at_work, course
 from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.jobs.outcomes import purpose_of
 from maestro.domain.jobs.replay import is_script
+from maestro.domain.jobs.steps import purpose_of
 from maestro.domain.jobs.timeline import ActionView, CallView, StepView
 from maestro.domain.jobs.views import JobDetail, Record, detail
 from maestro.domain.papers import Answered, Papers

@@ -17,9 +17,9 @@ from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.jobs.job import NO_EDITS, Edits, Job, edits_of
-from maestro.domain.jobs.outcomes import purpose_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.steps import purpose_of
 from maestro.domain.reading import read
 from maestro.store.replays import foreseen
 from maestro.store.transaction import Transaction

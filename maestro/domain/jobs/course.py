@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.job import StepState
-from maestro.domain.jobs.outcomes import note_of, purpose_of
+from maestro.domain.jobs.steps import StepKind, note_of, purpose_of
 from maestro.domain.jobs.timeline import ActionView, AskedView, CallView, DeliveryView, StepView, ToolRunView
 from maestro.domain.jobs.views import JobDetail, Record
 from maestro.domain.llm.prompts import CallPurpose
@@ -92,9 +92,11 @@ def course(record: Record, job: JobDetail, now: datetime) -> Course:
     """Return the course of a job; ``job`` is how its ``record`` is shown."""
     steps = job.steps
     calls = _gathered(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
-    tools = _gathered(job.tools, lambda tool: _attempt(steps, f"tool-{tool.number}-{tool.place}"))
-    questions = _gathered(job.questions, lambda asked: _attempt(steps, f"tool-{asked.number}-{asked.place}"))
-    actions = _gathered(job.actions, lambda _: _attempt(steps, "tags"))
+    tools = _gathered(job.tools, lambda tool: _attempt(steps, StepKind.TOOL.numbered(tool.number, tool.place)))
+    questions = _gathered(
+        job.questions, lambda asked: _attempt(steps, StepKind.TOOL.numbered(asked.number, asked.place))
+    )
+    actions = _gathered(job.actions, lambda _: _attempt(steps, StepKind.TAGS))
     deliveries = _gathered(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
     entries = [
         Entry(
@@ -145,13 +147,13 @@ def _attempt(steps: Sequence[StepView], name: str, at: datetime | None = None) -
 
 
 def _step_of_call(call: CallView) -> str:
-    return f"model-{call.number}" if call.purpose is CallPurpose.ANSWER else "compaction"
+    return StepKind.MODEL.numbered(call.number) if call.purpose is CallPurpose.ANSWER else StepKind.COMPACTION
 
 
 def _step_of_chunk(chunk: DeliveryView, steps: Sequence[StepView]) -> str:
     """A notice has a step of its own, unless it is all that the job has to say."""
-    alone = chunk.purpose is Purpose.ANSWER or not any(step.step == "notice" for step in steps)
-    return "deliver" if alone else "notice"
+    alone = chunk.purpose is Purpose.ANSWER or not any(step.step == StepKind.NOTICE for step in steps)
+    return StepKind.DELIVER if alone else StepKind.NOTICE
 
 
 def _run(entry: Entry) -> int:

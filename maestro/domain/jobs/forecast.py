@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import NO_EDITS, Edits, Job, StepState, edits_of
-from maestro.domain.jobs.path import OPTIONAL, next_step
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import edits_refusal, is_script, refusal
+from maestro.domain.jobs.steps import OPTIONAL, next_step
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Purpose
 from maestro.domain.jobs.job import Edits, Job, JobStatus, JobStep
-from maestro.domain.jobs.path import finished, next_step, tried_again
 from maestro.domain.jobs.replay import ReplayMode, is_script
+from maestro.domain.jobs.steps import StepKind, finished, kind_of, next_step, numbers_of, tried_again
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tags.actions import Action, ActionState
@@ -22,7 +22,7 @@ START = "start"
 END = "end"
 """Where every step is done and the job only has to be closed."""
 
-SENDING = ("deliver", END)
+SENDING = (StepKind.DELIVER, END)
 """Steps after which nothing is asked, called or acted on any more."""
 
 
@@ -129,7 +129,7 @@ def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
 
 def _resumed_at(of: Evidence, done: Mapping[str, str]) -> str:
     """Return the step at which a job goes on; one that was answered has a part held back, and sends it."""
-    return "deliver" if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
+    return StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
 
 def _preview(mode: ReplayMode, **known: object) -> Preview:
@@ -150,12 +150,12 @@ def _preview(mode: ReplayMode, **known: object) -> Preview:
 
 def _resumed_calls(of: Evidence, step: str) -> tuple[int, bool]:
     """Return how many calls a resumed job surely pays for, and whether others may follow."""
-    again = "compaction" in tried_again(of.job, finished(of.steps))
-    if of.job.notice or is_script(of.job) or step in ("tags", "show", *SENDING):
+    again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
+    if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
         return 0, again
-    if not step.startswith("model-"):
+    if kind_of(step) is not StepKind.MODEL:
         return 1, True
-    number = int(step.removeprefix("model-"))
+    (number,) = numbers_of(step)
     held = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     if not held:
         return 1, True
@@ -193,7 +193,7 @@ def _resumed(of: Evidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does without it", count=1)
     if step not in SENDING:
         yield from _unknown_tools(of.tools)
-        if step != "show":
+        if step != StepKind.SHOW:
             yield Effect(kind=EffectKind.ACTION, text="what the tags of the answer ask for is done", count=0)
     if not of.job.what_if and step != END:
         yield from _sends(of)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.flow import RouteOutcome
 from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStatus, JobStep, StepState, edits_of
+from maestro.domain.jobs.steps import StepKind
 from maestro.domain.jobs.timeline import (
     ActionView,
     AskedView,
@@ -33,9 +34,6 @@ from maestro.domain.llm.substitution import Substitution
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag, parse
 from maestro.domain.values import View
-
-ROUTE = "route"
-"""The step that says who answers."""
 
 
 class JobSummary(View):
@@ -207,7 +205,7 @@ def _summary(listed: Listed) -> dict[str, Any]:
 
 def _route(steps: Sequence[JobStep]) -> str:
     """Return by which rule somebody answers, as the last look said; empty where nobody looked yet, or had to."""
-    said = [step.result for step in steps if step.step == ROUTE and step.state is StepState.DONE]
+    said = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:
         return RouteOutcome.model_validate_json(said[-1]).reason if said else ""
     except ValidationError:

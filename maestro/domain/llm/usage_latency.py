@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -37,18 +37,6 @@ class Stage(StrEnum):
     TOOLS = "tools"
     TAGS = "tags"
     DELIVER = "deliver"
-
-
-_STAGES: Mapping[str, Stage] = {
-    "route": Stage.ROUTE,
-    "media": Stage.MEDIA,
-    "compaction": Stage.COMPACTION,
-    "context": Stage.CONTEXT,
-    "model": Stage.MODEL,
-    "tool": Stage.TOOLS,
-    "tags": Stage.TAGS,
-    "deliver": Stage.DELIVER,
-}
 
 
 class LatencyQuery(PeriodFilter):
@@ -99,11 +87,6 @@ class LatencyPage(View):
     items: tuple[LatencyView, ...]
     days: tuple[LatencyDay, ...]
     next: str | None = None
-
-
-def stage_of(step: str) -> Stage | None:
-    """Return the stage that a step belongs to, None for one that takes no time worth telling."""
-    return _STAGES.get(step.partition("-")[0])
 
 
 def looked_at(period: Period) -> Period:

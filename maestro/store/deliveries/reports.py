@@ -6,6 +6,7 @@ from sqlmodel import col, select
 from maestro.domain.deliveries import KEY_LENGTH, Delivery, DeliveryState, Purpose
 from maestro.domain.errors import Undelivered
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.jobs.steps import StepKind
 from maestro.domain.messages import Address, Receipt, Report, Standing
 from maestro.store.engine.repository import Repository
 
@@ -100,6 +101,10 @@ class DeliveryReports(Repository):
 
     def _undo(self, job_id: str, why: str) -> None:
         """Let the step that sends an answer be one that failed."""
-        sending = (col(JobStep.job_id) == job_id, col(JobStep.step) == "deliver", col(JobStep.state) == StepState.DONE)
+        sending = (
+            col(JobStep.job_id) == job_id,
+            col(JobStep.step) == StepKind.DELIVER,
+            col(JobStep.state) == StepState.DONE,
+        )
         failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
         self._run(update(JobStep).where(*sending).values(**failed))

@@ -14,7 +14,7 @@ from maestro.domain.jobs.batches import ItemState, ReplayBatch, ReplayItem
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.forecast import Made, Outlook, Prices, Prospect, leaves_open
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
-from maestro.domain.jobs.path import AFTERMATH
+from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.messages import InboxRow

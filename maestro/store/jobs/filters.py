@@ -14,7 +14,7 @@ from maestro.domain.jobs.batches import ItemState, ReplayItem
 from maestro.domain.jobs.failures import ANY
 from maestro.domain.jobs.filters import AROUND, LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
-from maestro.domain.jobs.path import AFTERMATH
+from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import InboxRow
 from maestro.domain.webhooks.webhook import Webhook

@@ -1,6 +1,6 @@
 """How long jobs took, from a bounded sample of them: no look reads more than a few thousand rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,6 +10,7 @@ from sqlmodel import col
 from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.jobs.steps import StepKind, kind_of
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.usage import Period
 from maestro.domain.llm.usage_latency import (
@@ -21,12 +22,22 @@ from maestro.domain.llm.usage_latency import (
     latency_page,
     looked_at,
     per_day,
-    stage_of,
 )
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, in_list, json_list
 from maestro.store.jobs.filters import unindexed
 
+STAGES: Mapping[StepKind | None, Stage] = {
+    StepKind.ROUTE: Stage.ROUTE,
+    StepKind.MEDIA: Stage.MEDIA,
+    StepKind.COMPACTION: Stage.COMPACTION,
+    StepKind.CONTEXT: Stage.CONTEXT,
+    StepKind.MODEL: Stage.MODEL,
+    StepKind.TOOL: Stage.TOOLS,
+    StepKind.TAGS: Stage.TAGS,
+    StepKind.DELIVER: Stage.DELIVER,
+}
+"""The stage of each kind of step; the others take no time worth telling."""
 DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -99,11 +110,8 @@ class Latency(Repository):
             yield Took(asked[job_id][:DATE_CHARS], Stage.ANSWER, _between(asked[job_id], first))
 
     def _steps(self, days_of: dict[str, str]) -> Iterator[Took]:
-        stages: dict[str, Stage | None] = {}
         for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
-            if step not in stages:
-                stages[step] = stage_of(step)
-            stage = stages[step]
+            stage = STAGES.get(kind_of(step))
             if stage is not None:
                 yield Took(days_of[job_id], stage, _between(started, finished))
 

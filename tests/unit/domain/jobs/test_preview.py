@@ -7,9 +7,9 @@ import pytest
 
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStep, StepState
-from maestro.domain.jobs.path import finished, next_step, tried_again
 from maestro.domain.jobs.preview import EffectKind, Evidence, Preview, preview, refused
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.steps import finished, next_step, tried_again
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tags.actions import Action, ActionState

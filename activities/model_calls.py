@@ -1,9 +1,9 @@
-"""Steps of a message that are done together: those up to its prompt, and those of its answer (docs/adr/0036)."""
+"""Model calls: one by itself, and one whose answer is recorded and sent with it (docs/adr/0036)."""
 
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 from temporalio import activity
 
-from activities.context import ContextActivities
-from activities.conversations import ConversationActivities, TagActivities
+from activities.conversations import TagActivities
 from activities.delivery import DeliveryActivities, PreparedDelivery
-from activities.llm import LLMActivities
-from activities.routing import RoutingActivities
+from activities.routing import Typing
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.history import Round, ToolResult, made, round_of, turns
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
@@ -26,33 +26,171 @@ from maestro.domain.jobs.flow import (
     DeliverStep,
     ModelOutcome,
     ModelStep,
-    Preparation,
-    PreparationOutcome,
 )
-from maestro.domain.jobs.job import Job, StepRef
-from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.replay import RequestTransaction
+from maestro.domain.jobs.job import Job, StepRef, grows, model_for
+from maestro.domain.jobs.steps import StepKind
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.models import estimate_messages, estimate_tools
+from maestro.domain.llm.prompts import (
+    PROMPT_TURNS,
+    TOOL_CALLS,
+    CallKey,
+    KeptRequest,
+    LLMRequest,
+    LLMResponse,
+    PromptMessage,
+    ToolSpec,
+)
+from maestro.llm.accounts import MARGIN
+from maestro.llm.middleware.replay import ReplayGuard, RequestTransaction
+from maestro.store.jobs.related import ModelCaller
 from maestro.store.jobs.steps import OwnAttempt, StepAttempts, acting_for
+from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+UNKNOWN_TOOL = "unknown"
+"""What a history calls a tool that does not exist: its name is text that a model wrote."""
 
 Result = TypeVar("Result")
 
-MODEL_STEP = "model-1"
 
+class OfferedTools(Protocol):
+    """The tools there are."""
 
-class GroupJournal(Protocol):
-    """Journals the steps of an activity that does several."""
-
-    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
-        """Return what the work returns, which runs steps that only write to the store, in one transaction."""
+    async def settled(self) -> None:
+        """Return when it is known what there is, or when that takes too long."""
         ...
+
+    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the tools that an agent may call, by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelRules:
+    """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens.
+
+    ``searched`` says that nobody may see an answer before it was searched for secrets as a whole.
+    """
+
+    max_output_tokens: int
+    toolbox: OfferedTools
+    window: Callable[[str], int]
+    searched: bool = False
+
+
+class LLMActivities:
+    """Asks the model through the middleware chain."""
+
+    def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
+        self._store = store
+        self._llm = llm
+        self._typing = typing
+        self._rules = rules
+
+    @activity.defn
+    async def call_model(self, step: ModelStep) -> ModelOutcome:
+        """Return what the call took; its answer is in the store before this returns.
+
+        The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
+
+        See docs/invariants.md: no answer bought twice.
+        """
+        await self.ready()
+        request = await asyncio.to_thread(self._requested, step)
+        response = await self.complete(request)
+        return await asyncio.to_thread(self.finished, step, request, response)
+
+    async def ready(self) -> None:
+        """Return when it is known which tools there are, or when that takes too long."""
+        await self._rules().toolbox.settled()
+
+    def view(self) -> AbstractContextManager[RequestTransaction]:
+        """Open the view in which a request is built."""
+        return self._llm.view()
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Ask the model through the chain."""
+        return await self._llm.complete(request)
+
+    def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
+        """Return what a call asks; the indicator is shown from here on if it is not yet."""
+        tx = view.tx
+        caller = tx.jobs.callers.read(step.job_id)
+        job, agent = caller.job, caller.agent
+        if not job.what_if:
+            self._typing.start(job.id, job.address)
+        request = LLMRequest(
+            key=CallKey(job_id=step.job_id, number=step.number),
+            platform=job.platform,
+            model=model_for(job, agent.model),
+            fallbacks=tuple(agent.fallbacks.split()),
+            messages=self._messages(tx, caller, step),
+            tools=self._rules().toolbox.specs(agent),
+            final=step.final,
+            max_output_tokens=self._rules().max_output_tokens,
+            conversation_id=0 if job.what_if else job.conversation_id or 0,
+            precedence=caller.precedence,
+            agent=agent.slug,
+            role=agent.role,
+            what_if=job.what_if,
+            shown_every=caller.edit_interval if grows(job) and not self._rules().searched else 0,
+        )
+        return view.with_snapshot(request)
+
+    def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+        """Note what a call took and which tools it asks for."""
+        known = {spec.name for spec in request.tools}
+        wanted = () if step.final else made(response.tool_calls)
+        tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
+        took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
+        return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
+
+    def _requested(self, step: ModelStep) -> LLMRequest:
+        with self.view() as view:
+            return self.request(view, step)
+
+    def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+        """Note the same in a transaction of its own."""
+        with self._store.begin() as tx:
+            return self.finish(tx, step, request, response)
+
+    def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
+        """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
+        prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
+        if step.number == 1:
+            return prompt
+        window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
+        tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
+        room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
+        return (*prompt, *turns(_rounds(tx, step), room))
+
+
+def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
+    """Return what the model asked for in its earlier calls and what came of it."""
+    runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
+    found = []
+    for number in range(1, step.number):
+        call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
+        made_now = [run for run in runs if run.number == number]
+        results = [ToolResult(tx.llm.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
+        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call)))
+    return found
+
+
+def _chat_turn(tx: Transaction, call: LLMCall) -> str:
+    """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
+    if call.chat_upto == call.chat_after:
+        return ""
+    *_, last = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    return tx.llm.prompts.text(last.digest) if last.chat else ""
+
+
+class AnswerJournal(Protocol):
+    """Journals the steps of a model call and of what follows it."""
 
     def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
         """Return what a step that only writes to the store returns, or what it returned when it finished."""
-        ...
-
-    def begin_ahead(self, ref: StepRef, name: str) -> None:
-        """Put a step that acts outside on record for the first attempt of the activity that comes next."""
         ...
 
     def attempt(
@@ -70,47 +208,11 @@ class GroupJournal(Protocol):
         ...
 
 
-class PreparationActivities:
-    """Routes a message, records it and builds its prompt."""
-
-    def __init__(
-        self,
-        journal: GroupJournal,
-        routing: RoutingActivities,
-        conversations: ConversationActivities,
-        context: ContextActivities,
-    ) -> None:
-        self._journal = journal
-        self._steps: dict[str, Callable[[StepRef], Any]] = {
-            "route": routing.choose_agent,
-            "conversation": conversations.record_message,
-            "context": context.build_context,
-        }
-
-    @activity.defn(no_thread_cancel_exception=True)
-    def prepare(self, start: Preparation) -> PreparationOutcome:
-        """Do the steps from one on, until one says that something else comes before the next."""
-        return self._journal.together(start.job_id, partial(self._prepared, start))
-
-    def _prepared(self, start: Preparation) -> PreparationOutcome:
-        done: dict[str, Any] = {}
-        took = []
-        for name in list(self._steps)[list(self._steps).index(start.step) :]:
-            began = time.monotonic()
-            done[name] = self._journal.run(self._steps[name], StepRef(job_id=start.job_id, step=name))
-            took.append(round((time.monotonic() - began) * 1000))
-            if name != "context" and not done[name].goes_on:
-                return PreparationOutcome(**done, milliseconds=tuple(took))
-        if start.asks:
-            self._journal.begin_ahead(StepRef(job_id=start.job_id, step=MODEL_STEP), "call_model")
-        return PreparationOutcome(**done, milliseconds=tuple(took))
-
-
 @dataclass(frozen=True)
 class AnswerSteps:
     """The steps that an answer takes, and what journals them."""
 
-    journal: GroupJournal
+    journal: AnswerJournal
     llm: LLMActivities
     tags: TagActivities
     delivery: DeliveryActivities
@@ -130,16 +232,16 @@ class AnsweringActivities:
         by another process is left to a step of its own, and so is all that follows an answer that was held already.
         """
         await self._steps.llm.ready()
-        return await _Call(self._steps, step).answered()
+        return await _AnswerAttempt(self._steps, step).answered()
 
 
-class _Call:
+class _AnswerAttempt:
     """One attempt at a model call, and what is done in the transaction that keeps its answer."""
 
     def __init__(self, steps: AnswerSteps, step: Asking) -> None:
         self._steps = steps
         self._model = ModelStep(**step.model_dump())
-        self._send = DeliverStep(job_id=step.job_id, step="deliver", purpose=Purpose.ANSWER, closes=True)
+        self._send = DeliverStep(job_id=step.job_id, step=StepKind.DELIVER, purpose=Purpose.ANSWER, closes=True)
         self._request: LLMRequest | None = None
         self._job: Job | None = None
         self._attempts: StepAttempts = {}
@@ -210,7 +312,7 @@ class _Call:
         tx.jobs.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
-            tags = AnswerStep(job_id=self._model.job_id, step="tags", number=self._model.number)
+            tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
                 prepared = self._prepare(tx)

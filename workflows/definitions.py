@@ -1,0 +1,399 @@
+"""The workflows, one for each kind of job, and the run that they share: it does the steps of a path in order."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.closing import ClosingActivities, WaitingActivities
+    from activities.compaction import CompactionActivities
+    from activities.context import ContextActivities
+    from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
+    from activities.delegation import DelegationActivities
+    from activities.delivery import DeliveryActivities
+    from activities.media import MediaActivities, VoiceActivities
+    from activities.model_calls import AnsweringActivities, LLMActivities
+    from activities.routing import RoutingActivities, TypingActivities
+    from activities.schedules import ScheduleActivities, ScriptActivities
+    from activities.tools import ToolActivities
+    from activities.what_if import WhatIfActivities
+    from maestro.domain.deliveries import Purpose
+    from maestro.domain.jobs.flow import (
+        AnswerStep,
+        Asking,
+        AskingOutcome,
+        BackgroundOutcome,
+        CloseStep,
+        ConversationOutcome,
+        DeliverStep,
+        ModelStep,
+        ParkStep,
+        Preparation,
+        PreparationOutcome,
+        RouteAction,
+        RouteOutcome,
+        TakenUp,
+        ToolStep,
+    )
+    from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
+    from maestro.domain.jobs.steps import (
+        OPTIONAL,
+        PREPARATION,
+        StepKind,
+        StepPath,
+        background_steps,
+        describe_outcome,
+        kind_of,
+        message_steps,
+        numbers_of,
+        purpose_of,
+        task_steps,
+        what_if_steps,
+    )
+    from maestro.domain.schedules.firing import Entered, Firing
+    from workflows import steps
+    from workflows.steps import (
+        QueuedSteps,
+        RunDetails,
+        StepOptions,
+        Suspended,
+        begin_tasks,
+        complete,
+        error_type,
+        failed_step,
+        run_local_step,
+    )
+
+PLANNED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+
+SKIPPED = "skipped"
+"""The outcome of a run that made no job."""
+
+Activity = Callable[..., Any]
+
+LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
+    StepKind.ROUTE: RoutingActivities.choose_agent,
+    StepKind.CONVERSATION: ConversationActivities.record_message,
+    StepKind.CONTEXT: ContextActivities.build_context,
+}
+"""What does the cheap steps where they are not done in a group."""
+
+STEPS_OF_ANSWER: Mapping[StepKind | None, Activity] = {
+    StepKind.TAGS: TagActivities.record_answer,
+    StepKind.SHOW: WhatIfActivities.show_answer,
+}
+"""What does the steps that take the final answer of the model."""
+
+STOPPED = frozenset({"Stopped", "JobEnded"})
+
+
+@workflow.defn(name="MessageWorkflow")
+class MessageWorkflow:
+    """Answers one message once; its id is the job's."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        return await JobRun(ref).follow(message_steps)
+
+
+@workflow.defn(name="DelegationWorkflow")
+class DelegationWorkflow:
+    """Does one task that an agent gave to another, once; it outlives the workflow that began it.
+
+    See docs/decisions.md: delegation.
+    """
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        return await JobRun(ref, DelegationActivities.take_up).follow(task_steps)
+
+
+@workflow.defn(name="BackgroundWorkflow")
+class BackgroundWorkflow:
+    """Does one job that has a row already: a webhook's, and every other run of a schedule than its planned one."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended; nothing is told in the channel of a failure, because no person waits."""
+        return await _run_in_background(ref)
+
+
+@workflow.defn(name="ScheduledWorkflow")
+class ScheduledWorkflow:
+    """Does one time of one schedule, begun by Temporal; its id is that of the job it makes.
+
+    While it runs, Temporal skips the next times.
+    """
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended, or why there was none."""
+        own = ref.model_copy(update={"job_id": workflow.info().workflow_id})
+        firing = Firing(job_id=own.job_id, schedule=ref.schedule, slot=_slot())
+        entered: Entered = await run_local_step(ScheduleActivities.enter, firing, StepKind.ENTER.purpose)
+        if entered.begun:
+            return await _run_in_background(own)
+        details = RunDetails()
+        details.add(entered.reason)
+        details.publish(SKIPPED)
+        return entered.reason
+
+
+@workflow.defn(name="WhatIfWorkflow")
+class WhatIfWorkflow:
+    """Finds out once what a job would answer, which is paid for and shown, and nothing else.
+
+    See docs/decisions.md: what-if.
+    """
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended; nothing is told in the channel of a failure, because no person waits."""
+        return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow(what_if_steps)
+
+
+async def _run_in_background(ref: JobRef) -> str:
+    return await JobRun(ref, ScheduleActivities.take_on, silent=True).follow(background_steps)
+
+
+def _slot() -> datetime:
+    """Return the time that was planned; a person may also have started the workflow by hand."""
+    return workflow.info().typed_search_attributes.get(PLANNED_FOR) or workflow.info().start_time
+
+
+class JobRun:
+    """One run of one job.
+
+    ``begin`` does its first step where the job is no message. A ``silent`` run sends no notice of its failure, because
+    no person waits for it.
+    """
+
+    def __init__(self, ref: JobRef, begin: Activity | None = None, *, silent: bool = False) -> None:
+        self._ref = ref
+        self._begin = begin
+        self._silent = silent
+        self._status = JobStatus.RUNNING
+        self._queued = QueuedSteps(ref)
+        self._details = RunDetails()
+        self._results: dict[str, Any] = {}
+
+    async def follow(self, path: StepPath) -> str:
+        """Do the steps of a path and return the job's status; whatever goes wrong, the job is closed with its reason.
+
+        A job that has to wait is parked, and this run is over. Fails the workflow when the job failed, so that it is
+        found among the failed ones in the Temporal Web UI.
+        """
+        try:
+            try:
+                await self._do_all(path)
+            except Suspended as waiting:
+                await complete(self._park(waiting.steps))
+        # A fault in this very code must not end a message silently (docs/invariants.md: no silent end).
+        except (Exception, asyncio.CancelledError) as error:
+            await complete(self._fail(error))
+            self._details.publish(str(self._status))
+            if self._status is JobStatus.FAILED:
+                raise ApplicationError("The job failed.", type=error_type(error), non_retryable=True) from None
+            if is_cancelled_exception(error):
+                raise
+            return self._status
+        self._details.publish(str(self._status))
+        return self._status
+
+    async def _do_all(self, path: StepPath) -> None:
+        """Do the steps, and begin the tasks that the answer gives to other agents."""
+        for side_by_side in path(self._results.get):
+            await self._do_side_by_side([step for step in side_by_side if step not in self._results])
+        route = self._results.get(StepKind.ROUTE)
+        self._status = JobStatus.DROPPED if route and route.action is RouteAction.DROP else JobStatus.COMPLETED
+        if StepKind.TAGS in self._results:
+            await begin_tasks(self._ref, self._results[StepKind.TAGS], self._queued.precedence)
+
+    async def _do_side_by_side(self, names: list[str]) -> None:
+        """Do these steps; when some have to wait, the others finish first."""
+        if len(names) == 1:
+            return await self._do(names[0])
+        problems = await asyncio.gather(*map(self._do, names), return_exceptions=True)
+        for problem in filter(None, problems):
+            if not isinstance(problem, Suspended):
+                raise problem
+        waiting = [step for problem in problems if isinstance(problem, Suspended) for step in problem.steps]
+        if waiting:
+            raise Suspended(*waiting)
+        return None
+
+    async def _do(self, step: str) -> None:
+        """Do a step; what was done together with it has its results as well."""
+        kind = kind_of(step)
+        if kind is StepKind.MODEL:
+            await self._ask_model(step)
+        elif kind in OPTIONAL:
+            await self._do_optional(step)
+        elif kind in PREPARATION and not (kind is StepKind.ROUTE and self._begin) and self._ref.grouped:
+            await self._prepare(step)
+        else:
+            self._keep(step, await self._do_alone(step))
+
+    async def _do_alone(self, step: str) -> Any:
+        kind = kind_of(step)
+        if kind in (StepKind.ROUTE, StepKind.TAKE_UP) and self._begin is not None:
+            return await run_local_step(self._begin, self._step(step), purpose_of(step))
+        if kind in LOCAL_STEPS:
+            return await run_local_step(LOCAL_STEPS[kind], self._step(step), purpose_of(step))
+        if kind in STEPS_OF_ANSWER:
+            return await self._act_on_answer(STEPS_OF_ANSWER[kind], step)
+        if kind is StepKind.TOOL:
+            return await self._call_tool(step)
+        if kind is StepKind.SCRIPT:
+            options = self._queued.tool_options()
+            return await self._queued.do(ScriptActivities.run_script, self._step(step), options, purpose_of(step))
+        return await self._deliver(step)
+
+    def _keep(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
+        """Keep what a step returned, let people see it, and heed what it says of the run."""
+        self._results[step] = outcome
+        took = "" if milliseconds is None else f" ({milliseconds} ms)"
+        self._details.add(f"{step}: {describe_outcome(outcome) or 'done'}{took}")
+        if isinstance(outcome, RouteOutcome | TakenUp | BackgroundOutcome):
+            self._queued.precedence, self._details.agent = outcome.precedence, outcome.agent
+        if isinstance(outcome, TakenUp | ConversationOutcome):
+            self._details.conversation = outcome.conversation_id
+        match outcome:
+            case RouteOutcome(action=RouteAction.ANSWER, typing=False) if self._begin is None:
+                self._show_typing()
+            case TakenUp():
+                self._silent = outcome.heard or not outcome.asked
+                if outcome.asked and not outcome.typing:
+                    self._show_typing()
+
+    async def _prepare(self, step: str) -> None:
+        """Do this step and those of the preparation after it, up to the first before which something else comes."""
+        group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
+        purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
+        prepared: PreparationOutcome = await run_local_step(PreparationActivities.prepare, group, "; ".join(purposes))
+        self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
+
+    async def _ask_model(self, step: str) -> None:
+        """Make a model call; its answer is recorded and sent with it where nothing is in the way."""
+        (number,) = numbers_of(step)
+        asked: dict[str, Any] = {"job_id": self._ref.job_id, "step": step, "number": number}
+        asked["final"] = number > self._ref.tool_rounds
+        if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
+            options = self._queued.model_options()
+            call = await self._queued.do(LLMActivities.call_model, ModelStep(**asked), options, purpose_of(step))
+            return self._keep(step, call)
+        summary = f"{purpose_of(step)}; record and send its answer"
+        done: AskingOutcome
+        try:
+            done = await self._queued.do(
+                AnsweringActivities.answer,
+                Asking(**asked),
+                self._queued.model_options(sends=True),
+                summary,
+            )
+        except (Suspended, ActivityError) as error:
+            if StepKind.DELIVER in (failed_step(error), *getattr(error, "steps", ())):
+                self._details.add(f"{step}: done")
+                self._details.add(f"{StepKind.TAGS}: done")
+            raise
+        outcomes = {step: done.model, StepKind.TAGS: done.recorded, StepKind.DELIVER: done.delivered}
+        return self._keep_all(outcomes, done.milliseconds)
+
+    def _keep_all(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
+        """Keep what the steps of a group returned, None for those that were not reached."""
+        reached = [(name, outcome) for name, outcome in outcomes.items() if outcome is not None]
+        for (name, outcome), took in zip(reached, milliseconds, strict=True):
+            self._keep(name, outcome, took)
+
+    async def _do_optional(self, step: str) -> None:
+        """Do a step that the answer can do without: its failure is told; a stop is a stop.
+
+        A file that cannot be had is named to the model as missing, and so is a voice without a transcript.
+        """
+        work: Mapping[str, tuple[Activity, StepOptions]] = {
+            StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
+            StepKind.VOICE: (VoiceActivities.transcribe, self._queued.voice_options()),
+            StepKind.COMPACTION: (CompactionActivities.compact_conversation, self._queued.compaction_options()),
+        }
+        activity, options = work[step]
+        try:
+            self._keep(step, await self._queued.do(activity, self._step(step), options, purpose_of(step)))
+        except (ActivityError, Suspended) as error:
+            if is_cancelled_exception(error) or error_type(error) in STOPPED:
+                raise
+            self._details.add(f"{step} failed ({error_type(error)}): going on without it")
+
+    async def _call_tool(self, step: str) -> Any:
+        number, place = numbers_of(step)
+        name = self._results[StepKind.MODEL.numbered(number)].tools[place]
+        call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
+        return await self._queued.do(
+            ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
+        )
+
+    async def _act_on_answer(self, activity: Activity, step: str) -> Any:
+        number = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
+        final = AnswerStep(job_id=self._ref.job_id, step=step, number=number)
+        return await run_local_step(activity, final, purpose_of(step))
+
+    async def _deliver(self, step: str) -> Any:
+        """Send what the job has to say, which closes it, or a notice of its failure."""
+        closes = step != StepKind.NOTICE
+        route = self._results.get(StepKind.ROUTE)
+        is_reply = route is not None and route.action is RouteAction.REPLY
+        purpose = Purpose.ANSWER if closes and not is_reply else Purpose.NOTICE
+        message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
+        options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
+        return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))
+
+    def _show_typing(self) -> None:
+        """Have the process that holds the connector show the indicator; the run does not wait for it."""
+        workflow.start_activity_method(
+            TypingActivities.show_typing,
+            self._step(StepKind.TYPING),
+            task_queue=self._ref.connector_queue or None,
+            schedule_to_close_timeout=steps.DEADLINE_SLACK,
+            retry_policy=steps.RETRY_AFTER_CRASH,
+            summary=StepKind.TYPING.purpose,
+            priority=self._queued.priority,
+        )
+
+    def _step(self, step: str) -> StepRef:
+        return StepRef(job_id=self._ref.job_id, step=step)
+
+    async def _park(self, waiting: tuple[str, ...]) -> None:
+        step = StepKind.PARK.numbered(self._ref.run)
+        park = ParkStep(job_id=self._ref.job_id, step=step, steps=waiting)
+        parked = await run_local_step(WaitingActivities.park_job, park, purpose_of(step))
+        self._status = parked.status
+        self._details.add(f"{parked.status}: {', '.join(waiting)}")
+
+    async def _fail(self, error: BaseException) -> None:
+        kind = error_type(error)
+        stopped = is_cancelled_exception(error) or kind in STOPPED
+        if not stopped and not self._silent and failed_step(error) != StepKind.DELIVER:
+            await self._notify()
+        step = CloseStep(
+            job_id=self._ref.job_id,
+            step=StepKind.CLOSE.numbered(self._ref.run),
+            run=self._ref.run,
+            status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
+            error="" if stopped else kind,
+        )
+        closed = await run_local_step(ClosingActivities.close_job, step, StepKind.CLOSE.purpose)
+        self._status = closed.status
+        self._details.add(f"{closed.status}: {kind}")
+
+    async def _notify(self) -> None:
+        try:
+            await self._deliver(StepKind.NOTICE)
+        except ActivityError:
+            self._details.add("the failure notice could not be sent")
