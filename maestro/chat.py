@@ -7,7 +7,7 @@ from maestro.domain.chat.message import Post, Unread
 from maestro.domain.chat.posting import prepare
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.scanning import SecretScanner
-from maestro.domain.settings.chat import ChatSettings
+from maestro.domain.settings.chat import ChatSettings, SessionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 
@@ -75,3 +75,24 @@ class ChatService:
         """Return a word that changes with every post and with the session; cheap, for who asks every second."""
         with self._store.view() as tx:
             return f"{tx.chat.current() or ''}-{tx.chat.newest()}"
+
+
+def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> None:
+    """Open a session where none is open, and just the one of ``session.id`` where that is set.
+
+    One that a crash has left open goes on, so that nothing in it stays unread.
+    """
+    if chat.enabled:
+        with store.begin() as tx:
+            tx.chat.join(session.id)
+
+
+def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
+    """End the open session.
+
+    Without a chat there is none. One of ``session.id`` stays open where other processes share the store: their next
+    post would open another.
+    """
+    if chat.enabled and not (session.id and shared):
+        with store.begin() as tx:
+            tx.chat.end()

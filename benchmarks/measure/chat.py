@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.figures import median, percentile
 from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, figure
-from maestro.bootstrap.redaction import build_chat, build_scanner
+from maestro.bootstrap.rules import build_chat, build_scanner
 from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import HUMAN, author_of

@@ -1,21 +1,87 @@
-"""``maestro api``: the dashboard and the REST API in a process of their own."""
+"""``maestro api``: the dashboard and the REST API in a process of their own, and what they are made of."""
 
 import asyncio
 from dataclasses import replace
 
-from maestro.bootstrap.api_server import ApiServer, api_parts
-from maestro.bootstrap.operations import build_batch_work
+from api.parts import AgentChat, ApiParts, GuardSettings
+from api.server import ApiServer
+from maestro.bootstrap.operations import build_batch_work, open_hooks, open_schedules
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.redaction import RedactionScope, build_chat
+from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
+from maestro.bootstrap.tools import names_of
+from maestro.chat import ChatService
 from maestro.domain.health import Vitals
-from maestro.domain.llm.accounts import DEMO
+from maestro.domain.jobs.replay import JobControl
+from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import TextKind
+from maestro.domain.release import release
+from maestro.installation.accounts import has_no_account
+from maestro.installation.keys import open_keys
+from maestro.installation.storage import signing_key
 from maestro.observability.health import EngineHealth, process_metrics, workers_elsewhere
-from maestro.settings.addresses import endpoint_of
+from maestro.operations.accounts import AccountOperations
+from maestro.operations.batches import BatchOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.conversations import ConversationOperations
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
+from maestro.operations.webhooks import WebhookOperations
+from maestro.serving import ListenAddress
+from maestro.settings import Settings, read_environment
+from maestro.settings.accounts import account_columns
+from maestro.settings.addresses import connection_limits, endpoint_of, temporal_ui_url
+from maestro.settings.control import StoreSettingsControl
+from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.supervision import Services
+from maestro.tools.outside import OutsideTools
 from temporal.engine import Engine
 from temporal.replays import TemporalJobControl
+
+
+def api_parts(
+    live: LiveSettings, store: Store, chat: ChatService | None, control: JobControl, vitals: Vitals
+) -> ApiParts:
+    """Return what the API is made of; the caller adds whether the demo model answers."""
+    settings = live.start
+    webui, keys = settings.webui, open_keys(settings, read_environment())
+    return ApiParts(
+        store=store,
+        control=control,
+        batches=BatchOperations(store),
+        accounts=AccountOperations(store, keys.keep, account_columns),
+        connectors=ConnectorOperations(store, keys.keep),
+        conversations=ConversationOperations(store, settings.data_dir),
+        schedules=open_schedules(store, live),
+        webhooks=WebhookOperations(store, keys.keep),
+        hooks=open_hooks(store, keys, live),
+        settings=StoreSettingsControl(store, live),
+        skills=SkillOperations(store, SkillFolder(settings.skills.folder), names_of(live)),
+        guard=GuardSettings(
+            signing_key=signing_key(settings),
+            password=webui.password.get_secret_value(),
+            viewer_password=webui.viewer_password.get_secret_value(),
+            session_hours=webui.session_hours,
+            allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
+            trusted_proxies=TrustedProxies.of(webui.trusted_proxies),
+        ),
+        health=vitals.health,
+        metrics=vitals.metrics,
+        version=release(),
+        web_port=settings.web.port if settings.web.enabled else 0,
+        temporal_ui_url=temporal_ui_url(settings),
+        namespace=settings.temporal.namespace,
+        pairing=live.of(pairing_rules),
+        budgets=live.of(daily_budgets),
+        outside=OutsideTools(store, chat, live.of(lambda settings: settings.questions)),
+        chat=AgentChat(chat, live.of(lambda settings: settings.chat)) if chat is not None else None,
+    )
+
+
+def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
+    """Return what serves the dashboard and the API at their port."""
+    address = ListenAddress(settings.webui.host, settings.webui.port, section="webui", option="--port")
+    return ApiServer(address, connection_limits(settings), parts)
 
 
 class Api(SeparateProcess):
@@ -30,11 +96,11 @@ class Api(SeparateProcess):
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
-        demo = await asyncio.to_thread(_has_no_account, store)
-        scope = RedactionScope.built(self.live, metrics.scan_failed)
+        demo = await asyncio.to_thread(has_no_account, store)
+        scope = build_redaction(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
         parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
-        server = ApiServer(self.settings, parts)
+        server = build_server(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())
         await services.until_stopped(self._announce(server), engine.drain)
@@ -43,8 +109,3 @@ class Api(SeparateProcess):
         await server.started()
         webui = self.settings.webui
         self.say(f"The API is ready: http://{webui.host}:{webui.port}")
-
-
-def _has_no_account(store: Store) -> bool:
-    with store.view() as tx:
-        return tx.llm.accounts.default_model() == DEMO

@@ -4,10 +4,10 @@ from datetime import timedelta
 from functools import partial
 
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.redaction import RedactionScope
 from maestro.bootstrap.rules import daily_budgets
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
+from maestro.installation.accounts import wake_for_models
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.interruption import Deadline, StopGuard, StopWatch
@@ -25,6 +25,7 @@ from maestro.llm.middleware.request_changes import (
 )
 from maestro.llm.protocols import chain
 from maestro.settings import Settings
+from maestro.settings.redaction import RedactionScope
 from maestro.store.store import Store
 
 
@@ -41,7 +42,8 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     estimates = Estimates(models.book, models.table.price)
     window, chat = models.table.context_window, live.start.chat.enabled
     reader = CallReader(store, models.book, live.of(daily_budgets), chat=chat)
-    llm = live.of(lambda settings: settings.llm)
+    llm, breaker = live.of(lambda settings: settings.llm), live.of(lambda settings: settings.llm.breaker)
+    recovered = partial(wake_for_models, store, WaitReason.PROVIDER)
     changes: list[Change] = [
         Redaction(scope.of(TextKind.PROMPTS)),
         CacheMarkers(models.book, live.of(lambda settings: settings.llm.cache)),
@@ -56,9 +58,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: Budget(inner, reader, store, estimates),
         lambda inner: Failover(inner, reader, models.book, request_time, window),
         SecondAttempt,
-        lambda inner: CircuitBreaker(
-            inner, models.book, live.of(lambda settings: settings.llm.breaker), recovered=partial(_wake, store)
-        ),
+        lambda inner: CircuitBreaker(inner, models.book, breaker, recovered=recovered),
         lambda inner: RateLimit(inner, models.book, llm, live.of(lambda settings: settings.jobs)),
         lambda inner: RequestChanges(inner, *changes),
         lambda inner: Recorder(inner, store, estimates, keep),
@@ -66,12 +66,6 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: DraftStreaming(inner, store),
     )
     return ReplayGuard(inside, store, reader, AnswerSpool(store, keep))
-
-
-def _wake(store: Store) -> None:
-    """Let the jobs go on that wait for a provider."""
-    with store.begin() as tx:
-        tx.jobs.wake_for_models(WaitReason.PROVIDER)
 
 
 def _request_time(settings: Settings) -> timedelta:

@@ -6,22 +6,21 @@ from functools import partial
 
 from connectors.base import Connector
 from connectors.platforms import platforms
-from maestro.bootstrap.connectors import (
-    ConnectorContexts,
+from maestro.bootstrap.connectors import build_context, configured_connectors
+from maestro.bootstrap.flow import connector_parts, flow_parts, queues, run_settings
+from maestro.bootstrap.process import Say, SeparateProcess
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.host import (
     ConnectorHost,
-    configured_connectors,
     not_listening,
     stop_accepting,
     wait_until_listening,
-    web_context,
     webhooks_of,
 )
-from maestro.bootstrap.flow import flow_parts, queues, run_settings
-from maestro.bootstrap.process import Say, SeparateProcess
-from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import Vitals
+from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import open_keys
 from maestro.observability.health import (
     STANDING_BY,
@@ -54,12 +53,13 @@ class Connect(SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
-        connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher)))
+        context_of = partial(build_context, self.live, store, dispatcher)
+        connectors = self._chosen(configured_connectors(self.settings, context_of("web", DEFAULT_ACCOUNT)))
         health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(not_listening, connectors))
-        stations = ConnectorHost(self.settings, flow, engine, self.say)
+        host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         services, begun = Services(stop), ReadySignals()
-        services.add(*(stations.man(connector, begun.another()) for connector in connectors))
-        services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
+        services.add(*(host.run(connector, begun.another()) for connector in connectors))
+        services.add(self._bots(store, dispatcher, host).run(webhooks_of(connectors)))
         place, hosts = connect_address(self.settings), self.settings.webui.allowed_hosts
         services.add(HealthServer(place, hosts, Vitals(health, metrics), connection_limits(self.settings)).run())
         services.add(engine.run(dispatcher.run), flow.growing.run())
@@ -72,10 +72,11 @@ class Connect(SeparateProcess):
 
         await services.until_stopped(self._announce(begun, connectors), drain)
 
-    def _bots(self, store: Store, dispatcher: Dispatcher, stations: ConnectorHost) -> BotKeeper:
+    def _bots(self, store: Store, dispatcher: Dispatcher, host: ConnectorHost) -> BotKeeper:
         workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
-        contexts = ConnectorContexts(self.live, store, dispatcher)
-        return BotKeeper(store, workshop, contexts.of, stations.man_bot, self._platforms)
+        return BotKeeper(
+            store, workshop, partial(build_context, self.live, store, dispatcher), host.run_bot, self._platforms
+        )
 
     def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
         """Return the connectors of the platforms asked for; raises ``ConfigurationError`` for one that is not there.

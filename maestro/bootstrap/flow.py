@@ -28,8 +28,8 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.redaction import RedactionScope
-from maestro.bootstrap.rules import answer_rules
+from maestro.bootstrap.rules import answer_rules, build_redaction
+from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, as_it_is
@@ -40,6 +40,7 @@ from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url
 from maestro.settings.live import LiveSettings
+from maestro.settings.redaction import RedactionScope
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.streaming import DraftStreamer
@@ -83,10 +84,10 @@ def flow_parts(
     journal = Journal(store, live.of(retry_rules), temporal_attempt, observe)
     return FlowParts(
         store=store,
-        scope=RedactionScope.built(live, scan_failed),
+        scope=build_redaction(live, scan_failed),
         files=open_files(live.start),
         hub=hub,
-        typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
+        typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
         growing=DraftStreamer(store, hub),
         released=released,
         journal=journal,
@@ -178,11 +179,6 @@ def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
 def _asking_rules(settings: Settings, approvers: tuple[str, ...]) -> AskingRules:
     expiry = timedelta(hours=settings.questions.expiry_hours)
     return AskingRules(expiry, frozenset(settings.tools.approval), approvers)
-
-
-def _is_open(store: Store, job_id: str) -> bool:
-    with store.view() as tx:
-        return not tx.jobs.status(job_id).ended
 
 
 def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:

@@ -1,14 +1,14 @@
 """The models of a process: its accounts, those of the store included, and what reaches each of them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from maestro.domain.errors import WaitReason
-from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.llm.models import FALLBACK_WINDOW, ModelTable, own_name
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import ImageRef
-from maestro.installation.keys import SecretKeys, last4, open_keys
+from maestro.installation.accounts import enter_accounts, preferred_models
+from maestro.installation.keys import open_keys
 from maestro.installation.storage import open_files
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
@@ -18,19 +18,15 @@ from maestro.llm.middleware.interruption import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import LLMClient
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
-from maestro.settings.accounts import account_of, models_of, real_accounts, without_login
+from maestro.settings.accounts import (
+    account_of,
+    describe_accounts,
+    describe_unknown_window,
+    models_of,
+    real_accounts,
+)
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
-
-NO_ACCOUNT = (
-    "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
-    "and restart to talk to a real one, or add an account with `maestro accounts add`."
-)
-_SOURCES = {
-    AccountSource.CONFIGURATION: "llm.accounts",
-    AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
-    AccountSource.API: "an account that was added while Maestro ran",
-}
 
 
 @dataclass(frozen=True)
@@ -69,12 +65,10 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     """
     settings = live.start
     keys, own = open_keys(settings, environment), _own_accounts(settings, environment)
-    known = _enter(store, settings, keys, own)
+    known = enter_accounts(store, settings, keys, own)
     book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
     table = model_table(settings.llm.models)
-    with store.view() as tx:
-        wanted = [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
-    unknown = table.of_unknown_window([*models_of(known), *wanted])
+    unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
     transport = AccountTransport(book, _clients(live, environment, table, library), library)
@@ -85,7 +79,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
         table=table,
         library=library,
         demo=not known,
-        announcement="\n".join([_announcement(known), *map(_unknown_window, unknown)]),
+        announcement="\n".join([describe_accounts(known), *map(describe_unknown_window, unknown)]),
         close=library.close,
     )
 
@@ -120,54 +114,3 @@ def _clients(
         command=CliRunner(settings.data_dir / "sessions", environment),
         demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),
     )
-
-
-def _enter(
-    store: Store, settings: Settings, keys: SecretKeys, own: Sequence[AccountSettings]
-) -> Sequence[ModelAccount]:
-    """Make the store say who there is, and return everybody."""
-    source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
-    with store.begin() as tx:
-        tx.llm.accounts.enter([_row(account, source, keys, tx.now) for account in own])
-        tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may allow more than it did
-        return tx.llm.accounts.all()
-
-
-def _row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
-    """Return what the store is told of an account: everything but its key."""
-    key = settings.api_key.get_secret_value()
-    account = account_of(settings)
-    return ModelAccount(
-        name=account.name,
-        type=account.type,
-        provider=account.provider,
-        model=account.model,
-        models=" ".join(own_name(settings.provider, model) for model in settings.models),
-        base_url=without_login(account.base_url),
-        home_dir=account.home_dir,
-        priority=account.priority,
-        source=source,
-        fingerprint=keys.fingerprint(account.provider, account.base_url, account.home_dir, key),
-        last4=last4(key),
-        requests_per_minute=account.requests_per_minute,
-        tokens_per_minute=account.tokens_per_minute,
-        concurrency=account.concurrency,
-        created_at=now,
-        updated_at=now,
-    )
-
-
-def _unknown_window(model: str) -> str:
-    return (
-        f"The context window of {model} is not known: prompts are kept within {FALLBACK_WINDOW:,} tokens. "
-        "`maestro doctor` proposes the setting."
-    )
-
-
-def _announcement(known: Sequence[ModelAccount]) -> str:
-    """Say who answers, before the first call that costs anything (docs/decisions.md: demo model)."""
-    if not known:
-        return NO_ACCOUNT
-    first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
-    others = f" {len(known) - 1} more may answer in its place." if len(known) > 1 else ""
-    return f"Answers come from {first.provider}/{first.model} ({_SOURCES[first.source]}).{others}"

@@ -11,8 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import ClassVar
 
-from maestro.bootstrap.redaction import join_session
+from maestro.chat import join_session
 from maestro.domain.errors import ConfigurationError
+from maestro.installation.accounts import wake_for_models
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import migrate
 from maestro.installation.storage import open_store, sweep_uploads
@@ -93,7 +94,7 @@ class Process(ABC):
             with contextlib.closing(store):
                 await asyncio.to_thread(store.keep_reserve)
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
-                await asyncio.to_thread(join_session, store, self.settings)
+                await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
                 async with self.live.watching(store, partial(_apply, store)):
                     await self.work(store, stop)
 
@@ -111,8 +112,7 @@ def _apply(store: Store, settings: Settings) -> None:
     Jobs that wait for a model look again, by the settings that this process has now.
     """
     set_level(settings.logs.level)
-    with store.begin() as tx:
-        tx.jobs.wake_for_models()
+    wake_for_models(store)
 
 
 class SeparateProcess(Process):

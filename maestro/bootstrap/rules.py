@@ -1,18 +1,25 @@
-"""The rules of intake, routing, pairing and budgets, from the settings.
+"""The rules of intake, routing, pairing and budgets, the chat and the scanner, from the settings.
 
-See docs/decisions.md: routing, access.
+See docs/decisions.md: routing, access, chat sessions.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from activities.routing import AnswerRules
+from maestro.chat import ChatService
 from maestro.domain.agents.agent import BusyMode
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.scanning import SecretScanner
 from maestro.intake import IntakeRules
 from maestro.intake.access import AccessControl
 from maestro.intake.pairing import PairingRules
+from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings
+from maestro.settings.live import LiveSettings
+from maestro.settings.redaction import RedactionScope
+from maestro.store.store import Store
 
 
 def answer_rules(settings: Settings) -> AnswerRules:
@@ -52,3 +59,18 @@ def daily_budgets(settings: Settings) -> DailyBudgets:
         conversation_usd=budgets.conversation_day_usd,
         fallback_model=budgets.fallback_model if budgets.on_limit == "fallback" else "",
     )
+
+
+def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
+    """Return the chat; None where the configuration has none."""
+    return ChatService(store, scanner, live.of(lambda settings: settings.chat)) if live.start.chat.enabled else None
+
+
+def build_scanner(failed: Callable[[], None]) -> SecretScanner:
+    """Return what finds secrets; ``failed`` is called for each text that could not be scanned whole."""
+    return GuardedScanner(DetectSecretsScanner(), failed)
+
+
+def build_redaction(live: LiveSettings, failed: Callable[[], None] = lambda: None) -> RedactionScope:
+    """Return which texts are searched, with a scanner of their own; ``failed`` as for the scanner."""
+    return RedactionScope(build_scanner(failed), live)

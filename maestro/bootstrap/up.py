@@ -7,28 +7,27 @@ from dataclasses import replace
 from functools import partial
 
 from connectors.base import Connector
-from maestro.bootstrap.api_server import ApiServer, api_parts
-from maestro.bootstrap.connectors import (
-    ConnectorContexts,
-    ConnectorHost,
-    configured_connectors,
-    not_listening,
-    stop_accepting,
-    wait_until_listening,
-    web_context,
-    webhooks_of,
-)
-from maestro.bootstrap.flow import ModelParts, flow_parts, queues, run_settings, worker_parts
+from maestro.bootstrap.api import api_parts, build_server
+from maestro.bootstrap.connectors import build_context, configured_connectors
+from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts, queues, run_settings, worker_parts
 from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.operations import build_batch_work, build_keeper
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.redaction import build_chat, end_session
+from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
-from maestro.chat import ChatService
+from maestro.chat import ChatService, end_session
 from maestro.connector_runtime.context import StoreContext
 from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.connector_runtime.keeper import BotKeeper
+from maestro.connector_runtime.host import (
+    ConnectorHost,
+    not_listening,
+    stop_accepting,
+    wait_until_listening,
+    webhooks_of,
+)
+from maestro.connector_runtime.keeper import BotKeeper, ContextOf
 from maestro.domain.health import Vitals
+from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
 from maestro.installation.keys import open_keys
 from maestro.llm.litellm_client import LiteLLMLibrary
@@ -72,10 +71,10 @@ class Up(Process):
         """Return the connectors to run."""
         return configured_connectors(self.settings, context)
 
-    def build_bots(self, store: Store, contexts: ConnectorContexts, stations: ConnectorHost) -> BotKeeper:
+    def build_bots(self, store: Store, context_of: ContextOf, host: ConnectorHost) -> BotKeeper:
         """Return what connects the other platforms."""
         workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
-        return BotKeeper(store, workshop, contexts.of, stations.man_bot)
+        return BotKeeper(store, workshop, context_of, host.run_bot)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
         """Return what starts the jobs."""
@@ -83,7 +82,7 @@ class Up(Process):
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return what connectors may ask of Maestro."""
-        return web_context(self.live, store, dispatcher)
+        return build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
 
     def server_config(self) -> ServerConfig:
         """Return how the embedded Temporal server is run."""
@@ -100,7 +99,7 @@ class Up(Process):
         finally:
             await models.close()
         # Whatever else ends this leaves the session open: it goes on at the next start.
-        await asyncio.to_thread(end_session, store, self.settings)
+        await asyncio.to_thread(end_session, store, self.settings.chat, self.settings.session, shared=self.shared)
 
     @contextlib.asynccontextmanager
     async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
@@ -125,12 +124,12 @@ class Up(Process):
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
-        stations = ConnectorHost(self.settings, flow, engine, self.say)
-        bots = self.build_bots(store, ConnectorContexts(self.live, store, dispatcher), stations)
+        host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
+        bots = self.build_bots(store, partial(build_context, self.live, store, dispatcher), host)
         chat = build_chat(self.live, store, flow.scope.scanner)
         brains = ModelParts(models, self.build_tools(chat))
         services, begun = Services(stop), ReadySignals()
-        services.add(*(stations.man(connector, begun.another()) for connector in connectors))
+        services.add(*(host.run(connector, begun.another()) for connector in connectors))
         services.add(bots.run(webhooks_of(connectors)), flow.growing.run())
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
@@ -142,7 +141,7 @@ class Up(Process):
             vitals = Vitals(health, metrics)
             parts = api_parts(self.live, store, chat, control, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
-            services.add(ApiServer(self.settings, parts).run(partial(_at_last, begun)))
+            services.add(build_server(self.settings, parts).run(partial(_at_last, begun)))
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

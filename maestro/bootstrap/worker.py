@@ -9,7 +9,7 @@ from maestro.bootstrap.flow import ModelParts, flow_parts, queues, run_settings,
 from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.operations import build_batch_work, build_keeper
 from maestro.bootstrap.process import SeparateProcess
-from maestro.bootstrap.redaction import build_chat
+from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.llm.litellm_client import LiteLLMLibrary

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.redaction import RedactionScope
+from maestro.bootstrap.rules import build_redaction
 from maestro.cli.checked import made, row_number
 from maestro.cli.commands import Commands
 from maestro.cli.memory_texts import facts, states
@@ -186,7 +186,7 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
 
 
 def _operations(at: Opened) -> MemoryOperations:
-    return MemoryOperations(at.store, lambda: RedactionScope.built(at.live).of(TextKind.MEMORY)())
+    return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
 
 
 def _number(text: str) -> int:

@@ -1,15 +1,15 @@
 """The accounts of the configuration as the parts that call models know them, and as the store keeps them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.accounts import DEMO, AccountType, ModelAccount
-from maestro.domain.llm.models import own_name
+from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.llm.models import FALLBACK_WINDOW, own_name
 from maestro.llm.protocols import Account
 from maestro.settings import AccountSettings, Settings
 from maestro.settings.problems import refuse, translate
@@ -18,6 +18,18 @@ _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
 NOT_COLUMNS = {"status", "api_key"}
 """What is not a column as it stands in an entry."""
+
+NO_ACCOUNT = (
+    "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
+    "and restart to talk to a real one, or add an account with `maestro accounts add`."
+)
+
+
+ACCOUNT_SOURCES = {
+    AccountSource.CONFIGURATION: "llm.accounts",
+    AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
+    AccountSource.API: "an account that was added while Maestro ran",
+}
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
@@ -72,3 +84,19 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     models = " ".join(own_name(entry.provider, model) for model in entry.models)
     own = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
     return {**entry.model_dump(by_alias=False, exclude=NOT_COLUMNS), **own}
+
+
+def describe_unknown_window(model: str) -> str:
+    return (
+        f"The context window of {model} is not known: prompts are kept within {FALLBACK_WINDOW:,} tokens. "
+        "`maestro doctor` proposes the setting."
+    )
+
+
+def describe_accounts(known: Sequence[ModelAccount]) -> str:
+    """Say who answers, before the first call that costs anything (docs/decisions.md: demo model)."""
+    if not known:
+        return NO_ACCOUNT
+    first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
+    others = f" {len(known) - 1} more may answer in its place." if len(known) > 1 else ""
+    return f"Answers come from {first.provider}/{first.model} ({ACCOUNT_SOURCES[first.source]}).{others}"

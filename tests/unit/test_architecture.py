@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.unit.architecture import effects, sizes, state
+from tests.unit.architecture import composition, effects, sizes, state
 from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source, read
 
 # All files are read and parsed once, in one worker.
@@ -357,6 +357,28 @@ def without_a_place(sources: Iterable[Source], layers: set[str]) -> set[str]:
     parts = [source.path.removesuffix(".py").split("/") for source in sources]
     modules = {part[0] if part[0] != "maestro" else ".".join(part[:2]) for part in parts}
     return modules - layers - {"maestro.__init__"}
+
+
+def test_bootstrap_only_composes() -> None:
+    check(composition.bootstrap_only_composes, product())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Keeper:\n def run(self): ...",
+        "@dataclass\nclass Parts:\n a: int\n def b(self): ...",
+        "def f():\n while True:\n  look()",
+        "async def f():\n async for one in events():\n  look(one)",
+        "def f():\n with store.begin() as tx:\n  tx.jobs.wake()",
+        "def f():\n with self.store.view():\n  ...",
+    ],
+)
+def test_behaviour_in_bootstrap_is_found(text: str) -> None:
+    rule = composition.bootstrap_only_composes
+    assert breaches(rule, text, "maestro/bootstrap/example.py") == 1
+    assert breaches(rule, text, "maestro/installation/example.py") == 0
+    assert breaches(rule, "class Up(Process):\n def work(self): ...", "maestro/bootstrap/up.py") == 0
 
 
 def test_every_module_has_a_place_in_the_layers() -> None:

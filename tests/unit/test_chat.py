@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.redaction import end_session, join_session
-from maestro.chat import ChatService
+from maestro.chat import ChatService, end_session, join_session
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.chat.posting import NOTE, TRUNCATED
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, Span
 from maestro.domain.settings.chat import ChatLimits, ChatSettings, ScannerSettings
 from maestro.settings import Settings
+from maestro.store.store import Store
 from tests.support.job_rows import JobRows
 
 SECRET = "hunter2"
@@ -103,21 +103,29 @@ def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(
         with rows.store.view() as tx:
             return tx.chat.current()
 
-    join_session(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
+    join(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
     assert current() is None
-    join_session(rows.store, Settings())
+    join(rows.store, Settings())
     first = current()
-    join_session(rows.store, Settings())
+    join(rows.store, Settings())
     assert current() == first, "after a crash it goes on"
-    end_session(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
+    end(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
     assert current() == first, "who has no chat ends nothing"
-    end_session(rows.store, Settings())
-    join_session(rows.store, Settings())
+    end(rows.store, Settings())
+    join(rows.store, Settings())
     assert current() not in (None, first)
     pinned = {"session": {"id": "spring"}}
-    join_session(rows.store, Settings.model_validate(pinned))
+    join(rows.store, Settings.model_validate(pinned))
     assert current() == "spring"
-    end_session(rows.store, Settings.model_validate({**pinned, "temporal": {"address": "localhost:7233"}}))
+    end(rows.store, Settings.model_validate({**pinned, "temporal": {"address": "localhost:7233"}}))
     assert current() == "spring", "processes that share the store go on with it"
-    end_session(rows.store, Settings.model_validate(pinned))
+    end(rows.store, Settings.model_validate(pinned))
     assert current() is None
+
+
+def join(store: Store, settings: Settings) -> None:
+    join_session(store, settings.chat, settings.session)
+
+
+def end(store: Store, settings: Settings) -> None:
+    end_session(store, settings.chat, settings.session, shared=not settings.temporal.embedded)

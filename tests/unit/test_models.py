@@ -10,7 +10,7 @@ import pytest
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import Process
-from maestro.bootstrap.redaction import RedactionScope
+from maestro.bootstrap.rules import build_redaction
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
@@ -81,7 +81,7 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
-    scope = RedactionScope.built(LiveSettings.unchanging(settings))
+    scope = build_redaction(LiveSettings.unchanging(settings))
     client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
     names, changes = [], []
     while client is not None:

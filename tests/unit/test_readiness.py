@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from connectors.web import WebConfig, WebConnector
-from maestro.bootstrap.connectors import not_listening
+from maestro.connector_runtime.host import not_listening
 from maestro.observability import health as readiness
 from maestro.observability.health import NO_ANSWER, EngineHealth, StoreHealth
 from maestro.store.store import Store

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import httpx
 
-from maestro.bootstrap.api_server import ApiServer
+from maestro.bootstrap.api import build_server
 from maestro.settings import Settings, WebuiSettings
 from tests.support.api_client import parts
 from tests.support.instance import free_port
@@ -15,7 +15,9 @@ from tests.support.outside import outside_tools, token_of, until_asked
 
 async def test_who_waits_for_an_answer_is_told_to_ask_again_when_the_process_ends(rows: JobRows) -> None:
     port = free_port()
-    server = ApiServer(Settings(webui=WebuiSettings(port=port)), parts(rows, outside=outside_tools(rows, patience=60)))
+    server = build_server(
+        Settings(webui=WebuiSettings(port=port)), parts(rows, outside=outside_tools(rows, patience=60))
+    )
     serving = asyncio.create_task(server.run())
     await server.started()
     headers = {"Authorization": f"Bearer {token_of(rows)}", "Accept": "application/json, text/event-stream"}

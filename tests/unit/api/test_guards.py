@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from api.guards import COOKIE, GuardedRoute, RouteGuard
 from api.parts import GuardSettings
-from maestro.bootstrap.api_server import warn_if_open
+from api.server import warn_if_open
 from tests.support.api_client import BASIC, HOME, OTHER_ADDRESS, PASSWORD, app_of, client
 from tests.support.job_rows import JobRows
 

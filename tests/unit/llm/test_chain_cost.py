@@ -16,7 +16,7 @@ import pytest
 
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.redaction import RedactionScope
+from maestro.bootstrap.rules import build_redaction
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.llm.budgets import BudgetScope, Level
 from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
@@ -115,7 +115,7 @@ class Process:
         live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
         models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)
-        client = build_chain(models, self.store, RedactionScope.built(live), Unwatched(self.store, lambda: 3600))
+        client = build_chain(models, self.store, build_redaction(live), Unwatched(self.store, lambda: 3600))
         asyncio.get_running_loop().set_default_executor(CountingThreads(self.costs))
         self.costs.take()
         return client

@@ -1,0 +1,107 @@
+"""Where the connectors of a process run, and what holds for all of those that have a port."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from connectors.base import AccountRefused, Connector
+from connectors.hub import ConnectorHub
+from connectors.web import WebConnector
+from connectors.webhooks import PlatformWebhooks
+from maestro.connector_runtime.leases import lease
+from maestro.settings import Settings
+from maestro.store.store import Store
+from maestro.supervision import Service, end, first_of
+from temporal.engine import Engine
+from temporal.worker import WorkerParts
+
+
+@dataclass(frozen=True)
+class ConnectorHost:
+    """What runs connectors: beside an embedded server they have the process, on a cluster a lease and a queue."""
+
+    settings: Settings
+    hub: ConnectorHub
+    engine: Engine
+    say: Callable[[str], None]
+    parts_of: Callable[[Connector], WorkerParts]
+    """The worker of the queue of one connector."""
+
+    async def run(self, connector: Connector, begun: Callable[[], None]) -> None:
+        """Run the connector until cancelled, once it is ours; ``begun`` is called when its sends are taken on."""
+        if self.settings.temporal.embedded:
+            begun()
+            with self.hub.running(connector):
+                await connector.run()
+        else:
+            await self._run_on_cluster(connector, begun)
+
+    async def run_bot(self, connector: Connector) -> None:
+        """Run a bot until cancelled, once its token is ours, which another row may have by mistake.
+
+        Raises ``AccountRefused`` when the platform takes nothing more from it.
+        """
+        loop = asyncio.get_running_loop()
+        refused: asyncio.Future[str] = loop.create_future()
+        async with lease(self.settings.data_dir / "leases", connector, self.say):
+            with self.hub.running(connector, partial(_settle, loop, refused)):
+                tasks = [asyncio.create_task(service) for service in self._work_of(connector)]
+                try:
+                    await first_of(refused, watched=tasks)
+                finally:
+                    await end(tasks)
+        if not refused.cancelled():
+            raise AccountRefused(refused.result())
+
+    def _work_of(self, connector: Connector) -> list[Service]:
+        if self.settings.temporal.embedded:
+            return [connector.run()]
+        return [connector.run(), self.engine.work(self.parts_of(connector), _ignore_start)]
+
+    async def _run_on_cluster(self, connector: Connector, begun: Callable[[], None]) -> None:
+        async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
+            with self.hub.running(connector):
+                working = self.engine.work(self.parts_of(connector), begun)
+                group.create_task(working)
+                await connector.run()
+
+
+def _settle(loop: asyncio.AbstractEventLoop, refused: "asyncio.Future[str]", reason: str) -> None:
+    """Tell, from any thread, why a platform refuses an account; the first reason counts."""
+    loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
+
+
+def _ignore_start() -> None:
+    """Do nothing: bots come and go, so the start of the process does not wait for their workers."""
+
+
+def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
+    """Return where platforms can call; None without the web connector."""
+    return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
+
+
+async def wait_until_listening(connectors: Sequence[Connector]) -> None:
+    """Return once those that have a port take messages; raises what keeps one from it."""
+    for connector in connectors:
+        if isinstance(connector, WebConnector):
+            await connector.started()
+
+
+def not_listening(connectors: Sequence[Connector]) -> str:
+    """Return which connectors that have a port do not take messages yet, empty when all do."""
+    waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.listening]
+    return f"not listening yet: {', '.join(waiting)}" if waiting else ""
+
+
+def stop_accepting(connectors: Sequence[Connector]) -> None:
+    """Let them take no more messages, while what is being answered still goes out."""
+    for connector in connectors:
+        if isinstance(connector, WebConnector):
+            connector.stop_accepting()
+
+
+def is_job_open(store: Store, job_id: str) -> bool:
+    """Say whether a job has not ended yet, so that its typing indicator goes on."""
+    with store.view() as tx:
+        return not tx.jobs.status(job_id).ended

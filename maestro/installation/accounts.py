@@ -1,0 +1,65 @@
+"""Writes the accounts of the configuration into the store, and reads what the start has to know of all accounts."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from maestro.domain.errors import WaitReason
+from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount
+from maestro.domain.llm.models import own_name
+from maestro.installation.keys import SecretKeys, last4
+from maestro.settings import AccountSettings, Settings
+from maestro.settings.accounts import account_of, without_login
+from maestro.store.store import Store
+
+
+def enter_accounts(
+    store: Store, settings: Settings, keys: SecretKeys, own: Sequence[AccountSettings]
+) -> Sequence[ModelAccount]:
+    """Write the accounts of the configuration into the store, and return all of the store."""
+    source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
+    with store.begin() as tx:
+        tx.llm.accounts.enter([_account_row(account, source, keys, tx.now) for account in own])
+        tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may allow more than it did
+        return tx.llm.accounts.all()
+
+
+def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
+    """Return the row of a configured account: everything but its key."""
+    key = settings.api_key.get_secret_value()
+    account = account_of(settings)
+    return ModelAccount(
+        name=account.name,
+        type=account.type,
+        provider=account.provider,
+        model=account.model,
+        models=" ".join(own_name(settings.provider, model) for model in settings.models),
+        base_url=without_login(account.base_url),
+        home_dir=account.home_dir,
+        priority=account.priority,
+        source=source,
+        fingerprint=keys.fingerprint(account.provider, account.base_url, account.home_dir, key),
+        last4=last4(key),
+        requests_per_minute=account.requests_per_minute,
+        tokens_per_minute=account.tokens_per_minute,
+        concurrency=account.concurrency,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def preferred_models(store: Store) -> list[str]:
+    """Return the models that active agents name."""
+    with store.view() as tx:
+        return [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
+
+
+def has_no_account(store: Store) -> bool:
+    """Say whether there is no account at a provider, so that the demo model answers."""
+    with store.view() as tx:
+        return tx.llm.accounts.default_model() == DEMO
+
+
+def wake_for_models(store: Store, *reasons: WaitReason) -> None:
+    """Let jobs go on that wait for a model, for one of the reasons or for any."""
+    with store.begin() as tx:
+        tx.jobs.wake_for_models(*reasons)
