@@ -139,7 +139,7 @@ class Repository:
     loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
     """
 
-    _noun: str
+    _noun = "Repository"
     """The name under which values that were read in a transaction are known."""
     _also_changes: Sequence[str] = ()
     """The repositories of other nouns whose rows statements of this one change."""

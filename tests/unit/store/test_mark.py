@@ -21,7 +21,7 @@ from maestro.store.store import Store
 store = Store(Path(sys.argv[1]))
 for line in sys.stdin:
     with store.begin() as tx:
-        tx.audit.add("somebody", line.strip())
+        tx.system.audit.add("somebody", line.strip())
     print("done", flush=True)
 """
 
