@@ -13,9 +13,6 @@ from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source
 # All files are read and parsed once, in one worker.
 pytestmark = pytest.mark.xdist_group("architecture")
 
-# A migration records what was done to a table once; splitting it would tell the story worse.
-MIGRATIONS = "maestro/store/migrations/versions/"
-
 
 @cache
 def product() -> tuple[Source, ...]:
@@ -33,11 +30,6 @@ def examples() -> tuple[Source, ...]:
 def everything() -> tuple[Source, ...]:
     """Read the six packages, the examples, the tests, the scripts and the benchmarks."""
     return product() + read("examples", "tests", "scripts", "benchmarks")
-
-
-def without_migrations(sources: Iterable[Source]) -> list[Source]:
-    """Leave out the recorded migrations."""
-    return [source for source in sources if not source.is_in(MIGRATIONS)]
 
 
 def check(rule: Rule, sources: Iterable[Source]) -> None:
@@ -60,7 +52,7 @@ def breaches(rule: Rule, text: str, path: str = "maestro/domain/example.py") -> 
 
 
 def test_files_are_short() -> None:
-    check(sizes.files_are_short, without_migrations(everything()))
+    check(sizes.files_are_short, everything())
 
 
 def test_a_long_file_is_found() -> None:
@@ -71,7 +63,7 @@ def test_a_long_file_is_found() -> None:
 
 
 def test_functions_are_short() -> None:
-    check(sizes.functions_are_short, without_migrations(product() + examples()))
+    check(sizes.functions_are_short, product() + examples())
 
 
 def test_a_long_function_is_found() -> None:

@@ -22,13 +22,12 @@ OLDEST_SQLITE = (3, 35)
 def upgrade(path: Path) -> None:
     """Create or migrate the database file.
 
-    Raises ``NewerDatabase`` when a later release wrote it, ``StoreUnreadable`` when it is no readable SQLite file.
+    Raises ``NewerDatabase`` when a later release wrote it, ``OlderDatabase`` when a version before the first release
+    did, and ``StoreUnreadable`` when it is no readable SQLite file.
     """
     with opened(open_writer(path), path) as connection:
         if not _is_present(connection, path):
-            # Imported by name in a function because Alembic takes a tenth of a second of CPU time, and most starts
-            # find tables that are up to date.
-            import_module("maestro.store.engine.migrating").migrate(connection, MIGRATIONS)
+            _migrate(connection)
 
 
 def check(path: Path) -> None:
@@ -89,14 +88,32 @@ def _why(path: Path, cause: BaseException | None) -> str:
 
 
 def _is_present(connection: Connection, path: Path) -> bool:
-    """Say whether the tables are those of this release; false when they are older. Raises ``NewerDatabase``."""
+    """Return whether the tables are those of this release; false when they can be migrated.
+
+    Raises ``NewerDatabase``, and ``OlderDatabase`` when no migration begins at them.
+    """
     found, known = _current(connection), revisions()
+    if found is not None and found < known[0]:
+        raise OlderDatabase(
+            f"{path} was written by a development version of Maestro before its first release (schema {found}), and "
+            f"cannot be upgraded. To start afresh, stop Maestro, move {path.name} and its -wal and -shm files to "
+            "another folder, and start Maestro again."
+        )
     if found is not None and found not in known:
         raise NewerDatabase(
             f"{path} was written by a newer version of Maestro (schema {found}). "
             "Install that version, or restore a backup made before the upgrade."
         )
     return found == known[-1]
+
+
+def _migrate(connection: Connection) -> None:
+    """Run the migrations that the database lacks."""
+    # Imported here because Alembic takes a tenth of a second of CPU time, and most starts find tables of this release.
+    command, config = import_module("alembic.command"), import_module("alembic.config").Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def _current(connection: Connection) -> str | None:

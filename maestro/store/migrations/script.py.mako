@@ -11,8 +11,3 @@ down_revision = ${repr(down_revision)}
 def upgrade() -> None:
     """Apply."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Take back."""
-    ${downgrades if downgrades else "pass"}

@@ -1,12 +1,13 @@
 """``maestro migrate`` says what it did, does it once, and never under the feet of somebody else."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from maestro.cli.main import run
 from maestro.cli.migrate import sentence
@@ -16,10 +17,10 @@ from maestro.installation.storage import open_existing_store
 from maestro.settings import Settings
 from maestro.store import store as store_module
 from maestro.store.engine import schema
-from maestro.store.engine.database import open_writer
 from tests.support.forking import FORKING
+from tests.support.next_release import next_release
 
-FIRST = "0001"
+FIRST = schema.revisions()[-1]
 PROCESSES = 3
 FOLDERS = 4
 LONG = 60.0
@@ -33,22 +34,12 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def earlier(tmp_path: Path) -> str:
-    """Make a database as the first release did, and return the revision of its schema."""
-    begin_with_the_first_release(tmp_path / "data")
-    return FIRST
-
-
-def begin_with_the_first_release(folder: Path) -> None:
-    """Make a folder with a database as the first release did."""
-    folder.mkdir()
-    config = Config()
-    config.set_main_option("script_location", str(schema.MIGRATIONS))
-    engine = open_writer(folder / "maestro.db")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, FIRST)
-    engine.dispose()
+def earlier(tmp_path: Path) -> Iterator[str]:
+    """Make a database of this release, continue as the next one, and return the revision of the database."""
+    (tmp_path / "data").mkdir()
+    schema.upgrade(tmp_path / "data" / "maestro.db")
+    with next_release(tmp_path):
+        yield FIRST
 
 
 def test_it_creates_a_database_and_then_finds_it_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,30 +103,34 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "is not a Maestro database" in capsys.readouterr().err
 
 
-def start_on_all(folders: list[Path], together: Barrier) -> None:
+def start_on_all(folders: list[Path], together: Barrier, release: Path | None) -> None:
     """Migrate and then share each folder, at the same moment as the other processes; nothing is copied here."""
     store_module.upgrade = schema.upgrade  # type: ignore[attr-defined]
-    for folder in folders:
-        together.wait()
-        migrate(Settings.model_validate({"dataDir": folder}))
-        with DataFolder(folder, shared=True):
+    with next_release(release / str(os.getpid())) if release is not None else nullcontext():
+        for folder in folders:
             together.wait()
+            migrate(Settings.model_validate({"dataDir": folder}))
+            with DataFolder(folder, shared=True):
+                together.wait()
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["empty", "older"])
 def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(tmp_path: Path, older: bool) -> None:
     folders = [tmp_path / str(number) for number in range(FOLDERS)]
     for folder in folders if older else ():
-        begin_with_the_first_release(folder)
+        folder.mkdir()
+        schema.upgrade(folder / "maestro.db")
     together = FORKING.Barrier(PROCESSES, timeout=LONG)
-    processes = [FORKING.Process(target=start_on_all, args=(folders, together)) for _ in range(PROCESSES)]
+    arguments = (folders, together, tmp_path if older else None)
+    processes = [FORKING.Process(target=start_on_all, args=arguments) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * PROCESSES
-    for folder in folders:
-        assert migrate(Settings.model_validate({"dataDir": folder})).outcome is MigrationOutcome.UNCHANGED
+    with next_release(tmp_path) if older else nullcontext():
+        for folder in folders:
+            assert migrate(Settings.model_validate({"dataDir": folder})).outcome is MigrationOutcome.UNCHANGED
 
 
 def test_a_worker_does_not_change_tables_under_an_older_process(

@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,10 +24,8 @@ from maestro.domain.llm.usage import (
     by_key,
 )
 from maestro.store.llm.usage_sums import FINE
-from maestro.store.store import Store
 from tests.support.job_rows import MORNING, JobRows
-from tests.support.usage_rows import answered, cut_off, failed, use
-from tests.unit.store.test_migrations import move
+from tests.support.usage_rows import answered, use
 
 FIRST = MORNING.date()
 SECOND = FIRST + timedelta(days=1)
@@ -165,17 +162,3 @@ def test_parts_add_up_to_what_the_sums_say(rows: JobRows, by: UsageBy) -> None:
     assert by_day(parts) == by_days
     assert by_key(parts) == by_keys
     assert added("", (one.sum for one in parts)) == total
-
-
-def test_the_days_of_an_earlier_release_are_added_up_when_it_is_brought_up_to_date(tmp_path: Path) -> None:
-    rows = JobRows.at(tmp_path)
-    use(rows)
-    before = said_by_the_days(rows)
-    rows.store.close()
-    move(tmp_path / "maestro.db", "0008", back=True)
-    rows = replace(rows, store=Store.open(tmp_path / "maestro.db", rows.clock))
-    with closing(rows.store):
-        assert said_by_the_days(rows) == before
-        failed(rows, rows.add())
-        cut_off(rows, rows.add())
-        assert said_by_the_days(rows) == said_by_the_log(rows)
