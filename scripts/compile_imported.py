@@ -15,7 +15,7 @@ def main() -> None:
     # As maestro/llm/litellm_client.py imports it: without a look at the internet or at a file .env.
     os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION", HF_HUB_OFFLINE="1")
     commands = import_module("maestro.cli")
-    names = [module.name for module in pkgutil.iter_modules(commands.__path__, "maestro.cli.")]
+    names = [module.name for module in pkgutil.walk_packages(commands.__path__, "maestro.cli.")]
     for name in (*names, "api.app", "litellm", "uvicorn.protocols.http.h11_impl", "maestro.store.engine.migrating"):
         import_module(name)
 

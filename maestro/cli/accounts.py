@@ -1,4 +1,4 @@
-"""``maestro accounts``: who answers for the agents, how each account does, and which keys are used."""
+"""``maestro accounts``: the accounts at providers of models, the state of each, and the keys that are used."""
 
 import sys
 from typing import Annotated
@@ -6,17 +6,13 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.cli.account_texts import listing, portrait
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.operation_commands import OperationCommands
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.account_views import REFERENCES, AccountChange, NewAccount
-from maestro.domain.llm.accounts import AccountStatus, AccountType
+from maestro.cli.framework.inputs import Fields, InputOptions, made, reference_of, secret_in
+from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.output import Columns, Portrait, Result, moment
+from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
 from maestro.installation.keys import encryption
 from maestro.operations.accounts import AccountOperations
-from maestro.settings import read_environment
 from maestro.settings.accounts import account_columns
 
 KEYLESS = ("ollama",)
@@ -28,132 +24,127 @@ Accounts stand in llm.accounts of the configuration, are found by their keys in 
 of this works beside a running Maestro, from the next call on. A key is asked for without being shown, or read from a
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
+NOTHING = (
+    "There are no accounts: the built-in demo model answers. Add one with `maestro accounts add`, or set a provider's "
+    "key in the environment."
+)
+ORIGINS = {
+    AccountSource.CONFIGURATION: "configuration",
+    AccountSource.ENVIRONMENT: "environment",
+    AccountSource.API: "added",
+}
 
 
-def _reference(text: str | None) -> str | None:
-    if text is not None and not text.startswith(REFERENCES):
-        raise typer.BadParameter("expected env:NAME or file:PATH; a key is never given here")
-    return text
+def _state(account: AccountView) -> str:
+    limited = account.state is AccountState.LIMITED
+    return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
 
+
+def _key_shown(account: AccountView) -> str:
+    return account.reference or (f"...{account.last4}" if account.last4 else "")
+
+
+DERIVED: Columns = {
+    "calls": "calls",
+    "spent": lambda account: f"{account.spent_usd:.4f} USD",
+    "key": _key_shown,
+    "from": lambda account: ORIGINS[account.source],
+    "last error": "last_error",
+}
+COLUMNS: Columns = {
+    "name": "name",
+    "provider": "provider",
+    "model": "model",
+    "state": _state,
+    "priority": "priority",
+    **DERIVED,
+}
+PORTRAIT = Portrait(
+    lambda account: f"{account.name}  {_state(account)}",
+    {
+        **dict.fromkeys(["name", "spent usd", "source", "status", "state", "last4", "reference", "rate limited until"]),
+        **DERIVED,
+        "limits": lambda account: [f"{one.model or 'every model'} until {moment(one.until)}" for one in account.limits],
+    },
+)
+OPTIONS = InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})
 
 AccountName = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of the account, as `maestro accounts list` shows it.")
 ]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")]
-Provider = Annotated[str, typer.Option(help="anthropic, openai, gemini, openrouter, ollama, ...")]
-Type = Annotated[
-    AccountType, typer.Option("--type", help="api_key: over HTTP; cli: the command claude of a subscription.")
-]
-Model = Annotated[str, typer.Option(help="Its model; without it, the provider's default.")]
-Models = Annotated[list[str] | None, typer.Option("--also", help="Another model it may be asked for; may be repeated.")]
-BaseUrl = Annotated[str, typer.Option(help="Another server that speaks the provider's protocol.")]
-HomeDir = Annotated[str, typer.Option(help="Of a cli account, the folder with its login.")]
-Priority = Annotated[int, typer.Option(min=0, max=1000, help="The order of asking, lowest first.")]
-Concurrency = Annotated[int, typer.Option(min=0, help="Calls at once; 0: as llm.concurrency says.")]
 KeyEnv = Annotated[
     str | None, typer.Option("--key-env", metavar="NAME", help="Take the key from this environment variable, now.")
 ]
 KeyRef = Annotated[
     str | None,
     typer.Option(
-        metavar="REF", callback=_reference, help="Store env:NAME or file:PATH, which Maestro itself reads, and no key."
+        metavar="REF",
+        callback=reference_of("key"),
+        help="Store env:NAME or file:PATH, which Maestro itself reads, and no key.",
     ),
 ]
-PerMinute = Annotated[int, typer.Option(min=0, help="What it may take a minute; 0: no limit of ours.")]
 
-
-def _operations(at: Opened) -> AccountOperations:
-    return AccountOperations(at.store, encryption(at.loaded.settings), account_columns)
-
-
-app = OperationCommands(HELP, _operations, field="name", ref=AccountName)
-app.list(
-    "List the accounts, those asked first at the head.",
-    AccountOperations.list,
-    lambda page: listing(page.items),
-    paged=False,
+app = OperationCommands(
+    HELP,
+    lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
+    key="name",
+    ref=AccountName,
 )
-app.one("show", "Show an account: its limits, its spend and what went wrong last.", AccountOperations.show, portrait)
+app.list("List the accounts, those asked first at the head.", COLUMNS, NOTHING, limit=None)
+app.show("Show an account: its limits, its spend and what went wrong last.", PORTRAIT)
 
 
-@app.command()
+@app.operation()
 def add(
-    given: Given,
+    accounts: AccountOperations,
     name: NewName,
-    provider: Provider = "anthropic",
-    account_type: Type = AccountType.API_KEY,
-    model: Model = "",
-    models: Models = None,
-    base_url: BaseUrl = "",
-    home_dir: HomeDir = "",
-    priority: Priority = 20,
-    requests_per_minute: PerMinute = 0,
-    tokens_per_minute: PerMinute = 0,
-    concurrency: Concurrency = 0,
+    options: Annotated[Fields, OPTIONS],
     key_env: KeyEnv = None,
     key_ref: KeyRef = None,
-) -> None:
+) -> Result:
     """Add an account; its key is asked for, or read from --key-env."""
-    new = NewAccount(
-        name=name,
-        type=account_type,
-        provider=provider,
-        model=model,
-        models=tuple(models or ()),
-        base_url=base_url,
-        home_dir=home_dir,
-        priority=priority,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        concurrency=concurrency,
-    )
-    with opened(given) as at:
-        account = _operations(at).add(_with_key(new, key_env, key_ref), ACTOR)
-    said = f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
-    write(account, [said], given.as_json)
+    new = made(NewAccount, name=name, **options)
+    account = accounts.add(new.model_copy(update={"api_key": _key_of(new, key_env, key_ref)}), ACTOR)
+    return account, f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
 
 
-@app.command()
+@app.operation()
 def enable(
-    given: Given,
+    accounts: AccountOperations,
     name: AccountName,
     new_key: Annotated[bool, typer.Option("--new-key", help="Ask for another key first.")] = False,
     key_env: KeyEnv = None,
-) -> None:
+) -> Result:
     """Let an account be asked again, with another key if need be; its limits end."""
-    with opened(given) as at:
-        key = SecretStr(_key(key_env)) if new_key or key_env else None
-        account = _operations(at).change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
-    write(account, [f"{account.name} is asked again"], given.as_json)
+    key = _read_key(key_env) if new_key or key_env else None
+    account = accounts.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
+    return account, f"{account.name} is asked again"
 
 
-app.change(
+app.switch(
     "disable",
     "Let an account be asked no more, until it is enabled; calls under way go on.",
-    AccountOperations.change,
-    AccountChange(status=AccountStatus.DISABLED),
     " is asked no more",
+    AccountChange(status=AccountStatus.DISABLED),
 )
-app.remove("Remove an account that was added here or on the API, with its key.", AccountOperations.remove)
+app.remove("Remove an account that was added here or on the API, with its key.")
 
 
-def _with_key(new: NewAccount, variable: str | None, reference: str | None) -> NewAccount:
-    """Add the key: a reference, or the key itself where one is usually needed."""
+def _key_of(new: NewAccount, variable: str | None, reference: str | None) -> SecretStr:
+    """Return the key of a new account: a reference, or the key itself where one is usually needed."""
     if variable and reference:
         raise typer.BadParameter("give --key-env or --key-ref, not both")
-    key = reference or ""
     if reference is None and (variable or (new.type is AccountType.API_KEY and new.provider not in KEYLESS)):
-        key = _key(variable)
-    return new.model_copy(update={"api_key": SecretStr(key)})
+        return _read_key(variable)
+    return SecretStr(reference or "")
 
 
-def _key(variable: str | None) -> str:
-    """Return a key from a variable, from a person who types it unseen, or from the first line of a pipe."""
+def _read_key(variable: str | None) -> SecretStr:
+    """Return a key from a variable, from a hidden prompt, or from the first line of a pipe."""
     if variable is not None:
-        key = read_environment().get(variable, "").strip()
-        if not key:
-            raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
-        return key
+        return SecretStr(secret_in(variable))
     if sys.stdin.isatty():
-        return str(typer.prompt("Key (empty for none)", hide_input=True, default="", show_default=False, err=True))
-    return sys.stdin.readline().strip()
+        question = "Key (empty for none)"
+        return SecretStr(typer.prompt(question, hide_input=True, default="", show_default=False, err=True))
+    return SecretStr(sys.stdin.readline().strip())

@@ -1,16 +1,28 @@
-"""``maestro agents``: who answers, in which channels, and how they came to be as they are."""
+"""``maestro agents``: the agents with their channels, versions and tokens."""
 
-from maestro.cli import agent_bindings, agent_edits, agent_tokens, agent_versions
-from maestro.cli.agent_options import Slug
-from maestro.cli.agent_texts import listing, portrait
-from maestro.cli.commands import Commands
-from maestro.cli.opened import opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.pages import Limit, TextCursor
-from maestro.domain.agents.views import agent_page
+import difflib
+import json
+from collections.abc import Iterator
+from typing import Annotated
 
-LIMIT = 100
+import typer
+from pydantic import JsonValue
+
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, made, row_number
+from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
+from maestro.domain.agents.tokens import NewToken
+from maestro.domain.agents.versions import FieldChange
+from maestro.domain.agents.views import AgentDetail, VersionDetail
+from maestro.domain.errors import Conflict
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.reading import read
+from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
+from maestro.operations.inputs import LIMIT
+
+VERSION_LIMIT = 20
 
 HELP = """List, show, make, change and archive agents, and bind channels to them.
 
@@ -18,31 +30,303 @@ An agent answers in the channels that are bound to it, and wherever somebody men
 agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
 back. All of this works whether Maestro runs or not, from the next message on.
 """
+TOKENS_HELP = """Make, list and revoke the tokens of an agent.
 
-app = Commands(HELP)
-
-
-@app.command("list")
-def list_agents(
-    given: Given,
-    limit: Limit = LIMIT,
-    cursor: TextCursor = None,
-) -> None:
-    """List the agents by slug."""
-    with opened(given) as at, at.store.view() as tx:
-        page = agent_page(tx.agents.all(), cursor, limit)
-    write(page, listing(page), given.as_json)
+A program that is no part of Maestro takes part as an agent when it shows a token of that agent to the MCP server, /mcp
+at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows how.
+"""
 
 
-@app.command()
-def show(given: Given, slug: Slug) -> None:
-    """Show an agent: all that can be edited of it, and its channels."""
-    with opened(given) as at, at.store.view() as tx:
-        agent = tx.agents.detail(tx.agents.named(slug))
-    write(agent, portrait(agent), given.as_json)
+def _words(words: tuple[str, ...] | None) -> str:
+    """Return a list in words; nothing for the default of all agents."""
+    return "" if words is None else ", ".join(words) or "none"
 
 
-app.add_typer(agent_edits.app)
-app.add_typer(agent_versions.app)
-app.add_typer(agent_bindings.app)
-app.add_typer(agent_tokens.app)
+def _budget(agent: AgentDetail) -> str:
+    usd = agent.daily_budget_usd
+    return "" if usd is None else f"{usd:g} US dollars" if usd else "none"
+
+
+COLUMNS: Columns = {
+    "slug": "slug",
+    "name": "name",
+    "role": "role",
+    "status": "status",
+    "version": "version",
+    "edited": "updated_at",
+    "model": "model",
+    "description": "description",
+}
+PORTRAIT = Portrait(
+    lambda agent: f"{agent.slug}  {agent.status}, version {agent.version} of {moment(agent.updated_at)}",
+    {
+        **dict.fromkeys(["id", "slug", "status", "version", "updated at", "configured", "created at"]),
+        "model": lambda agent: agent.model or "that of the account",
+        "tools": lambda agent: _words(agent.tools),
+        "skills": lambda agent: _words(agent.skills),
+        "allow users": lambda agent: _words(agent.allow_users),
+        "daily budget usd": _budget,
+    },
+    text="system_prompt",
+)
+VERSION_COLUMNS: Columns = {
+    "version": "version",
+    "when": "at",
+    "by": "actor",
+    "changed": lambda version: version.changed if version.version > 1 else "made",
+    "reason": "reason",
+}
+TOKEN_COLUMNS: Columns = {
+    "number": "id",
+    "name": "name",
+    "ends in": "ending",
+    "made": "created_at",
+    "last used": "last_used_at",
+    "revoked": "revoked_at",
+}
+LISTS = ("tools", "skills", "fallbacks", "allow_users")
+OPTIONS = InputOptions(
+    AgentFields,
+    leave_out=["status"],
+    spelling={
+        **{name: f"--{name.replace('_', '-')} LIST" for name in LISTS},
+        "quirks": "--quirk",
+        "daily_budget_usd": "--daily-budget",
+        "system_prompt": "",
+    },
+    text_files={"system_prompt": "The file with its instructions; - for standard input."},
+)
+
+Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
+NewSlug = Annotated[str, typer.Argument(metavar="SLUG", help="Its short name; people mention it as @SLUG.")]
+Reset = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD", help="Put a field back to what everybody has, such as tools or allowUsers; may be repeated."
+    ),
+]
+Reason = Annotated[str, typer.Option(help="Why, for the history.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if direct messages then go to nobody.")]
+PlatformName = Annotated[str, typer.Argument(metavar="PLATFORM", help="The platform, such as web or discord.")]
+Channel = Annotated[str, typer.Argument(metavar="CHANNEL", help="The platform's id of the channel.")]
+AccountOption = Annotated[str, typer.Option(help="Which of our accounts on that platform.")]
+BINDING_OPTIONS = InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])
+
+app = OperationCommands(HELP, lambda at: AgentOperations(at.store), key="slug", ref=Slug)
+app.list("List the agents by slug.", COLUMNS, "There are no agents.")
+app.show("Show an agent: all that can be edited of it, and its channels.", PORTRAIT)
+
+
+@app.operation()
+def create(agents: AgentOperations, slug: NewSlug, options: Annotated[Fields, OPTIONS], reason: Reason = "") -> Result:
+    """Make an agent."""
+    agent = agents.add(read(NewAgent, {"slug": slug, **options}), ACTOR, reason)
+    return agent, f"{agent.slug} answers where somebody mentions @{agent.slug}, or where you bind a channel to it"
+
+
+@app.operation()
+def edit(
+    agents: AgentOperations,
+    slug: Slug,
+    options: Annotated[Fields, OPTIONS],
+    reset: Reset = None,
+    reason: Reason = "",
+    force: Force = False,
+) -> Result:
+    """Change an agent, from the next message on; what is not given stays."""
+    return _change(agents, slug, {**_defaults(reset or []), **options, "force": force}, reason)
+
+
+@app.operation()
+def archive(
+    agents: AgentOperations,
+    slug: Slug,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove it for good; only an agent of which nothing speaks can be.")
+    ] = False,
+    reason: Reason = "",
+    force: Force = False,
+) -> Result:
+    """Let an agent answer no more, and free its channels; its conversations and its memory stay."""
+    if not purge:
+        return _change(agents, slug, {"status": AgentStatus.ARCHIVED, "force": force}, reason)
+    agents.remove(slug, ACTOR, purge=True, force=force)
+    return {"slug": slug}, f"{slug} is gone for good"
+
+
+@app.operation()
+def restore(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let an archived agent answer again; the channels it had have to be bound anew."""
+    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+
+
+@app.operation()
+def pause(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let an agent answer no more until it is resumed; its channels stay its own."""
+    return _change(agents, slug, {"status": AgentStatus.PAUSED}, reason)
+
+
+@app.operation()
+def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let a paused agent answer again."""
+    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+
+
+@app.operation("versions")
+def list_versions(
+    agents: AgentOperations, slug: Slug, limit: Limit = VERSION_LIMIT, cursor: RowCursor = None
+) -> Result:
+    """List the edits of an agent, newest first: who, when and what."""
+    page = agents.versions(slug, limit, str(cursor) if cursor else None)
+    return page, listing(page, VERSION_COLUMNS, "There are no earlier versions.")
+
+
+@app.operation("diff")
+def show_diff(
+    agents: AgentOperations,
+    slug: Slug,
+    version: Annotated[int | None, typer.Option(help="The version to look at; without it, the newest.")] = None,
+    against: Annotated[
+        int | None, typer.Option(help="The version to compare with; without it, the one before.")
+    ] = None,
+) -> Result:
+    """Show what an edit changed."""
+    found = agents.version(slug, agents.show(slug).version if version is None else version, against)
+    return found, _differences(found)
+
+
+@app.operation()
+def rollback(
+    agents: AgentOperations,
+    slug: Slug,
+    to: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="Which version; without it, the one before.")
+    ] = None,
+    reason: Reason = "",
+    force: Force = False,
+) -> Result:
+    """Make an agent what it was: a new version that is as an old one."""
+    before = agents.show(slug).version
+    number = to or before - 1
+    if number < 1:
+        raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
+    detail = agents.roll_back(slug, read(Rollback, {"version": number, "reason": reason, "force": force}), ACTOR)
+    return detail, _change_text(detail, before)
+
+
+bindings = OperationCommands(None, lambda at: BindingOperations(at.store))
+
+
+@bindings.operation()
+def bind(
+    operations: BindingOperations,
+    slug: Slug,
+    platform: PlatformName,
+    channel: Channel,
+    options: Annotated[Fields, BINDING_OPTIONS],
+    account: AccountOption = DEFAULT_ACCOUNT,
+) -> Result:
+    """Give a channel to an agent, from the next message on."""
+    fields = {"agent": slug, "platform": platform, "account": account, "channel": channel, **options}
+    binding = operations.add(read(BoundChannel, fields), ACTOR)
+    return binding, f"{slug} answers in {platform}/{channel} from the next message on"
+
+
+@bindings.operation()
+def unbind(
+    operations: BindingOperations, platform: PlatformName, channel: Channel, account: AccountOption = DEFAULT_ACCOUNT
+) -> Result:
+    """Take a channel from its agent."""
+    operations.remove(operations.find(platform, account, channel).id, ACTOR)
+    address = {"platform": platform, "account": account, "channel": channel}
+    return address, f"{platform}/{channel} belongs to nobody now"
+
+
+tokens = OperationCommands(TOKENS_HELP, lambda at: TokenOperations(at.store))
+app.add_typer(bindings)
+app.add_typer(tokens, name="token")
+
+
+@tokens.operation("new")
+def make_token(
+    operations: TokenOperations,
+    slug: Slug,
+    name: Annotated[str, typer.Option(help="Where it will be used, so that you know it again.")] = "",
+) -> Result:
+    """Make a token; it is shown only now."""
+    token = operations.add(slug, made(NewToken, name=name), ACTOR)
+    return token, [token.token, "Keep it where nobody else reads it: it is not shown again."]
+
+
+@tokens.operation("list")
+def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, cursor: RowCursor = None) -> Result:
+    """List the tokens of an agent, newest first, those that were revoked too."""
+    page = operations.list(slug, limit, cursor)
+    return page, listing(page, TOKEN_COLUMNS, f"{slug} has no tokens.")
+
+
+@tokens.operation("revoke")
+def revoke_token(
+    operations: TokenOperations,
+    slug: Slug,
+    number: Annotated[
+        str, typer.Argument(metavar="NUMBER", help="Its number, as `maestro agents token list` shows it.")
+    ],
+) -> Result:
+    """Revoke a token: from its next request on it opens nothing."""
+    revoked = operations.revoke(slug, row_number(number, "token", "NUMBER"), ACTOR)
+    return revoked, f"token {revoked.id} of {slug} opens nothing any more"
+
+
+def _change(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
+    change = read(AgentChange, fields)
+    before = agents.show(slug).version
+    agent = agents.change(slug, change, ACTOR, reason)
+    return agent, _change_text(agent, before)
+
+
+def _change_text(agent: AgentDetail, before: int) -> str:
+    """Say what a change has led to."""
+    if agent.version == before:
+        return f"{agent.slug} is that already; it stays at version {before}"
+    return f"{agent.slug} is at version {agent.version} now, and {agent.status}"
+
+
+def _defaults(names: list[str]) -> Fields:
+    """Return these fields with their defaults; raises ``BadParameter`` for one that does not exist."""
+    known = {
+        spelling: (name, field.get_default())
+        for name, field in AgentFields.model_fields.items()
+        if name not in ("status", "role", "system_prompt")
+        for spelling in (name, field.alias, name.replace("_", "-"))
+    }
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no field {name!r} to put back; --help lists them", param_hint="--reset")
+    return dict(known[name] for name in names)
+
+
+def _differences(version: VersionDetail) -> Iterator[str]:
+    """Yield what is different in a version, longer texts line by line."""
+    beside = f"against version {version.against}" if version.against is not None else "the first"
+    yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {beside}"
+    if not version.changes:
+        yield "nothing is different"
+    for change in version.changes:
+        yield from _difference(change, first=version.against is None)
+
+
+def _difference(change: FieldChange, *, first: bool) -> Iterator[str]:
+    before, after = ([] if first else _value_lines(change.before)), _value_lines(change.after)
+    if max(len(before), len(after)) <= 1:
+        yield f"  {change.field}: {' '.join([*before, '->'] if before else [])} {' '.join(after)}".replace(":  ", ": ")
+        return
+    yield f"  {change.field}:"
+    compared = difflib.unified_diff(before, after, lineterm="", n=1)
+    yield from (f"    {line}" for line in list(compared)[2:] if not line.startswith("@@"))
+
+
+def _value_lines(value: JsonValue) -> list[str]:
+    if isinstance(value, str):
+        return [plain(line) for line in value.splitlines()] or ['""']
+    return [plain(json.dumps(value, ensure_ascii=False))]

@@ -1,25 +1,22 @@
-"""``maestro connectors``: our accounts on platforms, how each does, and which secrets they use."""
+"""``maestro connectors``: the accounts on platforms, the state of each, and the secrets they use."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.cli.connector_texts import closed, listing, portrait
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.operation_commands import OperationCommands, Removal
-from maestro.cli.options import Given
-from maestro.cli.output import write
+from maestro.cli.framework.inputs import REFERENCES, secret_in
+from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.options import Given
+from maestro.cli.framework.output import Columns, Portrait, Result, listing, write
 from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector
-from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
-from maestro.settings import read_environment
 
 HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
 
@@ -27,6 +24,36 @@ Connectors stand in connectors of the configuration, or are added here. All of t
 which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
+NOTHING = "There are no connectors. Add one with `maestro connectors add PLATFORM`."
+
+
+def _name(connector: Any) -> str:
+    return f"{connector.platform}/{connector.account}"
+
+
+def _state(connector: ConnectorView) -> str:
+    return (connector.state or "not connected yet") if connector.enabled else "disabled"
+
+
+DERIVED: Columns = {
+    "last event": "last_event_at",
+    "lag": lambda connector: "" if connector.lag_seconds is None else f"{connector.lag_seconds:.1f} s",
+    "from": lambda connector: "configuration" if connector.configured else "added",
+    "last error": "last_error",
+}
+COLUMNS: Columns = {"connector": _name, "state": _state, "agent": "agent", **DERIVED}
+CLOSED: Columns = {"connector": _name, "channel": "channel", "since": "disabled_at", "reason": "reason"}
+PORTRAIT = Portrait(
+    lambda connector: f"{_name(connector)}  {_state(connector)}",
+    {
+        **dict.fromkeys(["platform", "account", "enabled", "configured", "state", "lag seconds", "last event at"]),
+        "secrets": lambda connector: [
+            f"{one.name} {one.reference or (f'...{one.last4}' if one.last4 else 'set')}" for one in connector.secrets
+        ],
+        "options": lambda connector: [f"{name}={json.dumps(value)}" for name, value in connector.options.items()],
+        **DERIVED,
+    },
+)
 
 Place = Annotated[
     str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="A connector, as `maestro connectors list` shows it.")
@@ -34,10 +61,10 @@ Place = Annotated[
 NewPlace = Annotated[
     str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="The platform, and a name of your choice for the account.")
 ]
-Agent = Annotated[
+AgentOption = Annotated[
     str | None, typer.Option(help="The slug of the agent that answers all that is said there; '' for the rules.")
 ]
-Options = Annotated[
+PlatformOptions = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="An option of its platform, such as baseUrl=...; repeatable."),
 ]
@@ -52,31 +79,23 @@ SecretVars = Annotated[
     typer.Option("--secret-env", metavar="NAME=VARIABLE", help="Take a secret from a variable, now; repeatable."),
 ]
 
-
-def _operations(at: Opened) -> ConnectorOperations:
-    return ConnectorOperations(at.store, encryption(at.loaded.settings))
-
-
-def _changed(change: ConnectorChange) -> Callable[[ConnectorOperations, str], ConnectorView]:
-    return lambda connectors, place: connectors.change(*_named(place), change, ACTOR)
-
-
-def _texts(sentence: str) -> Callable[[ConnectorView], Sequence[str]]:
-    return lambda view: [f"{view.platform}/{view.account} {sentence}"]
-
-
-app = OperationCommands(HELP, _operations, field="name", ref=Place)
-app.list(
-    "List the connectors, with their state and last event.",
-    lambda connectors, *_: connectors.list(),
-    lambda page: listing(page.items),
-    paged=False,
+app = OperationCommands(
+    HELP, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), key="name", ref=Place
 )
+
+
+@app.operation("list")
+def list_connectors(connectors: ConnectorOperations) -> Result:
+    """List the connectors, with their state and last event."""
+    page = connectors.list()
+    return page, listing(page, COLUMNS, NOTHING)
+
+
 app.one(
     "show",
     "Show a connector: what was set, how it does and what went wrong last.",
-    lambda connectors, place: connectors.show(*_named(place)),
-    portrait,
+    lambda connectors, place: connectors.show(*_parts(place)),
+    PORTRAIT.lines,
 )
 
 
@@ -84,86 +103,83 @@ app.one(
 def add(
     given: Given,
     place: NewPlace,
-    agent: Agent = None,
-    options: Options = None,
+    agent: AgentOption = None,
+    options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> None:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
-    platform, account = _named(place)
+    platform, account = _parts(place)
     wanted, given_secrets = described(platform).secrets, _secrets(secret_refs, secret_vars)
-    with opened(given) as at:  # nobody should type a secret to hear then that the configuration is wrong
+    with opened(given) as at:  # before the prompts: a wrong configuration is reported before secrets are typed
         new = NewConnector(
             platform=platform,
             account=account,
             agent=agent or "",
-            secrets=given_secrets or _typed(wanted),
+            secrets=given_secrets or _typed_secrets(wanted),
             options=_options(options, platform),
         )
-        connector = _operations(at).add(new, ACTOR)
-    write(connector, [f"{platform}/{account} is connected as soon as Maestro runs"], given.as_json)
+        connector = ConnectorOperations(at.store, encryption(at.loaded.settings)).add(new, ACTOR)
+    write(connector, f"{platform}/{account} is connected as soon as Maestro runs", given.as_json)
 
 
-@app.command("set")
-def set_(
-    given: Given,
+@app.operation("set")
+def change_connector(
+    connectors: ConnectorOperations,
     place: Place,
-    agent: Agent = None,
-    options: Options = None,
+    agent: AgentOption = None,
+    options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
-) -> None:
+) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets = _secrets(secret_refs, secret_vars)
-    chosen = _options(options, _named(place)[0])
+    secrets, chosen = _secrets(secret_refs, secret_vars), _options(options, _parts(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    with opened(given) as at:
-        connector = _changed(change)(_operations(at), place)
-    write(connector, _texts("is changed")(connector), given.as_json)
+    connector = connectors.change(*_parts(place), change, ACTOR)
+    return connector, f"{_name(connector)} is changed"
 
 
 app.one(
     "enable",
     "Connect it again.",
-    _changed(ConnectorChange(enabled=True)),
-    _texts("is connected as soon as Maestro runs"),
+    lambda connectors, place: connectors.change(*_parts(place), ConnectorChange(enabled=True), ACTOR),
+    lambda connector: f"{_name(connector)} is connected as soon as Maestro runs",
 )
 app.one(
     "disable",
     "Disconnect it, until it is enabled.",
-    _changed(ConnectorChange(enabled=False)),
-    _texts("is disconnected"),
+    lambda connectors, place: connectors.change(*_parts(place), ConnectorChange(enabled=False), ACTOR),
+    lambda connector: f"{_name(connector)} is disconnected",
 )
 
 
-@app.command()
-def remove(given: Given, place: Place) -> None:
+@app.operation()
+def remove(connectors: ConnectorOperations, place: Place) -> Result:
     """Remove a connector that was added here or on the API, with its secrets."""
-    platform, account = _named(place)
-    with opened(given) as at:
-        _operations(at).remove(platform, account, ACTOR)
-    write(Removal({"name": f"{platform}/{account}"}), [f"{platform}/{account} is gone"], given.as_json)
+    connectors.remove(*_parts(place), ACTOR)
+    name = "/".join(_parts(place))
+    return {"name": name}, f"{name} is gone"
 
 
-@app.command("closed-channels")
-def closed_channels(given: Given) -> None:
+@app.operation("closed-channels")
+def closed_channels(connectors: ConnectorOperations) -> Result:
     """List the channels to which nothing is sent, because their platform refused it for good."""
-    with opened(given) as at:
-        page = _operations(at).disabled_channels()
-    write(page, closed(page.items), given.as_json)
+    page = connectors.disabled_channels()
+    return page, listing(page, CLOSED, "Every channel can be sent to.")
 
 
-@app.command("open-channel")
+@app.operation("open-channel")
 def open_channel(
-    given: Given, place: Place, channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its id.")]
-) -> None:
+    connectors: ConnectorOperations,
+    place: Place,
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its id.")],
+) -> Result:
     """Send to such a channel again."""
-    with opened(given) as at:
-        _operations(at).enable_channel(*_named(place), channel, ACTOR)
-    write(Removal({"name": channel}), [f"{channel} is sent to again"], given.as_json)
+    connectors.enable_channel(*_parts(place), channel, ACTOR)
+    return {"name": channel}, f"{channel} is sent to again"
 
 
-def _named(place: str) -> tuple[str, str]:
+def _parts(place: str) -> tuple[str, str]:
     platform, _, account = place.partition("/")
     return platform, account or DEFAULT_ACCOUNT
 
@@ -173,32 +189,27 @@ def _options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
     pairs = list(_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
-    return {name: _value(text, as_it_is=name in texts) for name, text in pairs}
+    return {name: _value(text, is_text=name in texts) for name, text in pairs}
 
 
-def _value(text: str, *, as_it_is: bool) -> Any:
-    """An id that is a number stays the text that it is."""
+def _value(text: str, *, is_text: bool) -> Any:
+    """Return the value of an option; an id that is a number stays a text."""
     if not text:
         return None
     try:
         found = json.loads(text)
     except ValueError:
         return text
-    return text if as_it_is and not isinstance(found, str) else found
+    return text if is_text and not isinstance(found, str) else found
 
 
 def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
     found = {}
     for name, reference in _pairs("--secret", references):
-        if reference and not reference.startswith(("env:", "file:")):
+        if reference and not reference.startswith(REFERENCES):
             raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
         found[name] = SecretStr(reference)
-    for name, variable in _pairs("--secret-env", variables):
-        text = read_environment().get(variable, "").strip()
-        if not text:
-            raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
-        found[name] = SecretStr(text)
-    return found
+    return found | {name: SecretStr(secret_in(variable)) for name, variable in _pairs("--secret-env", variables)}
 
 
 def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -209,8 +220,8 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
         yield name, value
 
 
-def _typed(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
-    """Return the secrets that a person types unseen, or the lines of a pipe, in the order of the platform."""
+def _typed_secrets(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
+    """Return the secrets from hidden prompts, or the lines of a pipe, in the order of the platform."""
     typed = {name: _line(f"{name}: {what}", first=not place) for place, (name, what) in enumerate(wanted.items())}
     return {name: SecretStr(text) for name, text in typed.items() if text}
 

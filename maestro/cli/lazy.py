@@ -9,36 +9,36 @@ from typer.main import get_command
 
 from maestro.importing import collector_off
 
-COMMANDS: Mapping[str, str] = {
-    "init": "Write a first configuration, and prepare a Temporal cluster.",
-    "doctor": "Check everything, and say how to mend what is broken.",
-    "up": "Run everything: Temporal, worker, connectors, API and dashboard.",
-    "worker": "Run workflows and model calls, beside a Temporal server of your own.",
-    "api": "Run the dashboard and the API, beside a Temporal server of your own.",
-    "connect": "Run connectors, beside a Temporal server of your own.",
-    "chat": "Talk to an agent from here.",
-    "jobs": "List, show, replay and cancel jobs.",
-    "questions": "List and answer the questions of agents.",
-    "agents": "List, show, make, change and archive agents.",
-    "clients": "List, add, change and remove clients.",
-    "connectors": "List, show, add, change, enable, disable and remove connectors of platforms.",
-    "conversations": "List, show, search and delete conversations.",
-    "memory": "Show, search and mend what agents remember.",
-    "accounts": "List, add, enable, disable and remove accounts at providers of models.",
-    "schedules": "List, show, add, change, run and remove what agents do by the clock.",
-    "webhooks": "List, show, add, change, try and remove what programs outside may send.",
-    "skills": "List, show, test, add, enable, disable and remove skills.",
-    "audit": "Show who did what, when and from where.",
-    "usage": "Show what model calls took and cost.",
-    "settings": "List settings, and change some of them while Maestro runs.",
-    "session": "Show, begin and end the session of #maestro, the chat of the agents.",
-    "owner": "Add, list and remove owners.",
-    "pairings": "Let people in who wish to talk to agents, and invite others.",
-    "people": "List and remove people who were let in.",
-    "migrate": "Create the database, or bring it up to this release.",
-    "version": "Show the version.",
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": ("processes.init", "Write a first configuration, and prepare a Temporal cluster."),
+    "doctor": ("processes.doctor", "Check everything, and say how to mend what is broken."),
+    "up": ("processes.up", "Run everything: Temporal, worker, connectors, API and dashboard."),
+    "worker": ("processes.worker", "Run workflows and model calls, beside a Temporal server of your own."),
+    "api": ("processes.api", "Run the dashboard and the API, beside a Temporal server of your own."),
+    "connect": ("processes.connect", "Run connectors, beside a Temporal server of your own."),
+    "chat": ("chat.command", "Talk to an agent from here."),
+    "jobs": ("jobs.commands", "List, show, replay and cancel jobs."),
+    "questions": ("questions", "List and answer the questions of agents."),
+    "agents": ("agents", "List, show, make, change and archive agents."),
+    "clients": ("clients", "List, add, change and remove clients."),
+    "connectors": ("connectors", "List, show, add, change, enable, disable and remove connectors of platforms."),
+    "conversations": ("conversations", "List, show, search and delete conversations."),
+    "memory": ("memory", "Show, search and mend what agents remember."),
+    "accounts": ("accounts", "List, add, enable, disable and remove accounts at providers of models."),
+    "schedules": ("schedules", "List, show, add, change, run and remove what agents do by the clock."),
+    "webhooks": ("webhooks", "List, show, add, change, try and remove what programs outside may send."),
+    "skills": ("skills", "List, show, test, add, enable, disable and remove skills."),
+    "audit": ("audit", "Show who did what, when and from where."),
+    "usage": ("usage", "Show what model calls took and cost."),
+    "settings": ("settings", "List settings, and change some of them while Maestro runs."),
+    "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
+    "owner": ("people:owners", "Add, list and remove owners."),
+    "pairings": ("people:pairings", "Let people in who wish to talk to agents, and invite others."),
+    "people": ("people", "List and remove people who were let in."),
+    "migrate": ("processes.migrate", "Create the database, or bring it up to this release."),
+    "version": ("version", "Show the version."),
 }
-"""Each command with its line in the help; the module of the same name beside this one holds it as ``app``."""
+"""Each command with its module, and its line in the help; the module holds it as ``app`` or by the name after ``:``."""
 
 COMPLETION = ("install_completion", "show_completion")
 
@@ -53,8 +53,8 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, line in COMMANDS.items():
-            self.add_command(TyperCommand(name=name, callback=None, help=line))
+        for name, (_, help_line) in COMMANDS.items():
+            self.add_command(TyperCommand(name=name, callback=None, help=help_line))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in the place of the one that only has a name."""
@@ -64,8 +64,9 @@ class LazyGroup(TyperGroup):
 
 def load(name: str) -> Any:
     """Return the command of this name."""
+    path, _, attribute = COMMANDS[name][0].partition(":")
     with collector_off():
-        command = get_command(import_module(f"maestro.cli.{name}").app)
+        command = get_command(getattr(import_module(f"maestro.cli.{path}"), attribute or "app"))
     # Typer gives every application the options that install completion; only the one called maestro is for that.
     command.params = [param for param in command.params if param.name not in COMPLETION]
     return command

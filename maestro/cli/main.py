@@ -9,8 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 from typer.main import get_command
 
+from maestro.cli.framework.options import Config, DataDir, Debug, Given
 from maestro.cli.lazy import LazyGroup
-from maestro.cli.options import Config, DataDir, Debug, Given
 from maestro.cli.version import show_version
 from maestro.domain.errors import MaestroError
 

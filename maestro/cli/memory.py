@@ -1,18 +1,14 @@
-"""``maestro memory``: what an agent remembers, and how to mend it."""
+"""``maestro memory``: the facts and states that an agent remembers, and how to correct them."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.checked import made, row_number
-from maestro.cli.commands import Commands
-from maestro.cli.memory_texts import facts, states
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.pages import Limit, RowCursor
-from maestro.domain.memory.memory import FactCategory
+from maestro.cli.framework.inputs import Fields, FilterOptions, InputOptions, Limit, RowCursor, Yes, made, row_number
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.memory.views import (
     LIMIT,
     FactChange,
@@ -32,161 +28,155 @@ An agent learns facts from conversations and keeps state under keys. What is tol
 the next message on; all of this works whether Maestro runs or not.
 """
 STATE_HELP = """List, set and forget what an agent keeps under keys."""
+NO_FACTS = "The agent remembers no such fact."
+NO_STATES = "The agent keeps no state."
+FACT_COLUMNS: Columns = {
+    "fact": "id",
+    "category": "category",
+    "sure": lambda fact: f"{fact.confidence:.2f}",
+    "learned": lambda fact: f"{fact.created_at.astimezone():%Y-%m-%d}",
+    "told": lambda fact: f"{fact.access_count}x",
+    "content": "content",
+}
+STATE_COLUMNS: Columns = {
+    "key": "key",
+    "since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}",
+    "value": "value",
+}
+FACTS = FilterOptions(FactFilter, leave_out=["q", "sticky", "source"], spelling={"place": "--place PLACE"})
+NEW_FACT = InputOptions(NewFact, leave_out=["content"], spelling={"place": "--place PLACE"})
+FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
 Number = Annotated[
     str, typer.Argument(metavar="FACT", help="The number of the fact, as `maestro memory list` shows it.")
 ]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as last-topic.")]
-Category = Annotated[FactCategory | None, typer.Option(help="What it is about; a sticky fact is told every time.")]
-Place = Annotated[
-    str | None,
-    typer.Option(metavar="PLACE", help="Only what the conversation of this key knows, as the list shows it."),
-]
-InPlace = Annotated[str, typer.Option(metavar="PLACE", help="Remember it in the conversation of this key only.")]
-
-app = Commands(HELP)
-state = Commands(STATE_HELP)
-app.add_typer(state, name="state")
+Place = Annotated[str, typer.Option(metavar="PLACE", help="Remember it in the conversation of this key only.")]
 
 
-class Forgotten(Value):
-    """What is gone: a fact by its number, a state by its key, or everything, by the number of facts it was."""
-
-    agent: str
-    fact: int | None = None
-    key: str | None = None
-    facts: int | None = None
-
-
-class StateList(Value):
+class StatePage(Value):
     """The states of an agent by key; all of them, so ``next`` is always null."""
 
     items: tuple[StateView, ...]
     next: str | None = None
 
 
-@app.command("list")
-def list_memory(
-    given: Given,
+def _operations(at: Opened) -> MemoryOperations:
+    return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
+
+
+app = OperationCommands(HELP, _operations)
+state = OperationCommands(STATE_HELP, _operations)
+app.add_typer(state, name="state")
+
+
+@app.operation("list")
+def list_facts(
+    memory: MemoryOperations,
     slug: Slug,
-    category: Category = None,
-    place: Place = None,
+    facts: Annotated[FactFilter, FACTS],
     limit: Limit = LIMIT,
     cursor: RowCursor = None,
-) -> None:
+) -> Result:
     """List the facts, the newest first."""
-    page = _page(given, slug, FactFilter(category=category, place=place), cursor, limit)
-    write(page, facts(page), given.as_json)
+    page = memory.page(slug, facts, limit, cursor)
+    return page, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
 
 
-@app.command()
+@app.operation()
 def search(
-    given: Given,
+    memory: MemoryOperations,
     slug: Slug,
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Words that stand in the fact, in any script.")],
-    category: Category = None,
-    place: Place = None,
+    facts: Annotated[FactFilter, FACTS],
     limit: Limit = 20,
-) -> None:
+) -> Result:
     """Find facts as the agent itself does, those that fit best first."""
-    chosen = FactFilter(q=" ".join(text), category=category, place=place)
-    page = _page(given, slug, chosen, None, limit)
-    write(page, facts(page), given.as_json)
+    page = memory.page(slug, facts.model_copy(update={"q": " ".join(text)}), limit, None)
+    return page, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
 
 
-@app.command()
+@app.operation()
 def add(
-    given: Given,
+    memory: MemoryOperations,
     slug: Slug,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The fact, in a sentence.")],
-    category: Annotated[FactCategory, typer.Option(help="What it is about.")] = FactCategory.USER_PREFERENCE,
-    place: InPlace = "",
-) -> None:
+    options: Annotated[Fields, NEW_FACT],
+) -> Result:
     """Tell the agent a fact; one that says the same as another is refused."""
-    with opened(given) as at:
-        new = made(NewFact, content=text, category=category, place=place)
-        fact = _operations(at).add_fact(slug, new, ACTOR)
-    write(fact, [f"{slug} remembers it as fact {fact.id}"], given.as_json)
+    fact = memory.add_fact(slug, made(NewFact, content=text, **options), ACTOR)
+    return fact, f"{slug} remembers it as fact {fact.id}"
 
 
-@app.command()
-def change(
-    given: Given,
-    slug: Slug,
-    number: Number,
-    text: Annotated[str | None, typer.Option(help="What it says instead.")] = None,
-    category: Category = None,
-    confidence: Annotated[float | None, typer.Option(min=0, max=1, help="How sure it is, from 0 to 1.")] = None,
-) -> None:
+@app.operation()
+def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
     """Change what a fact says, its category or how sure it is."""
-    with opened(given) as at:
-        wanted = made(FactChange, content=text, category=category, confidence=confidence)
-        fact = _operations(at).change_fact(slug, _number(number), wanted, ACTOR)
-    write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), given.as_json)
+    fact = memory.change_fact(slug, _number(number), made(FactChange, **options), ACTOR)
+    page = MemoryPage(items=(fact,), states=(), next=None)
+    return fact, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
 
 
-@app.command()
-def forget(given: Given, slug: Slug, number: Number) -> None:
+@app.operation()
+def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
     """Forget a fact."""
-    with opened(given) as at:
-        _operations(at).forget_fact(slug, _number(number), ACTOR)
-    write(Forgotten(agent=slug, fact=_number(number)), [f"{slug} has forgotten fact {_number(number)}"], given.as_json)
+    memory.forget_fact(slug, _number(number), ACTOR)
+    return _forgotten(slug, fact=_number(number)), f"{slug} has forgotten fact {_number(number)}"
 
 
-@app.command()
-def clear(
-    given: Given,
-    slug: Slug,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
-) -> None:
+@app.operation()
+def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
     """Forget everything the agent knows, facts and states."""
-    with opened(given) as at:
-        with at.store.view() as tx:
-            tx.agents.named(slug)
-        if not yes:
-            typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
-        count = _operations(at).clear(slug, ACTOR)
-    write(Forgotten(agent=slug, facts=count), [f"{slug} has forgotten {count} facts and all state"], given.as_json)
+    memory.page(slug, FactFilter(), 1, None)
+    if not yes:
+        typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
+    count = memory.clear(slug, ACTOR)
+    return _forgotten(slug, facts=count), f"{slug} has forgotten {count} facts and all state"
 
 
-@state.command("list")
-def list_states(given: Given, slug: Slug, place: Place = None) -> None:
+@state.operation("list")
+def list_states(
+    memory: MemoryOperations,
+    slug: Slug,
+    place: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="Only what the conversation of this key knows, as the list shows it."),
+    ] = None,
+) -> Result:
     """List what the agent keeps, by key."""
-    with opened(given) as at, at.store.view() as tx:
-        kept = tuple(map(StateView.model_validate, tx.memory.kept(tx.agents.named(slug), place)))
-    write(StateList(items=kept), states(kept), given.as_json)
+    page = StatePage(items=memory.page(slug, FactFilter(place=place), 1, None).states)
+    return page, listing(page, _with_place(STATE_COLUMNS, page.items), NO_STATES)
 
 
-@state.command("set")
+@state.operation("set")
 def set_state(
-    given: Given,
+    memory: MemoryOperations,
     slug: Slug,
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="What is kept under it.")],
-    place: InPlace = "",
-) -> None:
+    place: Place = "",
+) -> Result:
     """Keep a value under a key, in the place of the one before."""
-    with opened(given) as at:
-        kept = _operations(at).put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
-    write(kept, states([kept]), given.as_json)
+    kept = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
+    return kept, listing(StatePage(items=(kept,)), _with_place(STATE_COLUMNS, [kept]), NO_STATES)
 
 
-@state.command("forget")
-def forget_state(given: Given, slug: Slug, key: Key, place: InPlace = "") -> None:
+@state.operation("forget")
+def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = "") -> Result:
     """Forget a key."""
-    with opened(given) as at:
-        _operations(at).forget_state(slug, key, ACTOR, place)
-    write(Forgotten(agent=slug, key=key), [f"{slug} has forgotten what it kept under {key}"], given.as_json)
+    memory.forget_state(slug, key, ACTOR, place)
+    return _forgotten(slug, key=key), f"{slug} has forgotten what it kept under {key}"
 
 
-def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit: int) -> MemoryPage:
-    with opened(given) as at:
-        return _operations(at).page(slug, chosen, limit, cursor)
+def _with_place(columns: Columns, views: Sequence[Any]) -> Columns:
+    """Return the columns, with the place before the last one where a conversation alone knows something."""
+    last = [*columns][-1]
+    place = {"place": "place"} if any(view.place for view in views) else {}
+    return {**{name: columns[name] for name in columns if name != last}, **place, last: columns[last]}
 
 
-def _operations(at: Opened) -> MemoryOperations:
-    return MemoryOperations(at.store, lambda: build_redaction(at.live).of(TextKind.MEMORY)())
+def _forgotten(slug: str, **what: object) -> Fields:
+    return {"agent": slug, "fact": None, "key": None, "facts": None, **what}
 
 
 def _number(text: str) -> int:

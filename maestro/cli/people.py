@@ -1,50 +1,170 @@
-"""``maestro people``: who was let in."""
+"""``maestro people``, ``pairings`` and ``owner``: the users with access, the codes that give it, and the owners."""
 
-from collections.abc import Iterator
+from typing import Annotated
 
-from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.owner import Changed, Person
-from maestro.cli.pairings import people_operations
-from maestro.cli.table import lines
-from maestro.domain.people.views import PersonPage
+import typer
 
-MOST = 10_000
-NOTHING = "Nobody was let in yet; `maestro pairings` lets people in."
-COLUMNS = ("person", "name", "since", "by")
+from maestro.bootstrap.rules import pairing_rules
+from maestro.cli.framework.inputs import fits
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.output import Columns, Result, listing
+from maestro.domain.errors import Conflict
+from maestro.domain.people.owners import OwnerView, PersonId, owner_page
+from maestro.domain.people.views import Approval
+from maestro.domain.words import OwnerId
+from maestro.operations.people import PeopleOperations
+from maestro.settings import Loaded
+from maestro.settings.keys import KEYS
 
-HELP = """List and remove people who were let in by a pairing.
+SETTING = "owner.ids"
+MOST_PAIRINGS = 1000
+
+PEOPLE_HELP = """List and remove people who were let in by a pairing.
 
 Their direct messages are answered. Owners are listed by `maestro owner list`.
 """
+NO_PEOPLE = "Nobody was let in yet; `maestro pairings` lets people in."
+PERSON_COLUMNS: Columns = {"person": "id", "name": "user_name", "since": "added_at", "by": "added_by"}
 
-app = Commands(HELP)
+PAIRINGS_HELP = """List, approve and refuse people who wish to be let in, and invite others.
+
+Where direct messages of strangers are not answered (dmPolicy pairing), a stranger is told a code. Whoever tells you
+that code is let in with `approve`. The other way round, `invite` prints a code for somebody who sends `/pair CODE`.
+"""
+NO_PAIRINGS = "Nobody wishes to be let in."
+PAIRING_COLUMNS: Columns = {
+    "id": "id",
+    "code": "code",
+    "person": "person",
+    "name": "user_name",
+    "status": "status",
+    "until": "expires_at",
+    "by": "settled_by",
+}
+
+OWNERS_HELP = """Add, list and remove owners.
+
+An owner may talk to every agent, comes before others, and may ask conductors for actions. Owners stand in owner.ids of
+the configuration, or are added here; this works beside a running Maestro, from the person's next message on.
+"""
+NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, who uses this machine is one all the same."
 
 
-@app.command("list")
-def list_people(given: Given) -> None:
-    """List the people who were let in."""
-    with opened(given) as at:
-        page = people_operations(at).list(MOST)
-    write(page, _listing(page), given.as_json)
+def _well_formed(text: str) -> str:
+    return fits(OwnerId, text)
 
 
-@app.command()
-def remove(given: Given, person: Person) -> None:
+Person = Annotated[
+    str,
+    typer.Argument(metavar="PLATFORM:USERID", callback=_well_formed, help="The platform and its id of the person."),
+]
+PairingRef = Annotated[
+    str, typer.Argument(metavar="CODE", help="The code that the person was told, or the id in the list.")
+]
+AsOwner = Annotated[bool, typer.Option("--owner", help="Make the person an owner too.")]
+
+
+def _operations(at: Opened) -> PeopleOperations:
+    return PeopleOperations(at.store, lambda: pairing_rules(at.live.current()))
+
+
+app = OperationCommands(PEOPLE_HELP, _operations)
+app.list("List the people who were let in.", PERSON_COLUMNS, NO_PEOPLE, limit=None)
+
+
+@app.operation()
+def remove(people: PeopleOperations, person: Person) -> Result:
     """Know a person no longer; it counts from their next message on."""
-    with opened(given) as at:
-        people_operations(at).remove(person, ACTOR)
-    write(Changed(id=person, changed=True), [f"{person} is not known any more"], given.as_json)
+    people.remove(person, ACTOR)
+    return {"id": person, "changed": True}, f"{person} is not known any more"
 
 
-def _listing(page: PersonPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    rows = [
-        (one.id, one.user_name, one.added_at.astimezone().strftime("%Y-%m-%d %H:%M:%S"), one.added_by)
-        for one in page.items
-    ]
-    yield from lines(COLUMNS, rows)
+pairings = OperationCommands(PAIRINGS_HELP, _operations)
+
+
+@pairings.operation("list")
+def list_pairings(people: PeopleOperations) -> Result:
+    """List who wishes to be let in, and who was, newest first."""
+    page = people.pairings(MOST_PAIRINGS)
+    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, NO_PAIRINGS)
+
+
+@pairings.operation()
+def approve(people: PeopleOperations, pairing: PairingRef, owner: AsOwner = False) -> Result:
+    """Let a person in, from their next message on, and tell them."""
+    found = people.approve(pairing, ACTOR, Approval(owner=owner))
+    return found, f"{found.person} is let in, and an owner" if owner else f"{found.person} is let in"
+
+
+@pairings.operation()
+def refuse(people: PeopleOperations, pairing: PairingRef) -> Result:
+    """Keep a person out, without a word to them; `approve` takes that back."""
+    found = people.refuse(pairing, ACTOR)
+    return found, f"{found.person} is not let in"
+
+
+@pairings.operation()
+def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
+    """Print a code that lets in whoever sends it, once; it is not shown again."""
+    invitation = people.invite(ACTOR, Approval(owner=owner))
+    until = invitation.expires_at.astimezone().strftime("%H:%M")
+    lines = [f"/pair {invitation.code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
+    return invitation, lines
+
+
+owners = OperationCommands(OWNERS_HELP, lambda at: at)
+
+
+@owners.operation("list")
+def list_owners(at: Opened) -> Result:
+    """List the owners, and say where each comes from."""
+    with at.store.view() as tx:
+        page = owner_page(at.loaded.settings.owner.ids, tx.users.owners.all())
+    place = _place(at.loaded)
+
+    def origin(owner: OwnerView) -> list[str]:
+        added = [f"added by {owner.added_by}"] if owner.added_at else []
+        return [place, *added] if owner.configured else added
+
+    columns: Columns = {"owner": "id", "since": "added_at", "from": origin}
+    return page, listing(page, columns, NO_OWNERS)
+
+
+@owners.operation("add")
+def add_owner(at: Opened, owner: Person) -> Result:
+    """Make a person an owner; it counts from their next message on."""
+    added = False
+    if not _configured(at, owner):
+        with at.store.begin() as tx:
+            added = tx.users.owners.add(PersonId.parse(owner), ACTOR)
+            if added:
+                tx.system.audit.add(ACTOR, "owner.add", owner)
+    line = f"{owner} is an owner from the next message on" if added else f"{owner} is an owner already"
+    return {"id": owner, "changed": added}, line
+
+
+@owners.operation("remove")
+def remove_owner(at: Opened, owner: Person) -> Result:
+    """Let a person be an owner no longer; it counts from their next message on."""
+    if _configured(at, owner):
+        raise Conflict(
+            f"{owner} is an owner by {_place(at.loaded)}, which a command cannot change. Take the id out there "
+            "and restart Maestro."
+        )
+    with at.store.begin() as tx:
+        removed = tx.users.owners.remove(PersonId.parse(owner))
+        if removed:
+            tx.system.audit.add(ACTOR, "owner.remove", owner)
+    line = f"{owner} is no owner any more" if removed else f"{owner} is no owner"
+    return {"id": owner, "changed": removed}, line
+
+
+def _configured(at: Opened, owner: str) -> bool:
+    return owner in at.loaded.settings.owner.ids
+
+
+def _place(loaded: Loaded) -> str:
+    """Say where the configuration names owners."""
+    if loaded.origins[SETTING] == "environment":
+        return KEYS[SETTING].variables[0]
+    return f"{SETTING} in {loaded.file}" if loaded.file else SETTING

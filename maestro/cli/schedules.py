@@ -1,27 +1,33 @@
-"""``maestro schedules``: what agents do by the clock."""
+"""``maestro schedules``: the heartbeats and crons by which agents work on their own."""
 
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.operations import open_schedules
-from maestro.cli import schedule_texts
-from maestro.cli.configured import configured
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.operation_commands import OperationCommands
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.pages import Limit, TextCursor
-from maestro.cli.schedule_options import JITTER_HELP, WHEN_HELP, ZONE_HELP, Ref, ScheduleEdits, ScheduleOptions, span
+from maestro.cli.framework.commands import configured
+from maestro.cli.framework.inputs import Fields, FilterOptions, InputOptions, text_of
+from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.options import Given
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, moment, plain, table, write
+from maestro.domain.errors import InvalidEdit
 from maestro.domain.reading import read
 from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.texts import read_zone
 from maestro.domain.schedules.views import (
+    BackfillView,
+    LastRun,
     ScheduleFilter,
     ScheduleState,
+    ScheduleView,
     preview_view,
 )
-from maestro.operations.inputs import LIMIT
+from maestro.domain.schedules.words import distance
 from maestro.operations.schedules import ScheduleOperations
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
@@ -30,78 +36,134 @@ A heartbeat has an agent look after something every so often, and it may have no
 at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
 docs/howto/schedule-work.md shows how.
 """
+NOTHING = "There are no such schedules: `maestro schedules add` makes one."
 
 
-def _operations(at: Opened) -> ScheduleOperations:
-    return open_schedules(at.store, at.live)
+def _state(schedule: ScheduleView) -> str:
+    if schedule.state is ScheduleState.PAUSED and schedule.enabled:
+        return f"paused: {schedule.reason}"
+    return schedule.state.replace("_", " ")
 
 
-app = OperationCommands(HELP, _operations, field="ref", ref=Ref)
+def _next(schedule: ScheduleView) -> str:
+    return distance(schedule.next_run, datetime.now(UTC)) if schedule.next_run else ""
 
 
-@app.command("list")
-def list_schedules(
-    given: Given,
-    kind: Annotated[ScheduleKind | None, typer.Option(help="Only these.")] = None,
-    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
-    state: Annotated[ScheduleState | None, typer.Option(help="Only these.")] = None,
-    limit: Limit = LIMIT,
-    cursor: TextCursor = None,
-) -> None:
-    """List heartbeats and crons, with their next and last runs."""
-    wanted = ScheduleFilter(kind=kind, agent=agent, state=state)
-    with opened(given) as at:
-        page = _operations(at).page(wanted, limit, cursor)
-    write(page, schedule_texts.listing(page, datetime.now(UTC)), given.as_json)
+def _last(schedule: ScheduleView) -> str:
+    run = schedule.last_run
+    if run is None or run.created_at is None:
+        return ""
+    return f"{distance(run.created_at, datetime.now(UTC))}: {run.status}"
 
 
-app.one(
-    "show",
-    "Show a schedule: what is done when, its next five times, and what came of it.",
-    ScheduleOperations.show,
-    schedule_texts.portrait,
+def _outcome(run: LastRun | None) -> str:
+    if run is None:
+        return ""
+    why = f" ({run.reason})" if run.reason else ""
+    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)}{why}"
+
+
+def _clocks(times: Sequence[datetime]) -> list[str]:
+    """Return times by the clock of their own zone."""
+    return [f"{time:%a %Y-%m-%d %H:%M:%S %Z}" for time in times]
+
+
+def _when(schedule: ScheduleView) -> str:
+    return f"{schedule.when} ({schedule.timezone})"
+
+
+COLUMNS: Columns = {
+    "ref": "ref",
+    "name": "name",
+    "agent": "agent",
+    "when": _when,
+    "channel": channel_of,
+    "state": _state,
+    "next": _next,
+    "last": _last,
+    "skipped": "skipped",
+    "failures": "failures",
+}
+PORTRAIT = Portrait(
+    lambda schedule: f"{schedule.ref}  {_state(schedule)}",
+    {
+        **dict.fromkeys(["ref", "schedule", "timezone", "state", "enabled", "next run"]),
+        "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
+        "next runs": lambda schedule: _clocks(schedule.next_runs),
+        "last run": lambda schedule: _outcome(schedule.last_run),
+    },
+    text="prompt",
 )
+OPTIONS = InputOptions(
+    NewScheduleOfKind,
+    leave_out=["kind", "script", "enabled"],
+    spelling={
+        "agent": "--agent SLUG",
+        "schedule": "--when SCHEDULE",
+        "timezone": "--zone ZONE",
+        "jitter_seconds": "--jitter SECONDS",
+    },
+    text_files={"prompt": "The file with what it is told; - for standard input."},
+)
+PREVIEW = InputOptions(PreviewWish, leave_out=["schedule"], spelling=OPTIONS.spelling)
+FILTERS = FilterOptions(ScheduleFilter, spelling=OPTIONS.spelling)
+
+Ref = Annotated[str, typer.Argument(metavar="REF", help="Its short name, such as cron-3, as the list shows it.")]
+ScriptFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The file with the script of a heartbeat, as JSON, which asks no model."),
+]
+
+app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), key="ref", ref=Ref)
+app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, filters=FILTERS)
+app.show("Show a schedule: what is done when, its next five times, and what came of it.", PORTRAIT)
 
 
-@app.command()
+@app.operation()
 def add(
-    given: Given,
+    schedules: ScheduleOperations,
     kind: Annotated[ScheduleKind, typer.Argument(metavar="KIND", help="heartbeat or cron.")],
-    options: ScheduleOptions,
-) -> None:
+    options: Annotated[Fields, OPTIONS],
+    script_file: ScriptFile = None,
+) -> Result:
     """Plan something, and show when it comes; --agent, --when, --channel and --prompt are needed."""
-    with opened(given) as at:
-        new = read(NewScheduleOfKind, {"platform": "web", **options.fields(), "kind": kind})
-        schedule = _operations(at).add(new, ACTOR)
-    write(schedule, schedule_texts.planned(schedule), given.as_json)
+    fields = {"platform": "web", **options, **_script(script_file), "kind": kind}
+    planned = schedules.add(read(NewScheduleOfKind, fields), ACTOR)
+    line = plain(f"{planned.ref}: {planned.agent} works {_when(planned)}, in {channel_of(planned)}")
+    return planned, [line, *_times(planned.next_runs)]
 
 
-app.edit(
-    "Change a schedule; another --when counts from now.",
-    ScheduleOperations.change,
-    ScheduleChange,
-    ScheduleEdits,
-    schedule_texts.changed,
-)
-app.change(
-    "pause",
-    "Let a schedule rest until it is resumed.",
-    ScheduleOperations.change,
-    ScheduleChange(enabled=False),
-    " is paused",
-)
-app.change(
+@app.operation()
+def edit(
+    schedules: ScheduleOperations,
+    ref: Ref,
+    options: Annotated[
+        Fields, replace(OPTIONS, resets={"script": ("--no-script", "Ask the model, with the prompt, again.")})
+    ],
+    script_file: ScriptFile = None,
+) -> Result:
+    """Change a schedule; another --when counts from now."""
+    changed = schedules.change(ref, read(ScheduleChange, {**_script(script_file), **options}), ACTOR)
+    return changed, _changed(changed)
+
+
+def _changed(schedule: ScheduleView) -> str:
+    coming = "".join(f", and comes next {time}" for time in _clocks([schedule.next_run] if schedule.next_run else []))
+    return plain(f"{schedule.ref} is changed{coming}")
+
+
+app.switch("pause", "Let a schedule rest until it is resumed.", " is paused", ScheduleChange(enabled=False))
+app.switch(
     "resume",
     "Let a schedule run again, whoever paused it; what was to run once is planned again.",
-    ScheduleOperations.change,
+    _changed,
     ScheduleChange(enabled=True),
-    schedule_texts.changed,
 )
 app.one(
     "run",
     "Begin a run now, beside the schedule and also while it is paused, and print its job's id.",
     lambda schedules, ref: schedules.run_now(ref, ACTOR),
-    lambda begun: [begun.job_id],
+    lambda begun: begun.job_id,
 )
 
 
@@ -114,29 +176,66 @@ def backfill(
     preview_only: Annotated[bool, typer.Option("--preview", help="Only show what would be run.")] = False,
 ) -> None:
     """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
-    stretch = span(start, end, datetime.now(UTC))
+    ends = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
     with opened(given) as at:
         with at.store.view() as tx:
-            ends = stretch.within(tx.background.schedules.get(ref).zone)
-        found = _operations(at).backfill(ref, read(BackfillWish, {**ends, "preview": preview_only}), ACTOR)
-    write(found, schedule_texts.backfilled(found), given.as_json)
+            zone = read_zone(tx.background.schedules.get(ref).zone)
+        zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in ends.items()}
+        wish = read(BackfillWish, {**zoned, "preview": preview_only})
+        found = open_schedules(at.store, at.live).backfill(ref, wish, ACTOR)
+    write(found, _backfilled(found), given.as_json)
 
 
 @app.command()
 def preview(
     given: Given,
-    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help=WHEN_HELP)],
-    zone: Annotated[str, typer.Option("--zone", metavar="ZONE", help=ZONE_HELP)] = "UTC",
-    jitter: Annotated[int, typer.Option("--jitter", metavar="SECONDS", help=JITTER_HELP)] = 0,
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="When, as for `maestro schedules add --when`.")],
+    options: Annotated[Fields, PREVIEW],
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
-    wish = read(PreviewWish, {"schedule": schedule, "timezone": zone, "jitter_seconds": jitter})
+    wish = read(PreviewWish, {"schedule": schedule, **options})
     settings = configured(given, accounts=False).settings
     if settings.database.exists():  # the shortest interval may have been set while Maestro ran
         with opened(given) as at:
             settings = at.live.current()
     found = preview_view(wish, datetime.now(UTC), settings.schedules.shortest)
-    write(found, schedule_texts.preview(found), given.as_json)
+    note = [found.note] if found.note else []
+    write(found, [f"{found.when} ({found.timezone})", *_times(found.next_runs), *note], given.as_json)
 
 
-app.remove("Remove a schedule; its jobs stay, and one that runs goes on.", ScheduleOperations.remove)
+app.remove("Remove a schedule; its jobs stay, and one that runs goes on.")
+
+
+def _times(times: Sequence[datetime]) -> list[str]:
+    return [f"  {time}" for time in _clocks(times)]
+
+
+def _backfilled(found: BackfillView) -> Iterator[str]:
+    """Yield the times that are made up for, or would be."""
+    if found.times:
+        rows = [(moment(one.time), one.job_id, "ran" if one.ran else "") for one in found.times]
+        yield from table(("time", "job", ""), rows)
+    runs = f"{found.count} run{'' if found.count == 1 else 's'}"
+    if not found.count:
+        yield "There is nothing to make up for: no time of it passed without a run."
+    elif found.preview:
+        yield f"This would begin {runs}, one after the other."
+    else:
+        yield f"{runs} will be made, one after the other; `maestro jobs list` shows them."
+
+
+def _moment(text: str, option: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00", param_hint=option) from None
+
+
+def _script(file: Path | None) -> Fields:
+    """Return the script in a file, as a field; its own rules say what is wrong with it as a script."""
+    if file is None:
+        return {}
+    try:
+        return {"script": json.loads(text_of(file))}
+    except (ValueError, RecursionError):
+        raise InvalidEdit(f"{file} is no JSON; a script is an object with url, template and condition") from None

@@ -1,11 +1,9 @@
-"""``maestro session``: which posts of #maestro agents see (docs/decisions.md: chat sessions)."""
+"""``maestro session``: the posts of #maestro that agents see (docs/decisions.md: chat sessions)."""
 
 from uuid import uuid4
 
-from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.output import Result, moment
 from maestro.domain.chat.message import CHANNEL
 from maestro.domain.chat.session import SessionView, session_view
 from maestro.domain.errors import Conflict
@@ -19,39 +17,37 @@ Agents see what was posted in the open session and nothing older. `maestro up` o
 it is stopped; `session.id` in the configuration keeps one and the same.
 """
 
-app = Commands(HELP)
+app = OperationCommands(HELP, lambda at: at)
 
 
-@app.command()
-def show(given: Given) -> None:
+@app.operation()
+def show(at: Opened) -> Result:
     """Show the session that is open."""
-    with opened(given) as at, at.store.view() as tx:
-        found = _current(tx)
-    write(found, [_told(found)], given.as_json)
+    with at.store.view() as tx:
+        session = _current(tx)
+    return session, _sentence(session)
 
 
-@app.command()
-def new(given: Given) -> None:
+@app.operation()
+def new(at: Opened) -> Result:
     """End the session that is open and begin another: agents see only what is posted from now on."""
-    with opened(given) as at:
-        _check_changeable(at)
-        with at.store.begin() as tx:
-            tx.system.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
-            found = _current(tx)
-    write(found, [_told(found)], given.as_json)
+    _check_changeable(at)
+    with at.store.begin() as tx:
+        tx.system.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
+        session = _current(tx)
+    return session, _sentence(session)
 
 
-@app.command()
-def end(given: Given) -> None:
+@app.operation()
+def end(at: Opened) -> Result:
     """End the session that is open; the next post opens another."""
-    with opened(given) as at:
-        _check_changeable(at)
-        with at.store.begin() as tx:
-            ended = tx.chat.end()
-            if ended:
-                tx.system.audit.add(ACTOR, "session.end", ended)
-            found = _current(tx)
-    write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], given.as_json)
+    _check_changeable(at)
+    with at.store.begin() as tx:
+        ended = tx.chat.end()
+        if ended:
+            tx.system.audit.add(ACTOR, "session.end", ended)
+        session = _current(tx)
+    return session, f"the session {ended} is ended; the next post opens another" if ended else NONE
 
 
 def _check_changeable(at: Opened) -> None:
@@ -71,9 +67,8 @@ def _current(tx: Transaction) -> SessionView:
     return session_view(tx.chat.session(current) if current else None, tx.chat.count())
 
 
-def _told(session: SessionView) -> str:
+def _sentence(session: SessionView) -> str:
     if session.started_at is None:
         return NONE
-    since = session.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     posts = "1 post" if session.posts == 1 else f"{session.posts} posts"
-    return f"the session {session.id} is open since {since}, with {posts}"
+    return f"the session {session.id} is open since {moment(session.started_at)}, with {posts}"

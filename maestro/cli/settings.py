@@ -1,25 +1,19 @@
-"""``maestro settings``: what is set, and what can be set while Maestro runs."""
+"""``maestro settings``: the keys of the configuration with their values, and changes while Maestro runs."""
 
 import json
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.table import lines
+from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.output import Columns, Result, rows_of, table
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.live import RUNTIME, SettingsPage, SettingView
 from maestro.settings.control import StoreSettingsControl
 from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
-COLUMNS = ("key", "value", "from", "changes")
-NOTHING = "Nothing was set while Maestro ran."
 ACCOUNTS = "llm.accounts"
 LONGEST = 60
 """Characters of a value in the list; ``--json`` has all of it."""
@@ -38,51 +32,53 @@ Examples:
   maestro settings unset chat.limits.maxMessageChars
 """
 
+
+def _value(setting: SettingView) -> str:
+    text = json.dumps(setting.value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+COLUMNS: Columns = {"key": "key", "value": _value, "from": "origin", "changes": "changes"}
+
 KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as chat.limits.maxMessageChars.")]
-Text = Annotated[str, typer.Argument(metavar="VALUE", help="The value; lists with commas or as JSON.")]
-Ours = Annotated[bool, typer.Option("--runtime", help="Only what was set while Maestro ran.")]
 
-app = Commands(HELP)
+app = OperationCommands(HELP, lambda at: StoreSettingsControl(at.store, at.live))
 
 
-@app.command("list")
+@app.operation("list")
 def list_settings(
-    given: Given,
-    runtime: Ours = False,
-) -> None:
+    settings: StoreSettingsControl,
+    runtime: Annotated[bool, typer.Option("--runtime", help="Only what was set while Maestro ran.")] = False,
+) -> Result:
     """List every key with its value, and say where that comes from."""
-    with opened(given) as at:
-        page = _without_accounts(StoreSettingsControl(at.store, at.live).page())
-    if runtime:
-        page = page.model_copy(update={"items": tuple(one for one in page.items if one.origin == RUNTIME)})
-    write(page, _listing(page), given.as_json)
+    page = _without_accounts(settings.page(), runtime=runtime)
+    if not page.items:
+        return page, "Nothing was set while Maestro ran."
+    problems = [f"does not count: {one.problem}" for one in page.items if one.problem]
+    return page, [*table([*COLUMNS], rows_of(COLUMNS, page.items)), *problems]
 
 
-@app.command("set")
+@app.operation("set")
 def set_key(
-    given: Given,
+    settings: StoreSettingsControl,
     key: KeyName,
-    value: Text,
-) -> None:
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; lists with commas or as JSON.")],
+) -> Result:
     """Set a key while Maestro runs; it counts within a second."""
-    _change(given, key, _read(key, value))
+    return _change(settings, key, _read(key, value))
 
 
-@app.command()
-def unset(
-    given: Given,
-    key: KeyName,
-) -> None:
+@app.operation()
+def unset(settings: StoreSettingsControl, key: KeyName) -> Result:
     """Take back what was set; what Maestro was started with counts again."""
-    _change(given, key, None)
+    return _change(settings, key, None)
 
 
-def _change(given: Given, key: str, value: JsonValue) -> None:
-    with opened(given) as at:
-        page = StoreSettingsControl(at.store, at.live).change({key: value}, None, ACTOR)
+def _change(settings: StoreSettingsControl, key: str, value: JsonValue) -> Result:
+    page = settings.change({key: value}, None, ACTOR)
     changed = next((one for one in page.items if one.key == key), None)
-    said = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
-    write(_without_accounts(page), [said], given.as_json)
+    line = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
+    return _without_accounts(page), line
 
 
 def _read(key: str, text: str) -> JsonValue:
@@ -97,19 +93,7 @@ def _read(key: str, text: str) -> JsonValue:
     return value
 
 
-def _without_accounts(page: SettingsPage) -> SettingsPage:
-    """Leave out what a command does not read, because it needs no key of a provider."""
-    return page.model_copy(update={"items": tuple(one for one in page.items if one.key != ACCOUNTS)})
-
-
-def _listing(page: SettingsPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [(one.key, _value(one), one.origin, one.changes) for one in page.items])
-    yield from (f"does not count: {one.problem}" for one in page.items if one.problem)
-
-
-def _value(setting: SettingView) -> str:
-    text = json.dumps(setting.value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+def _without_accounts(page: SettingsPage, *, runtime: bool = False) -> SettingsPage:
+    """Leave out the accounts, which commands do not read, and for ``runtime`` all keys that were not set so."""
+    kept = (one for one in page.items if one.key != ACCOUNTS and (not runtime or one.origin == RUNTIME))
+    return page.model_copy(update={"items": tuple(kept)})

@@ -1,4 +1,4 @@
-"""``maestro skills``: instructions that a message brings in, and which one would bring in which."""
+"""``maestro skills``: instructions that a message brings in, and which message brings in which."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,16 +6,13 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.tools import names_of
-from maestro.cli.checked import made
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.operation_commands import OperationCommands, Removal
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.skill_texts import listing, portrait, trial
-from maestro.domain.errors import ConfigurationError
+from maestro.cli.framework.inputs import MOST, bytes_of, made
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
+from maestro.cli.framework.options import Given
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain, rows_of, table, write
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.trial import TrialWish
-from maestro.domain.skills.views import SkillChange
+from maestro.domain.skills.views import SkillChange, SkillView
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.settings.live import LiveSettings
@@ -26,59 +23,79 @@ A skill is a Markdown file with instructions that a model is given when a messag
 your own stand in the folder skills where Maestro is started (skills.folder), and one with the slug of a shipped one
 takes its place. Maestro sees by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
 """
+NOTHING = "There are no skills yet: they are read when Maestro starts."
+
+
+def _state(skill: SkillView) -> str:
+    return f"{enabled(skill)}, with a problem" if skill.problems else enabled(skill)
+
+
+COLUMNS: Columns = {
+    "slug": "slug",
+    "name": "name",
+    "category": "category",
+    "version": "version",
+    "from": lambda skill: "Maestro" if skill.shipped else "you",
+    "state": _state,
+}
+PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state(skill)}", {"name": None, "enabled": None}, text="body")
+TRIAL_COLUMNS: Columns = {
+    "": lambda score: "chosen" if score.chosen else f"not chosen: {score.reason}",
+    "skill": "slug",
+    "points": "points",
+    "because of": lambda score: [*score.keywords, *score.patterns],
+}
 
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the skill, as `maestro skills list` shows it.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A Markdown file with front matter.")]
-Message = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What somebody might write.")]
-AgentSlug = Annotated[
-    str | None, typer.Option("--agent", metavar="SLUG", help="With the tools and the skills of this agent.")
-]
 
 
 def _operations(at: Opened) -> SkillOperations:
     settings = at.loaded.settings
-    tools = names_of(LiveSettings.unchanging(settings))
-    return SkillOperations(at.store, SkillFolder(settings.skills.folder), tools)
+    return SkillOperations(at.store, SkillFolder(settings.skills.folder), names_of(LiveSettings.unchanging(settings)))
 
 
-app = OperationCommands(HELP, _operations, field="slug", ref=Slug)
-app.list("List the skills by slug, and what is wrong with files of skills.", SkillOperations.list, listing, paged=False)
-app.one("show", "Show a skill: what brings it in, and what it tells the model.", SkillOperations.show, portrait)
+app = OperationCommands(HELP, _operations, key="slug", ref=Slug)
 
 
-@app.command("test")
-def try_skills(given: Given, message: Message, agent: AgentSlug = None) -> None:
+@app.operation("list")
+def list_skills(skills: SkillOperations) -> Result:
+    """List the skills by slug, and what is wrong with files of skills."""
+    page = skills.list(MOST)
+    problems = [f"{plain(found.source)}: {plain(found.problem)}" for found in page.problems]
+    return page, [*listing(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
+
+
+app.show("Show a skill: what brings it in, and what it tells the model.", PORTRAIT)
+
+
+@app.operation("test")
+def try_message(
+    skills: SkillOperations,
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What a user might write.")],
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="SLUG", help="With the tools and the skills of this agent.")
+    ] = "",
+) -> Result:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    with opened(given) as at:
-        found = _operations(at).trial(made(TrialWish, message=" ".join(message), agent=agent or ""))
-    write(found, trial(found), given.as_json)
+    found = skills.trial(made(TrialWish, message=" ".join(message), agent=agent))
+    lines = table([*TRIAL_COLUMNS], rows_of(TRIAL_COLUMNS, found.items))
+    return found, lines if found.items else "No skill fits this message."
 
 
-@app.command()
+@app.operation()
 def add(
-    given: Given,
-    file: File,
+    skills: SkillOperations,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Markdown file with front matter.")],
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of your own skill of this slug.")] = False,
-) -> None:
+) -> Result:
     """Copy a skill into your folder; it is used from the next message on."""
-    with opened(given) as at:
-        skill = _operations(at).add(_read(file), ACTOR, replace=replace)
-    write(skill, [f"{skill.slug} is in {skill.source}", *skill.problems], given.as_json)
+    skill = skills.add(bytes_of(file, MAX_BYTES + 1), ACTOR, replace=replace)
+    return skill, [f"{skill.slug} is in {skill.source}", *skill.problems]
 
 
-app.change(
-    "enable",
-    "Let messages bring in a skill again.",
-    SkillOperations.change,
-    SkillChange(enabled=True),
-    " is enabled",
-)
-app.change(
-    "disable",
-    "Let no message bring in a skill, until it is enabled.",
-    SkillOperations.change,
-    SkillChange(enabled=False),
-    " is disabled",
+app.switch("enable", "Let messages bring in a skill again.", " is enabled", SkillChange(enabled=True))
+app.switch(
+    "disable", "Let no message bring in a skill, until it is enabled.", " is disabled", SkillChange(enabled=False)
 )
 
 
@@ -89,13 +106,5 @@ def remove(given: Given, slug: Slug) -> None:
         _operations(at).remove(slug, ACTOR)
         with at.store.view() as tx:
             again = tx.agents.skills.by_slug(slug) is not None
-    said = f"{slug} is {'that of Maestro again' if again else 'gone'}"
-    write(Removal({"slug": slug, "shipped": again}), [said], given.as_json)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened_file:
-            return opened_file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    line = f"{slug} is {'that of Maestro again' if again else 'gone'}"
+    write({"slug": slug, "shipped": again}, line, given.as_json)

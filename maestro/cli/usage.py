@@ -1,48 +1,87 @@
-"""``maestro usage``: what model calls took and cost, how long answers took, and how far budgets are used."""
+"""``maestro usage``: the tokens and costs of model calls, the latency of answers, and the state of budgets."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
 from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.rules import daily_budgets
-from maestro.cli import usage_texts
-from maestro.cli.checked import made
-from maestro.cli.commands import Commands
-from maestro.cli.opened import opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
-from maestro.cli.pages import TextCursor
+from maestro.cli.framework.commands import Commands
+from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
+from maestro.cli.framework.operations import Opened, opened
+from maestro.cli.framework.options import Given
+from maestro.cli.framework.output import Columns, Result, more, rows_of, table, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_csv import MOST_LINES, latency_csv, usage_csv
 from maestro.domain.llm.usage_latency import LatencyQuery
-from maestro.domain.llm.usage_views import LIMIT, MOST, UsageQuery, UsageTable
+from maestro.domain.llm.usage_views import LIMIT, MOST, UsageFilter, UsagePage, UsageQuery, UsageTable
 
-DAY = ["%Y-%m-%d"]
+LEAST = 0.0001
+"""The smallest part of a US dollar that is shown."""
+
+
+def _cost(usd: float | None) -> str:
+    """Return US dollars; a tiny cost must not look like none."""
+    if usd is None:
+        return ""
+    return "<$0.0001" if 0 < usd < LEAST else f"${usd:.4f}"
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+
+
+SUM_COLUMNS: Columns = {
+    "calls": "calls",
+    "failed": "failures",
+    "in": "input_tokens",
+    "out": "output_tokens",
+    "cached": "cached_tokens",
+    "cost": lambda item: _cost(item.cost_usd),
+    "of unknown cost": "unknown_cost",
+    "cut off": "interrupted",
+    "estimated": lambda item: _cost(item.interrupted_cost_usd),
+}
+STAGE_COLUMNS: Columns = {
+    "stage": "stage",
+    "times": "count",
+    "p50": lambda view: _seconds(view.p50_ms),
+    "p95": lambda view: _seconds(view.p95_ms),
+    "p99": lambda view: _seconds(view.p99_ms),
+}
+BUDGET_COLUMNS: Columns = {
+    "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "everybody",
+    "limit": lambda budget: _cost(budget.limit_usd),
+    "used": lambda budget: _cost(budget.used_usd),
+    "reserved": lambda budget: _cost(budget.reserved_usd),
+    "share": lambda budget: f"{budget.share:.0%}",
+    "state": "state",
+}
+
+
+def _day(text: str) -> date:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no day, such as 2026-11-20") from None
+
+
+NAMES = ("agent", "client", "account", "model", "purpose", "platform")
+FILTERS = InputOptions(
+    UsageFilter,
+    spelling={"since": "--since DAY", "until": "--until DAY", **{name: f"--{name} NAME" for name in NAMES}},
+    read_time=_day,
+)
 
 app = Commands()
-
-Name = Annotated[str | None, typer.Option(metavar="NAME", help="Only what it took.")]
-When = Annotated[
-    datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The first, as 2026-11-20, UTC; else 30 days.")
-]
 
 
 @app.command("usage")
 def show_usage(
     given: Given,
+    filters: Annotated[Fields, FILTERS],
     by: Annotated[UsageBy, typer.Option(help="What to add up by.")] = UsageBy.DAY,
-    since: When = None,
-    until: Annotated[
-        datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The last, as 2026-11-20, UTC; else today.")
-    ] = None,
-    agent: Name = None,
-    client: Name = None,
-    account: Name = None,
-    model: Name = None,
-    purpose: Name = None,
-    platform: Name = None,
     latency: Annotated[bool, typer.Option("--latency", help="Show instead how long each step took.")] = False,
     budgets: Annotated[bool, typer.Option("--budgets", help="Show instead how far budgets are used today.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write a table for a spreadsheet, with every line.")] = False,
@@ -55,64 +94,80 @@ def show_usage(
     off, whose cost is estimated apart. The last lines are the sum of everything, and that of as many days before. It
     works whether Maestro runs or not.
     """
-    _refuse_both(latency, budgets, as_csv and given.as_json)
-    days = {"since": since.date() if since else None, "until": until.date() if until else None}
-    jobs_of = {"agent": agent, "client": client, "platform": platform}
-    calls_of = {"account": account, "model": model, "purpose": purpose}
-    if budgets:
-        _budgets(given, as_csv)
-    elif latency:
-        _refuse_calls(calls_of)
-        _latency(given, made(LatencyQuery, **days, **jobs_of), as_csv)
-    elif as_csv:
-        _table(given, made(UsageTable, by=by, **days, **jobs_of, **calls_of))
+    _refuse_both(latency, budgets, as_csv, given.as_json)
+    if latency:
+        _refuse_calls(filters)
+    query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
+    with opened(given) as at:
+        if budgets:
+            page, lines = _budget_result(at)
+        elif latency:
+            page, lines = _latency_result(at, made(LatencyQuery, **filters), as_csv)
+        elif as_csv:
+            page, lines = _usage_table(at, query)
+        else:
+            page, lines = _usage_result(at, query)
+    if as_csv:
+        typer.echo("".join(lines), nl=False)
     else:
-        _page(given, made(UsageQuery, by=by, limit=limit, cursor=cursor, **days, **jobs_of, **calls_of))
+        write(page, lines, given.as_json)
 
 
-def _page(given: Given, query: UsageQuery) -> None:
-    with opened(given) as at, at.store.view() as tx:
+def _usage_table(at: Opened, query: UsageTable) -> Result:
+    with at.store.view() as tx:
+        return query, usage_csv(query.by, tx.llm.usage.sums(query.whole(tx.llm.budgets.today), MOST_LINES))
+
+
+def _usage_result(at: Opened, query: UsageQuery) -> Result:
+    with at.store.view() as tx:
         page = tx.llm.usage.page(query, tx.llm.budgets.today)
-    write(page, usage_texts.usage(page, query.by), given.as_json)
+    return page, _usage_lines(page, query.by)
 
 
-def _table(given: Given, table: UsageTable) -> None:
-    with opened(given) as at, at.store.view() as tx:
-        sums = tx.llm.usage.sums(table.whole(tx.llm.budgets.today), MOST_LINES)
-    _write_csv(usage_csv(table.by, sums))
-
-
-def _latency(given: Given, query: LatencyQuery, as_csv: bool) -> None:
-    with opened(given) as at, at.store.view() as tx:
+def _latency_result(at: Opened, query: LatencyQuery, as_csv: bool) -> Result:
+    with at.store.view() as tx:
         page = tx.system.latency.page(query, query.period(tx.llm.budgets.today))
     if as_csv:
-        _write_csv(latency_csv(page))
-    else:
-        write(page, usage_texts.latency(page), given.as_json)
+        return page, latency_csv(page)
+    if not page.items:
+        return page, ["No job was completed in this time."]
+    note = f"Of {page.jobs} completed jobs from {page.since} to {page.until}: the newest {page.per_day} of each day."
+    return page, [*table([*STAGE_COLUMNS], rows_of(STAGE_COLUMNS, page.items)), note]
 
 
-def _budgets(given: Given, as_csv: bool) -> None:
-    if as_csv:
-        raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
-    with opened(given) as at, at.store.view() as tx:
+def _budget_result(at: Opened) -> Result:
+    with at.store.view() as tx:
         page = tx.llm.budgets.used(daily_budgets(at.live.current()))
-    write(page, usage_texts.budgets(page), given.as_json)
+    if not page.items:
+        return page, ["No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"]
+    note = f"They start anew at {page.starts_anew_at:%Y-%m-%d %H:%M} UTC."
+    return page, [*table([*BUDGET_COLUMNS], rows_of(BUDGET_COLUMNS, page.items)), note]
 
 
-def _write_csv(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line, nl=False)
+def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
+    """Yield the lines of sums, and under them the totals of this time and of the time before."""
+    if not page.items:
+        yield "No model was called in this time."
+        return
+    days = (page.until - page.since).days + 1
+    names = [*(item.key or "-" for item in page.items), "all", f"{days} days before"]
+    sums = rows_of(SUM_COLUMNS, [*page.items, page.totals, page.before])
+    yield from table([by, *SUM_COLUMNS], [(name, *row) for name, row in zip(names, sums, strict=True)])
+    yield from more(page.next)
 
 
-def _refuse_both(latency: bool, budgets: bool, two_forms: bool) -> None:
+def _refuse_both(latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:
     if latency and budgets:
         raise typer.BadParameter("ask for one of --latency and --budgets at a time")
-    if two_forms:
+    if as_csv and as_json:
         raise typer.BadParameter("--json and --csv are two forms of the same; leave one out")
+    if budgets and as_csv:
+        raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
 
 
-def _refuse_calls(names: Mapping[str, str | None]) -> None:
-    given = [f"--{name}" for name, value in names.items() if value is not None]
+def _refuse_calls(filters: Mapping[str, object]) -> None:
+    """Raise ``typer.BadParameter`` for a filter of calls, where the latency of jobs is wanted."""
+    given = [f"--{name}" for name in ("account", "model", "purpose") if name in filters]
     if given:
         raise typer.BadParameter(
             f"{given[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"

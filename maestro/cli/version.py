@@ -4,7 +4,7 @@ import json
 
 import typer
 
-from maestro.cli.options import Json
+from maestro.cli.framework.options import Json
 from maestro.domain.release import release
 
 app = typer.Typer(rich_markup_mode=None)

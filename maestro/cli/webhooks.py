@@ -1,28 +1,26 @@
-"""``maestro webhooks``: what programs outside send, and which agents hear of it."""
+"""``maestro webhooks``: the endpoints at which other programs start jobs, and the agents that are told."""
 
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 from ulid import ULID
 
-from maestro.cli.field_options import FieldOptions
-from maestro.cli.given_files import bytes_of
-from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.operation_commands import OperationCommands
-from maestro.cli.options import WEBUI_PORT, Given
-from maestro.cli.output import write
-from maestro.cli.webhook_sender import home, send
-from maestro.cli.webhook_texts import listing, made, new_secret, portrait
-from maestro.domain.errors import ConfigurationError
+from maestro.cli.framework.inputs import Fields, InputOptions, bytes_of, reference_of, secret_in
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
+from maestro.cli.framework.options import WEBUI_PORT, Given
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
+from maestro.domain.errors import MaestroError
 from maestro.domain.reading import read
 from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
-from maestro.domain.webhooks.views import REFERENCES
-from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.domain.webhooks.signatures import sign
+from maestro.domain.webhooks.views import MadeWebhook, Taken
+from maestro.domain.webhooks.webhook import SignatureScheme, Webhook
 from maestro.installation.keys import encryption, open_keys
 from maestro.operations.webhooks import WebhookOperations
-from maestro.settings import read_environment
+from maestro.settings import WebuiSettings, read_environment
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
 
@@ -30,13 +28,30 @@ A program outside posts to /hooks/PATH at the address of the dashboard, and sign
 and says what it makes of it in a channel. All of this works beside a running Maestro, from the next delivery on.
 docs/howto/receive-webhooks.md shows how.
 """
-
-
-def _reference(text: str | None) -> str | None:
-    if text is not None and not text.startswith(REFERENCES):
-        raise typer.BadParameter("expected env:NAME or file:PATH; a secret is never given here")
-    return text
-
+NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
+SEND_SECONDS = 30.0
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the addresses to connect to where all are bound
+COLUMNS: Columns = {
+    "path": "path",
+    "agent": "agent",
+    "channel": channel_of,
+    "scheme": "scheme",
+    "state": enabled,
+    "taken": "trigger_count",
+    "refused": "refused_count",
+    "last": "last_triggered",
+}
+PORTRAIT = Portrait(
+    lambda webhook: f"{webhook.path}  {enabled(webhook)}",
+    {"path": None, "enabled": None, "last4": lambda webhook: webhook.last4 and f"ends in {webhook.last4}"},
+    text="prompt_template",
+)
+OPTIONS = InputOptions(
+    NewWebhook,
+    leave_out=["path", "scheme", "secret", "enabled"],
+    spelling={"agent": "--agent SLUG", "prompt_template": "--prompt"},
+    text_files={"prompt_template": "The file with what it is told; - for standard input."},
+)
 
 HookPath = Annotated[str, typer.Argument(metavar="PATH", help="What stands after /hooks/ in its address.")]
 SecretEnv = Annotated[
@@ -47,48 +62,32 @@ SecretRef = Annotated[
     str | None,
     typer.Option(
         metavar="REF",
-        callback=_reference,
+        callback=reference_of("secret"),
         help="Store env:NAME or file:PATH, which Maestro itself reads, and no secret.",
     ),
 ]
 
 
-@dataclass(frozen=True)
-class WebhookOptions(FieldOptions):
-    """The options that describe a webhook; None where not given."""
+class DeliveryRefused(MaestroError):
+    """A delivery was refused, or no Maestro answered; the message says why."""
 
-    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who is told.")] = None
-    prompt_template: Annotated[
-        str | None,
-        typer.Option("--prompt", help="What it is told, such as 'Build {{payload.id}} failed. Find out why.'"),
-    ] = None
-    prompt_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file with what it is told; - for standard input.")
-    ] = None
-    platform: Annotated[str | None, typer.Option(help="Where it posts: the platform, such as web or discord.")] = None
-    channel: Annotated[str | None, typer.Option(help="Where it posts: the platform's id of the channel.")] = None
-    thread: Annotated[str | None, typer.Option(help="Where it posts: a thread of the channel; '' for none.")] = None
-    account: Annotated[str | None, typer.Option(help="Which of our accounts on that platform.")] = None
-    name: Annotated[str | None, typer.Option(help="The name people see.")] = None
-    per_minute: Annotated[int | None, typer.Option(help="Deliveries a minute that are taken.")] = None
-
-    prompt_field = "prompt_template"
+    public = "The delivery was not taken."
 
 
 def _operations(at: Opened) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
-app = OperationCommands(HELP, _operations, field="path", ref=HookPath)
-app.list("List the webhooks by path, with what came to them.", WebhookOperations.list, listing)
-app.one("show", "Show a webhook: who is told what, and what came to it.", WebhookOperations.show, portrait)
+app = OperationCommands(HELP, _operations, key="path", ref=HookPath)
+app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING)
+app.show("Show a webhook: who is told what, and what came to it.", PORTRAIT)
 
 
 @app.command()
 def add(
     given: Given,
     path: HookPath,
-    options: WebhookOptions,
+    options: Annotated[Fields, OPTIONS],
     scheme: Annotated[
         SignatureScheme, typer.Option(help="standard: as standardwebhooks.com says; github: as GitHub signs.")
     ] = SignatureScheme.STANDARD,
@@ -97,40 +96,34 @@ def add(
 ) -> None:
     """Add a webhook; its secret is made, and shown only now, unless the sender has one already."""
     with opened(given) as at:
-        address = home(at.loaded.settings.webui)
         own = {"path": path, "scheme": scheme, "secret": _secret(secret_env, secret_ref)}
-        webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options.fields(), **own}), ACTOR)
-    write(webhook, made(webhook, address), given.as_json)
+        webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
+        address = _dashboard(at.loaded.settings.webui)
+    lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_new_secret(webhook)]
+    write(webhook, lines, given.as_json)
 
 
-app.edit("Change a webhook.", WebhookOperations.change, WebhookChange, WebhookOptions)
-app.change(
-    "enable",
-    "Let a webhook take deliveries again.",
-    WebhookOperations.change,
-    WebhookChange(enabled=True),
-    " takes deliveries again",
-)
-app.change(
+app.edit("Change a webhook.", WebhookChange, OPTIONS)
+app.switch("enable", "Let a webhook take deliveries again.", " takes deliveries again", WebhookChange(enabled=True))
+app.switch(
     "disable",
     "Let a webhook take no deliveries, until it is enabled.",
-    WebhookOperations.change,
-    WebhookChange(enabled=False),
     " takes no deliveries any more",
+    WebhookChange(enabled=False),
 )
 
 
-@app.command()
-def rotate(given: Given, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None) -> None:
+@app.operation()
+def rotate(
+    webhooks: WebhookOperations, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None
+) -> Result:
     """Give a webhook another secret; the old one holds no more."""
-    with opened(given) as at:
-        rotation = read(Rotation, {"secret": _secret(secret_env, secret_ref)})
-        webhook = _operations(at).rotate(path, ACTOR, rotation)
-    lines = [f"{webhook.path} has another secret, and takes nothing that is signed with the old one"]
-    write(webhook, [*lines, *new_secret(webhook)], given.as_json)
+    webhook = webhooks.rotate(path, ACTOR, read(Rotation, {"secret": _secret(secret_env, secret_ref)}))
+    line = f"{webhook.path} has another secret, and takes nothing that is signed with the old one"
+    return webhook, [line, *_new_secret(webhook)]
 
 
-app.remove("Remove a webhook; its jobs stay.", WebhookOperations.remove)
+app.remove("Remove a webhook; its jobs stay.")
 
 
 @app.command("send", ports=[WEBUI_PORT])
@@ -151,20 +144,51 @@ def send_delivery(
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
-        sent = bytes_of(body) if body is not None else data.encode()
-        address = url or home(at.loaded.settings.webui)
-        taken = send(address, webhook, secret, delivery_id or f"msg_{ULID()}", sent)
+        content = bytes_of(body) if body is not None else data.encode()
+        address = url or _dashboard(at.loaded.settings.webui)
+        taken = _post(address, webhook, secret, delivery_id or f"msg_{ULID()}", content)
     came = "came before, and made" if taken.duplicate else "made"
-    write(taken, [f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it"], given.as_json)
+    write(taken, f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it", given.as_json)
+
+
+def _dashboard(webui: WebuiSettings) -> str:
+    """Return the address of the dashboard, as seen from this machine."""
+    host = WILDCARDS.get(webui.host, webui.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{webui.port}"
+
+
+def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> Taken:
+    """Sign and post a delivery; raises ``DeliveryRefused``."""
+    signature = sign(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
+    headers = {"Content-Type": "application/json", **signature}
+    url = f"{address.rstrip('/')}/hooks/{webhook.path}"
+    try:
+        answer = httpx.post(url, content=content, headers=headers, timeout=SEND_SECONDS, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise DeliveryRefused(
+            f"nobody took it at {url} ({error}); start Maestro, or name another address with --url"
+        ) from None
+    if answer.status_code != httpx.codes.ACCEPTED:
+        raise DeliveryRefused(f"{url} answered {answer.status_code}: {_reason(answer)}")
+    return Taken.model_validate_json(answer.content)
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    return str(found.get("message", "")) if isinstance(found, dict) else "that is no Maestro"
+
+
+def _new_secret(webhook: MadeWebhook) -> list[str]:
+    """Return the lines that show a secret that was made here."""
+    warning = "Give it to the sender, and keep it where nobody else reads it: it is not shown again."
+    return [f"secret: {webhook.secret}", warning] if webhook.secret else []
 
 
 def _secret(variable: str | None, reference: str | None) -> str:
     """Return a secret from a variable, a reference to one, or nothing."""
     if variable is not None and reference is not None:
         raise typer.BadParameter("give --secret-env or --secret-ref, not both")
-    if variable is None:
-        return reference or ""
-    secret = read_environment().get(variable, "").strip()
-    if not secret:
-        raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
-    return secret
+    return secret_in(variable) if variable is not None else reference or ""

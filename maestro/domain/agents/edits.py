@@ -33,20 +33,22 @@ class AgentFields(View):
     limit.
     """
 
-    name: DisplayName = ""
-    role: Word = "assistant"
+    name: DisplayName = Field(default="", description="the name that people see")
+    role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another word")
     description: Description = ""
-    voice: Voice = ""
-    quirks: Quirks = ()
+    voice: Voice = Field(default="", description="how it speaks, such as casual or professional")
+    quirks: Quirks = Field(default=(), description="a habit of its speech, a sentence; '' for none")
     system_prompt: SystemPrompt = ""
-    model: PreferredModel = ""
-    fallbacks: Fallbacks = ()
-    tools: ToolNames | None = None
-    skills: SkillNames | None = None
-    allow_users: PeopleIds | None = None
-    memory_scope: MemoryScope | None = None
-    client: ClientName = ""
-    daily_budget_usd: Dollars | None = None
+    model: PreferredModel = Field(default="", description="the model it prefers; '' for that of the account")
+    fallbacks: Fallbacks = Field(default=(), description="models to try after it")
+    tools: ToolNames | None = Field(default=None, description="the tools it may call; '' for none")
+    skills: SkillNames | None = Field(default=None, description="the skills it may be given; '' for none")
+    allow_users: PeopleIds | None = Field(
+        default=None, description="users besides owners that may talk to it, as platform:userId"
+    )
+    memory_scope: MemoryScope | None = Field(default=None, description="where it remembers what it learned")
+    client: ClientName = Field(default="", description="the name of the client who pays for it; '' for none")
+    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars it may spend a day; 0: no limit")
     status: AgentStatus = AgentStatus.ACTIVE
 
     @field_validator("client", mode="before")
@@ -88,11 +90,11 @@ class Rollback(View):
 class BindingFields(View):
     """All that people can edit of a bound channel."""
 
-    permission: Permission = Permission.FULL
-    key_by_user: bool = False
-    busy: BusyMode | None = None
-    allow_bots: bool = False
-    client: ClientName = ""
+    permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to it")
+    key_by_user: bool = Field(default=False, description="give each user a conversation of their own")
+    busy: BusyMode | None = Field(default=None, description="what becomes of a message while another is answered")
+    allow_bots: bool = Field(default=False, description="answer other bots there")
+    client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
 
     @field_validator("client", mode="before")
     @classmethod

@@ -1,5 +1,7 @@
 """What people make of clients: the one set of rules for API, commands and tags."""
 
+from pydantic import Field
+
 from maestro.domain.values import View
 from maestro.domain.words import Dollars, Name, OptionalSlug, Weight, Word
 
@@ -12,10 +14,10 @@ class ClientFields(View):
     twice as much of what many wait for as one with 1 (``jobs.fairness``).
     """
 
-    slug: OptionalSlug = ""
-    plan: Word = "per_task"
-    daily_budget_usd: Dollars | None = None
-    weight: Weight = 1.0
+    slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; '' for none")
+    plan: Word = Field(default="per_task", description="how it is billed, a word for your books")
+    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars for it a day; 0: no limit")
+    weight: Weight = Field(default=1.0, description="its share where many wait, against 1 of the others")
 
 
 class NewClient(ClientFields):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from pydantic import Field
+
 from maestro.domain.conversations.conversation import Compaction, Conversation, ConversationStatus, Said
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
@@ -19,12 +21,12 @@ class ConversationFilter(Value):
     ``user`` is the id of the person it began with, ``q`` a part of their name or of anything said, compacted or not.
     """
 
-    agent: str | None = None
-    platform: str | None = None
-    channel: str | None = None
-    user: str | None = None
-    status: ConversationStatus | None = None
-    q: SearchText | None = None
+    agent: str | None = Field(default=None, description="only those of this agent")
+    platform: str | None = Field(default=None, description="only those of this platform")
+    channel: str | None = Field(default=None, description="only those of this channel")
+    user: str | None = Field(default=None, description="only those that this user began")
+    status: ConversationStatus | None = Field(default=None, description="only those in this state")
+    q: SearchText | None = Field(default=None, description="only those that contain this text")
 
 
 class ConversationView(View):

@@ -21,13 +21,13 @@ LOOK_BACK = timedelta(days=1)
 class JobFilter(Value):
     """Which jobs to show; what is empty or None does not matter."""
 
-    status: tuple[JobStatus, ...] = ()
-    kind: tuple[JobKind, ...] = ()
+    status: tuple[JobStatus, ...] = Field(default=(), description="only these states")
+    kind: tuple[JobKind, ...] = Field(default=(), description="only these kinds")
     agent: str | None = Field(default=None, description="the slug of the agent")
-    platform: str | None = None
-    account: str | None = None
-    channel: str | None = None
-    priority: int | None = Field(default=None, ge=1, le=10)
+    platform: str | None = Field(default=None, description="the platform")
+    account: str | None = Field(default=None, description="the account on its platform")
+    channel: str | None = Field(default=None, description="the id of the channel")
+    priority: int | None = Field(default=None, ge=1, le=10, description="the priority, from 1 to 10")
     client: str | None = Field(default=None, description="the name of the client who pays")
     conversation: int | None = Field(default=None, ge=1, le=LARGEST, description="the number of a conversation")
     schedule: str | None = Field(default=None, description="a heartbeat or a cron, such as cron-3")

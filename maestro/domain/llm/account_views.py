@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from maestro.domain.llm.accounts import AccountModel, AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.values import View
@@ -75,17 +75,17 @@ class NewAccount(View):
     """
 
     name: str
-    type: AccountType = AccountType.API_KEY
-    provider: str = "anthropic"
-    model: str = ""
-    models: tuple[str, ...] = ()
+    type: AccountType = Field(default=AccountType.API_KEY, description="api_key: over HTTP; cli: the command claude")
+    provider: str = Field(default="anthropic", description="anthropic, openai, gemini, openrouter, ollama, ...")
+    model: str = Field(default="", description="its model; without it, the provider's default")
+    models: tuple[str, ...] = Field(default=(), description="another model it may be asked for")
     api_key: SecretStr = SecretStr("")
-    base_url: str = ""
-    home_dir: str = ""
-    priority: int = 20
-    requests_per_minute: int = 0
-    tokens_per_minute: int = 0
-    concurrency: int = 0
+    base_url: str = Field(default="", description="another server that speaks the provider's protocol")
+    home_dir: str = Field(default="", description="of a cli account, the folder with its login")
+    priority: int = Field(default=20, description="the order of asking, lowest first")
+    requests_per_minute: int = Field(default=0, description="requests it may take a minute; 0: no limit of ours")
+    tokens_per_minute: int = Field(default=0, description="tokens it may take a minute; 0: no limit of ours")
+    concurrency: int = Field(default=0, description="calls at once; 0: as llm.concurrency says")
 
 
 class AccountChange(View):

@@ -27,8 +27,8 @@ Wanted = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
 class PeriodFilter(Value):
     """Days in UTC, both included; the last 30 without any."""
 
-    since: Day | None = None
-    until: Day | None = None
+    since: Day | None = Field(default=None, description="the first day, as 2026-11-20, UTC; else 30 days back")
+    until: Day | None = Field(default=None, description="the last day, as 2026-11-20, UTC; else today")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -48,12 +48,12 @@ class UsageFilter(PeriodFilter):
     ``model`` is a name with its provider, as the sums show it, or without; ``client`` a name or a slug.
     """
 
-    agent: Wanted = None
-    client: Wanted = None
-    account: Wanted = None
-    model: Wanted = None
-    purpose: Wanted = None
-    platform: Wanted = None
+    agent: Wanted = Field(default=None, description="only the calls of this agent")
+    client: Wanted = Field(default=None, description="only what this client pays for")
+    account: Wanted = Field(default=None, description="only the calls of this account")
+    model: Wanted = Field(default=None, description="only the calls of this model")
+    purpose: Wanted = Field(default=None, description="only the calls for this purpose")
+    platform: Wanted = Field(default=None, description="only the calls for this platform")
 
     @property
     def whose(self) -> UsageOf:

@@ -80,8 +80,8 @@ class FactFilter(Value):
     """
 
     q: str | None = None
-    category: FactCategory | None = None
-    place: str | None = None
+    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
+    place: str | None = Field(default=None, description="only what the conversation of this key knows")
     sticky: bool | None = None
     source: int | None = Field(default=None, ge=1, le=LARGEST)
 
@@ -90,8 +90,8 @@ class NewFact(View):
     """A fact that an operator tells an agent; it is certain."""
 
     content: FactText
-    category: FactCategory = FactCategory.USER_PREFERENCE
-    place: Place = ""
+    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="what it is about")
+    place: Place = Field(default="", description="remember it in the conversation of this key only")
 
     @property
     def fact(self) -> Fact:
@@ -106,9 +106,9 @@ class NewFact(View):
 class FactChange(View):
     """What changes of a fact; what is left out stays."""
 
-    content: FactText | None = None
-    category: FactCategory | None = None
-    confidence: Confidence | None = None
+    content: FactText | None = Field(default=None, description="what it says instead")
+    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
+    confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
         """Return the change as it may be kept."""

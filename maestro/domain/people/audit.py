@@ -22,12 +22,12 @@ class AuditFilter(Value):
     ``actor``, ``action`` and ``subject`` are whole. ``since`` counts itself, ``until`` does not.
     """
 
-    actor: SearchText | None = None
+    actor: SearchText | None = Field(default=None, description="the author, such as operator, viewer or unknown")
     action: SearchText | None = Field(default=None, description="such as login or job.resume")
     subject: SearchText | None = Field(default=None, description="what it was done to, such as the id of a job")
     q: SearchText | None = Field(default=None, description="a part of any text of an entry, in any case")
-    since: Moment | None = None
-    until: Moment | None = None
+    since: Moment | None = Field(default=None, description="from this time on, UTC")
+    until: Moment | None = Field(default=None, description="before this time, UTC")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -44,17 +44,17 @@ class NewSchedule(View):
     asks no model. Without a ``name`` it is called what it is.
     """
 
-    agent: Slug
-    name: DisplayName = ""
-    schedule: Written
-    timezone: Zone = "UTC"
-    jitter_seconds: int = 0
-    prompt: Prompt = ""
+    agent: Slug = Field(description="the agent that does it")
+    name: DisplayName = Field(default="", description="the name that people see")
+    schedule: Written = Field(description="when, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
+    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    jitter_seconds: int = Field(default=0, description="begin up to so many seconds later than planned")
+    prompt: Prompt = Field(default="", description="what the agent is told each time")
     script: Script | None = None
-    platform: Word
-    account: Identifier = DEFAULT_ACCOUNT
-    channel: Identifier
-    thread: OptionalIdentifier = ""
+    platform: Word = Field(description="where it posts: the platform, such as web or discord")
+    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
+    channel: Identifier = Field(description="where it posts: the platform's id of the channel")
+    thread: OptionalIdentifier = Field(default="", description="where it posts: a thread of the channel; '' for none")
     enabled: bool = True
 
     def columns(self) -> dict[str, Any]:
@@ -103,8 +103,8 @@ class PreviewWish(View):
     """A schedule that nobody has made yet, of which somebody wants to know the times."""
 
     schedule: Written
-    timezone: Zone = "UTC"
-    jitter_seconds: int = 0
+    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    jitter_seconds: int = Field(default=0, description="begin up to so many seconds later than planned")
 
 
 class BackfillWish(View):

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from pydantic import Field
+
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
@@ -123,9 +125,9 @@ class BackfillView(View):
 class ScheduleFilter(Value):
     """Which schedules to show; what is None does not matter."""
 
-    kind: ScheduleKind | None = None
-    agent: str | None = None
-    state: ScheduleState | None = None
+    kind: ScheduleKind | None = Field(default=None, description="only heartbeats, or only crons")
+    agent: str | None = Field(default=None, description="only those of this agent")
+    state: ScheduleState | None = Field(default=None, description="only those in this state")
 
 
 @dataclass(frozen=True)

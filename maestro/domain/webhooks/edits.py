@@ -27,14 +27,14 @@ class WebhookFields(View):
     says goes to the channel. ``per_minute`` is how many deliveries a minute are taken.
     """
 
-    agent: Slug
-    name: DisplayName = ""
-    prompt_template: PromptTemplate
-    platform: Word
-    account: Identifier = DEFAULT_ACCOUNT
-    channel: Identifier
-    thread: OptionalIdentifier = ""
-    per_minute: PerMinute = 60
+    agent: Slug = Field(description="the agent that is told")
+    name: DisplayName = Field(default="", description="the name that people see")
+    prompt_template: PromptTemplate = Field(description="what it is told, such as 'Build {{payload.id}} failed.'")
+    platform: Word = Field(description="where it posts: the platform, such as web or discord")
+    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
+    channel: Identifier = Field(description="where it posts: the platform's id of the channel")
+    thread: OptionalIdentifier = Field(default="", description="where it posts: a thread of the channel; '' for none")
+    per_minute: PerMinute = Field(default=60, description="deliveries a minute that are taken")
     enabled: bool = True
 
 

@@ -54,7 +54,10 @@ def _parameters(function: FunctionNode) -> list[str]:
 
 def _is_command(function: FunctionNode) -> bool:
     calls = (decorator for decorator in function.decorator_list if isinstance(decorator, ast.Call))
-    return any(isinstance(call.func, ast.Attribute) and call.func.attr in ("command", "callback") for call in calls)
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("command", "operation", "callback")
+        for call in calls
+    )
 
 
 def file_names_mean_something(source: Source) -> Iterator[Finding]:

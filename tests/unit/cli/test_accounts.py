@@ -64,7 +64,7 @@ def test_who_needs_no_key_is_asked_for_none(rows: JobRows, maestro: Maestro) -> 
     assert maestro("accounts", "add", "local", "--provider", "ollama", "--base-url", "http://gpu:11434").code == 0
     assert maestro("accounts", "add", "plan", "--type", "cli", "--home-dir", "/home/me/.claude").code == 0
     assert (stored_key(rows, "local"), stored_key(rows, "plan")) == ("", "")
-    assert "the command claude" in maestro("accounts", "show", "plan").out
+    assert "cli" in maestro("accounts", "show", "plan").out.split()
 
 
 @pytest.mark.usefixtures("piped")
@@ -112,8 +112,8 @@ def test_limits_are_listed_with_their_end(rows: JobRows, maestro: Maestro) -> No
     assert "limited until 2126-" in maestro("accounts", "list").out
     shown = maestro("accounts", "show", "mine").out
     assert "every model until 2126-" in shown
-    assert "50000 tokens a minute, 3 at once" in shown
-    assert "QuotaExhausted at 2026-" in shown
+    for line in ("tokens per minute    50000", "concurrency          3", "last error           QuotaExhausted"):
+        assert line in shown
 
 
 def test_an_account_of_the_configuration_may_only_be_switched(rows: JobRows, maestro: Maestro) -> None:

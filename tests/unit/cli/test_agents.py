@@ -21,7 +21,7 @@ def test_the_list_is_a_table_by_slug(rows: JobRows, maestro: Maestro) -> None:
     head, ada, zoe = ran.out.splitlines()
     assert head.split() == ["SLUG", "NAME", "ROLE", "STATUS", "VERSION", "EDITED", "MODEL", "DESCRIPTION"]
     edited = f"{MORNING.astimezone():%Y-%m-%d %H:%M:%S}".split()
-    assert ada.split() == ["ada", "Ada", "assistant", "active", "1", *edited, "-"]
+    assert ada.split() == ["ada", "Ada", "assistant", "active", "1", *edited, "-", "-"]
     assert zoe.split() == ["zoe", "zoe", "coder", "paused", "1", *edited, "gpt-4o", "writes", "[2J", "code"]
 
 
@@ -39,7 +39,7 @@ def test_show_tells_instructions_and_channels(rows: JobRows, maestro: Maestro) -
     add(rows, "zoe", system_prompt="Be kind.\n\n  Be\x07 brief.", description="the newest")
     ran = maestro("agents", "show", "zoe")
     assert ran.code == 0
-    for words in ("zoe  active", "that of the account", "the newest", "slack", "one per user", "  Be kind.\n"):
+    for words in ("zoe  active", "that of the account", "the newest", "slack", "KEY BY USER", "  Be kind.\n"):
         assert words in ran.out
     assert "\x07" not in ran.out
     ada = maestro("agents", "show", "ada", "--json").json

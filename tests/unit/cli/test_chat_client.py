@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat_client import ChannelTaken, ChatClient, Frame, NotThere, Place, Refused
-from maestro.cli.chat_once import Failed, NoAnswer, ask
-from maestro.cli.chat_screen import Screen
-from maestro.cli.chat_visits import Visit
+from maestro.cli.chat.client import (
+    ChatClient,
+    ChatRefused,
+    ConnectorAddress,
+    ConnectorUnreachable,
+    ForeignChannel,
+    Frame,
+)
+from maestro.cli.chat.command import AnswerFailed, NoAnswer, ask
+from maestro.cli.chat.terminal import ChatScreen
+from maestro.cli.chat.visits import ChatVisit
 from maestro.domain.messages import Address
 from tests.support.command import maestro
 from tests.support.instance import free_port, until
@@ -29,7 +36,7 @@ class Guest:
 
     client: ChatClient
     heard: list[Frame] = field(default_factory=list)
-    kept: list[Visit] = field(default_factory=list)
+    kept: list[ChatVisit] = field(default_factory=list)
 
     async def listen(self) -> None:
         async with contextlib.aclosing(self.client.frames()) as frames:
@@ -60,11 +67,11 @@ async def listening(somebody: Guest) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def guest(port: int, visit: Visit | None = None, key: str = "") -> AsyncIterator[Guest]:
+async def guest(port: int, visit: ChatVisit | None = None, key: str = "") -> AsyncIterator[Guest]:
     """Let a new client listen for the length of a block."""
-    kept: list[Visit] = []
-    visit = visit or Visit(url=url_of(port), channel=CHANNEL, last_id=0)
-    listener = Guest(ChatClient(Place(url_of(port), key, "Grace"), visit, kept.append), kept=kept)
+    kept: list[ChatVisit] = []
+    visit = visit or ChatVisit(url=url_of(port), channel=CHANNEL, last_id=0)
+    listener = Guest(ChatClient(ConnectorAddress(url_of(port), key, "Grace"), visit, kept.append), kept=kept)
     async with listening(listener):
         yield listener
 
@@ -79,11 +86,11 @@ async def returning(port: int, context: MemoryContext) -> AsyncIterator[Guest]:
         yield somebody
 
 
-async def refusal(port: int, visit: Visit | None = None, key: str = "") -> Exception:
+async def refusal(port: int, visit: ChatVisit | None = None, key: str = "") -> Exception:
     """Return why a client is not let in."""
-    visit = visit or Visit(url=url_of(port), channel=CHANNEL, last_id=0)
-    listener = Guest(ChatClient(Place(url_of(port), key, "Grace"), visit, lambda _: None))
-    with pytest.raises((NotThere, Refused)) as caught:
+    visit = visit or ChatVisit(url=url_of(port), channel=CHANNEL, last_id=0)
+    listener = Guest(ChatClient(ConnectorAddress(url_of(port), key, "Grace"), visit, lambda _: None))
+    with pytest.raises((ConnectorUnreachable, ChatRefused)) as caught:
         await asyncio.wait_for(listener.listen(), PATIENCE)
     return caught.value
 
@@ -140,7 +147,7 @@ async def test_what_was_missed_is_heard_once_over_two_connections() -> None:
 async def test_who_has_never_been_in_a_channel_does_not_hear_its_history() -> None:
     async with web_server() as server:
         await server.answer(CHANNEL, "long ago")
-        async with guest(server.port, Visit(url=url_of(server.port), channel=CHANNEL)) as somebody:
+        async with guest(server.port, ChatVisit(url=url_of(server.port), channel=CHANNEL)) as somebody:
             await somebody.hears("resumed")
             await server.answer(CHANNEL, "now")
             await somebody.hears("message")
@@ -149,7 +156,7 @@ async def test_who_has_never_been_in_a_channel_does_not_hear_its_history() -> No
 
 
 async def test_ids_of_another_installation_mean_nothing_here() -> None:
-    visit = Visit(url="ws://x/", channel=CHANNEL, resume_token="of.another", instance="another", last_id=1_000)
+    visit = ChatVisit(url="ws://x/", channel=CHANNEL, resume_token="of.another", instance="another", last_id=1_000)
     async with web_server() as server, guest(server.port, visit) as somebody:
         await somebody.hears("resumed")
         await server.answer(CHANNEL, "hello")
@@ -195,7 +202,7 @@ async def test_a_key_makes_a_user_and_the_token_keeps_them_the_same() -> None:
 
 
 async def test_an_expired_token_is_left_out_the_next_time() -> None:
-    visit = Visit(url="ws://x/", channel=CHANNEL, resume_token="not.valid", last_id=0)
+    visit = ChatVisit(url="ws://x/", channel=CHANNEL, resume_token="not.valid", last_id=0)
     async with web_server() as server, guest(server.port, visit) as somebody:
         await somebody.hears("resumed")
     assert somebody.kept[-1].resume_token not in ("", "not.valid")
@@ -224,7 +231,7 @@ async def test_a_channel_that_is_not_ours_any_more_is_replaced_by_another(tmp_pa
             ended = await asking
             assert (ended.code, ended.output) == (0, "yes\n")
             (kept,) = (tmp_path / "maestro" / "chat").iterdir()
-            visit = Visit.model_validate_json(kept.read_text())
+            visit = ChatVisit.model_validate_json(kept.read_text())
             kept.write_text(visit.model_copy(update={"resume_token": ""}).model_dump_json())
     assert "not yours any more" in ended.errors
     assert len({message.address for message in server.context.inbox}) == 2
@@ -234,7 +241,7 @@ async def test_a_channel_of_somebody_else_is_refused() -> None:
     context = MemoryContext(owners={Address(platform="web", channel=CHANNEL): "somebody"})
     async with web_server(context) as server:
         error = await refusal(server.port)
-    assert isinstance(error, ChannelTaken)
+    assert isinstance(error, ForeignChannel)
     assert "--channel" in str(error)
 
 
@@ -245,7 +252,7 @@ async def test_a_missing_key_is_refused_with_the_name_of_the_setting() -> None:
 
 
 async def test_nobody_there_is_told_at_once() -> None:
-    assert isinstance(await refusal(free_port()), NotThere)
+    assert isinstance(await refusal(free_port()), ConnectorUnreachable)
 
 
 # One message and its answer
@@ -253,20 +260,22 @@ async def test_nobody_there_is_told_at_once() -> None:
 
 def newcomer(server: WebServer) -> ChatClient:
     """Return a client that has not been in the channel before."""
-    return ChatClient(Place(url_of(server.port)), Visit(url="ws://x/", channel=CHANNEL, last_id=0), lambda _: None)
+    return ChatClient(
+        ConnectorAddress(url_of(server.port)), ChatVisit(url="ws://x/", channel=CHANNEL, last_id=0), lambda _: None
+    )
 
 
 async def test_an_answer_in_several_chunks_is_whole_however_short_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     async with web_server() as server:
         answering = asyncio.create_task(replied(server, "one", "two", "the end"))
-        await ask(newcomer(server), "tell me everything", PATIENCE, Screen(as_json=False))
+        await ask(newcomer(server), "tell me everything", PATIENCE, ChatScreen(as_json=False))
         await answering
     assert capsys.readouterr().out.splitlines() == ["one", "two", "the end"]
 
 
 async def test_an_answer_of_which_a_part_is_missing_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
     async with web_server() as server:
-        asking = asyncio.create_task(ask(newcomer(server), "tell me", 3, Screen(as_json=False)))
+        asking = asyncio.create_task(ask(newcomer(server), "tell me", 3, ChatScreen(as_json=False)))
         await until(lambda: len(server.context.inbox) == 1, PATIENCE)
         await server.answer(CHANNEL, "one", server.context.inbox[0].id, more=True)
         with pytest.raises(NoAnswer, match="only a part of the answer"):
@@ -279,10 +288,10 @@ async def test_a_notice_in_the_place_of_an_answer_is_a_failure(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with web_server() as server:
-        asking = asyncio.create_task(ask(newcomer(server), "tell me", PATIENCE, Screen(as_json)))
+        asking = asyncio.create_task(ask(newcomer(server), "tell me", PATIENCE, ChatScreen(as_json)))
         await until(lambda: len(server.context.inbox) == 1, PATIENCE)
         await server.answer(CHANNEL, "Sorry.", server.context.inbox[0].id, notice=True)
-        with pytest.raises(Failed, match=r"Sorry\."):
+        with pytest.raises(AnswerFailed, match=r"Sorry\."):
             await asking
     written = capsys.readouterr().out
     assert (json.loads(written)["notice"] if as_json else written == "") is True
@@ -293,4 +302,4 @@ async def test_a_message_that_is_not_taken_in_time_is_told_apart_from_one_withou
         for context_limit, words in ((10, "no answer within"), (0, "has not taken the message")):
             server.context.limit = context_limit
             with pytest.raises(NoAnswer, match=words):
-                await ask(newcomer(server), "hello", 1, Screen(as_json=False))
+                await ask(newcomer(server), "hello", 1, ChatScreen(as_json=False))

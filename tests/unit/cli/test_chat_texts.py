@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat_texts import Answer, addressed, harmless, is_failure, meant, shown, web_address
-from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
+from maestro.cli.chat.messages import ChatAnswer, addressed, harmless, is_failure, meant, shown, web_address
+from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
 
@@ -17,7 +17,7 @@ def frame(number: int, reply_to: str = "", **marks: bool) -> dict[str, object]:
 
 
 def test_an_answer_is_what_replies_to_us_and_what_follows_it_until_its_last_chunk() -> None:
-    answer = Answer("mine")
+    answer = ChatAnswer("mine")
     assert not answer.takes(frame(1))
     assert not answer.takes(frame(2, "local:other", more=True))
     assert not answer.takes(frame(3))
@@ -74,8 +74,8 @@ def test_the_folder_is_where_the_system_says(tmp_path: Path) -> None:
 
 
 def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path) -> None:
-    visits = Visits(tmp_path / "new" / "chat")
-    visit = Visit(url=URL, channel="c-1", resume_token="secret", instance="i", last_id=7)
+    visits = VisitFiles(tmp_path / "new" / "chat")
+    visit = ChatVisit(url=URL, channel="c-1", resume_token="secret", instance="i", last_id=7)
     assert visits.find(URL, "@ada") is None
     visits.keep("@ada", visit)
     visits.keep("@ada", visit.model_copy(update={"last_id": 8}))
@@ -87,11 +87,11 @@ def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path)
 
 
 def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
-    visits = Visits(tmp_path)
+    visits = VisitFiles(tmp_path)
     for age, (name, url, token) in enumerate(
         (("@", URL, "old"), ("@ada", URL, "new"), ("#c", URL, ""), ("@", "ws://elsewhere/", "another"))
     ):
-        visits.keep(name, Visit(url=url, channel=name, resume_token=token, last_id=age))
+        visits.keep(name, ChatVisit(url=url, channel=name, resume_token=token, last_id=age))
         for file in tmp_path.glob("*.json"):
             os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
     for name in ("@", "@ada", "#c"):
@@ -102,12 +102,12 @@ def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
 
 
 def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None:
-    visits = Visits(tmp_path)
-    visits.keep("@", Visit(url=URL, channel="c-1"))
+    visits = VisitFiles(tmp_path)
+    visits.keep("@", ChatVisit(url=URL, channel="c-1"))
     (file,) = tmp_path.iterdir()
     file.write_text("{")
     assert visits.find(URL, "@") is None
-    Visits(file / "no folder").keep("@", Visit(url=URL, channel="c-1"))
+    VisitFiles(file / "no folder").keep("@", ChatVisit(url=URL, channel="c-1"))
 
 
 BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value": "Blue #7"}]

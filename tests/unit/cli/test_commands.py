@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from maestro.cli.commands import Commands
-from maestro.cli.options import TEMPORAL_UI_PORT, WEBUI_PORT, Given
+from maestro.cli.framework.commands import Commands
+from maestro.cli.framework.options import TEMPORAL_UI_PORT, WEBUI_PORT, Given
 
 
 @dataclass(frozen=True)

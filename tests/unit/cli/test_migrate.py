@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maestro.cli.main import run
-from maestro.cli.migrate import sentence
+from maestro.cli.processes.migrate import sentence
 from maestro.installation.data_folder import DataFolder
 from maestro.installation.migration import Migration, MigrationOutcome, migrate
 from maestro.installation.storage import open_existing_store

@@ -69,8 +69,9 @@ def test_a_run_is_begun_and_its_job_found(rows: JobRows, maestro: Maestro) -> No
     assert job["id"] == job_id
     assert "cron-1" in maestro("jobs", "list").out.splitlines()[1]
     shown = maestro("jobs", "show", job_id).out
-    assert "schedule      cron-1" in shown
-    assert "task          Tell the news." in shown
+    facts = [line.split() for line in shown.splitlines()]
+    assert ["schedule", "cron-1"] in facts
+    assert ["task", "Tell", "the", "news."] in facts
     twice = maestro("schedules", "run", "cron-1")
     assert twice.code == 1
     assert job_id in twice.err

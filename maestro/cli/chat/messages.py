@@ -1,0 +1,79 @@
+"""Pure rules of ``maestro chat``: what is sent, what answers it, and what a terminal shows."""
+
+import re
+import unicodedata
+from urllib.parse import urlsplit
+
+from maestro.cli.chat.client import Frame
+from maestro.domain.messages import control_word
+
+MEGABYTE = 1000**2
+KEPT_CONTROLS = "\n\t"
+
+
+class ChatAnswer:
+    """Tells which of the messages that arrive answer what was said under a ``clientId``.
+
+    The first chunk of an answer names what it replies to. While a chunk says that more follows, what comes next in the
+    channel without such a name is that: nothing else is sent there meanwhile.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self.more = False
+        """Whether a part of the answer is there, and the rest is still to come."""
+
+    def takes(self, message: Frame) -> bool:
+        """Say whether this message is a part of the answer."""
+        reply_to = str(message.get("replyTo", ""))
+        ours = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
+        if ours:
+            self.more = bool(message.get("more"))
+        return ours
+
+
+def is_failure(text: str, answer: Frame) -> bool:
+    """Say whether Maestro answers in the place of an agent, because what was said to one came to nothing."""
+    return bool(answer.get("notice")) and control_word(text) is None
+
+
+def addressed(text: str, agent: str) -> str:
+    """Return the text with a mention of the agent, if one is to answer; control words stay as they are."""
+    if not agent or control_word(text) is not None or re.match(rf"\s*@{re.escape(agent)}(?!\w)", text, re.IGNORECASE):
+        return text
+    return f"@{agent} {text}"
+
+
+def shown(message: Frame, address: str = "") -> str:
+    """Return a message as a terminal shows it: its words, where its file is, and what may be chosen, by number.
+
+    ``address`` is the web connector's own, which the path of a file is of.
+    """
+    file, buttons = message.get("file"), message.get("buttons", ())
+    kept = f"[file {file['filename']}, {_bytes(file['size'])}: {address}{file['url']}]" if file else ""
+    choices = "  ".join(f"[{number}] {button['label']}" for number, button in enumerate(buttons, 1))
+    return harmless("\n".join(filter(None, (message["content"], kept, choices))))
+
+
+def meant(line: str, message: Frame) -> str:
+    """Return what a line says: the number of a button of the newest message says its value."""
+    buttons, typed = message.get("buttons", ()), line.strip()
+    numbers = {str(number): str(button["value"]) for number, button in enumerate(buttons, 1)}
+    return numbers.get(typed, line)
+
+
+def web_address(url: str) -> str:
+    """Return where the HTTP side of a web connector is, by the address of its socket."""
+    parts = urlsplit(url)
+    return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1000:.1f} kB" if size < MEGABYTE else f"{size / MEGABYTE:.1f} MB"
+
+
+def harmless(text: str) -> str:
+    """Return a text without the control characters by which it could move a terminal's cursor or write elsewhere."""
+    return "".join(
+        character for character in text if character in KEPT_CONTROLS or unicodedata.category(character) != "Cc"
+    )

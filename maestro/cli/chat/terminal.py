@@ -1,0 +1,230 @@
+"""A conversation at a terminal: its screen, on which a user types while a second thread receives."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import readline
+import sys
+import threading
+import uuid
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+
+import typer
+
+from maestro.cli.chat.client import ChatClient, Frame
+from maestro.cli.chat.messages import ChatAnswer, addressed, meant, shown
+
+PROMPT = "> "
+CLEAR_LINE = "\r\x1b[K"
+TYPING = "\x1b[2mAn agent is typing …\x1b[0m"
+AWAY = "Maestro is away; this goes on when it is back."
+LINES = 1000
+"""Lines of history that are kept."""
+
+
+class ChatScreen:
+    """Writes what arrives, also while a line is being typed; safe to use from two threads.
+
+    Messages go to standard output, everything else to standard error, so that a script reads answers only. ``address``
+    is where files are fetched from.
+    """
+
+    def __init__(self, as_json: bool, address: str = "") -> None:
+        self._address = address
+        self._as_json = as_json
+        self._drawn = sys.stdout.isatty() and not as_json
+        self._lock = threading.Lock()
+        self._asking = False
+        self._shows_typing = False
+
+    def message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
+        """Show a message; ``aside`` keeps one that nobody waits for out of what a script takes for the answer."""
+        if self._as_json:
+            self.record(frame, answers=answers)
+        elif aside:
+            self.note(f"Earlier in this channel: {shown(frame, self._address)}")
+        else:
+            self._write(shown(frame, self._address))
+
+    def record(self, frame: Frame, *, answers: bool) -> None:
+        """Write a message for programs; people are shown nothing."""
+        if self._as_json:
+            self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
+
+    def typing(self) -> None:
+        """Show that an agent is typing, unless a person is."""
+        with self._lock:
+            if self._drawn and not self._asking and not self._shows_typing:
+                self._shows_typing = True
+                typer.echo(TYPING, nl=False)
+
+    def note(self, text: str) -> None:
+        """Say something that is no message."""
+        self._write(text, err=True)
+
+    def read(self) -> str:
+        """Return the next line a person types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
+        with self._lock:
+            self._erase()
+            self._asking = True
+        try:
+            return input(PROMPT if self._drawn else "")
+        finally:
+            self._asking = False
+
+    def _write(self, text: str, *, err: bool = False) -> None:
+        with self._lock:
+            self._erase()
+            if self._asking and self._drawn:
+                typer.echo(CLEAR_LINE, nl=False)
+            typer.echo(text, err=err)
+            if self._asking and self._drawn:
+                typer.echo(PROMPT + readline.get_line_buffer(), nl=False)
+
+    def _erase(self) -> None:
+        if self._shows_typing:
+            self._shows_typing = False
+            typer.echo(CLEAR_LINE, nl=False)
+
+
+def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) -> None:
+    """Let a person talk until Ctrl-D; raises what ``ChatClient.frames`` raises."""
+    with _remembered(history), _channel_listener(client, screen) as listener:
+        listener.wait_for(listener.connected())
+        screen.note(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
+        for line in _lines(screen):
+            try:
+                listener.wait_for(listener.answered(line, agent))
+            except KeyboardInterrupt:
+                screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
+        if client.unacknowledged:
+            screen.note(f"Maestro has not confirmed {client.unacknowledged} of your messages; say them again later.")
+
+
+def _lines(screen: ChatScreen) -> Iterator[str]:
+    """Yield what a person types, line by line, until the end."""
+    while True:
+        try:
+            line = screen.read()
+        except KeyboardInterrupt:
+            screen.note("")  # as in a shell: what was typed is dropped
+            continue
+        except EOFError:
+            screen.note("")
+            return
+        if line.strip():
+            yield line
+
+
+class ChannelListener:
+    """Hears everything that is said in the channel and tells who waits for an answer; lives in its own loop."""
+
+    def __init__(self, client: ChatClient, screen: ChatScreen, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._screen = screen
+        self._loop = loop
+        self._connected = asyncio.Event()
+        self._newest: Frame = {}
+        self._waiting: dict[str, tuple[ChatAnswer, asyncio.Event]] = {}
+        self._listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
+
+    def wait_for(self, something: Coroutine[None, None, None]) -> None:
+        """Return when it has happened; raises ``KeyboardInterrupt``, and what made the listening end."""
+        waiting = asyncio.run_coroutine_threadsafe(something, self._loop)
+        try:
+            concurrent.futures.wait((waiting, self._listening), return_when=concurrent.futures.FIRST_COMPLETED)
+            if self._listening.done():
+                self._listening.result()
+        finally:
+            waiting.cancel()
+
+    async def connected(self) -> None:
+        """Return when the channel is open."""
+        await self._connected.wait()
+
+    async def answered(self, line: str, agent: str) -> None:
+        """Say something and return when its answer begins, or when it is refused.
+
+        The number of a button below the newest message says what pressing it would, to whoever asks.
+        """
+        chosen, self._newest = meant(line, self._newest), {}
+        text = chosen if chosen != line else addressed(line, agent)
+        client_id, told = str(uuid.uuid4()), asyncio.Event()
+        self._waiting[client_id] = ChatAnswer(client_id), told
+        try:
+            await self._client.say(client_id, text)
+            await told.wait()
+        finally:
+            del self._waiting[client_id]
+
+    def end(self) -> None:
+        """Stop listening."""
+        self._listening.cancel()
+
+    async def _listen(self) -> None:
+        async with contextlib.aclosing(self._client.frames()) as frames:
+            async for frame in frames:
+                self._hear(frame)
+
+    def _hear(self, frame: Frame) -> None:
+        match frame["type"]:
+            case "resumed":
+                self._connected.set()
+            case "message":
+                self._newest = frame
+                self._screen.message(frame, answers=self._tell(frame))
+            case "typing":
+                self._screen.typing()
+            case "away":
+                self._screen.note(AWAY)
+            case "error":
+                self._screen.note(f"The web connector refused: {frame['message']}")
+                self._release(frame.get("clientId", ""))
+
+    def _tell(self, message: Frame) -> bool:
+        answers = [told for answer, told in self._waiting.values() if answer.takes(message)]
+        for told in answers:
+            told.set()
+        return bool(answers)
+
+    def _release(self, client_id: str) -> None:
+        if client_id in self._waiting:
+            self._waiting[client_id][1].set()
+
+
+@contextlib.contextmanager
+def _channel_listener(client: ChatClient, screen: ChatScreen) -> Iterator[ChannelListener]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="listener", daemon=True)
+    thread.start()
+    listener = ChannelListener(client, screen, loop)
+    try:
+        yield listener
+    finally:
+        listener.end()
+        asyncio.run_coroutine_threadsafe(_rest(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _rest() -> None:
+    """Return when every other task has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _remembered(history: Path) -> Iterator[None]:
+    """Offer the lines of earlier conversations, and keep those of this one for the person alone."""
+    readline.set_history_length(LINES)
+    with contextlib.suppress(OSError):
+        readline.read_history_file(history)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            history.touch(mode=0o600)
+            readline.write_history_file(history)

@@ -1,0 +1,94 @@
+"""Where a person at a terminal talks, kept from one call to the next, so that the conversation goes on."""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from maestro.domain.values import Value
+
+MAX_NAME = 40
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+class ChatVisit(Value):
+    """What the next connection needs to be the same person in the same channel, and to get what it missed.
+
+    ``last_id`` None means that nobody at this terminal has been in the channel before. ``instance`` names the Maestro
+    that the rest is about.
+    """
+
+    url: str
+    channel: str
+    resume_token: str = ""
+    instance: str = ""
+    last_id: int | None = None
+
+    def forgotten(self) -> "ChatVisit":
+        """Return the channel alone, without who was there and what they have seen."""
+        return ChatVisit(url=self.url, channel=self.channel)
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this user's programs keep what they remember."""
+    return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "maestro"
+
+
+@dataclass(frozen=True)
+class VisitFiles:
+    """The visits of one user; the files are for their eyes only, because a resume token is as good as a login."""
+
+    folder: Path
+
+    def find(self, url: str, name: str) -> ChatVisit | None:
+        """Return the visit kept under this name, with the newest token; what cannot be read is as good as not there."""
+        visit = _read(self._file(url, name))
+        return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
+
+    def token(self, url: str) -> str:
+        """Return the newest token from this address, if any: it makes a person the same one in all their channels."""
+        kept = sorted(self.folder.glob("*.json"), key=_age)
+        visits = (visit for visit in map(_read, kept) if visit is not None and visit.url == url)
+        return next((visit.resume_token for visit in visits if visit.resume_token), "")
+
+    def keep(self, name: str, visit: ChatVisit) -> None:
+        """Keep the visit under this name; without a place to write, the next call begins anew."""
+        file = self._file(visit.url, name)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as opened:
+                opened.write(visit.model_dump_json())
+            fresh.replace(file)
+
+    def _file(self, url: str, name: str) -> Path:
+        digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
+        return self.folder / f"{digest[:24]}.json"
+
+
+def _read(file: Path) -> ChatVisit | None:
+    try:
+        return ChatVisit.model_validate_json(file.read_text())
+    except (OSError, ValidationError):
+        return None
+
+
+def _age(file: Path) -> int:
+    """Return a number that is smaller for a newer file; one that has just gone is the oldest."""
+    try:
+        return -file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def new_channel(user: str, agent: str) -> str:
+    """Return a channel id that nobody else has, and that says who talks to whom in it."""
+    parts = ("terminal", re.sub(r"[^A-Za-z0-9._-]+", "-", user)[:MAX_NAME], agent, secrets.token_hex(4))
+    return "-".join(filter(None, parts))

@@ -1,0 +1,202 @@
+"""Options and arguments: what is typed, read from files, and generated from the fields of an operation's input."""
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from inspect import Parameter
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import typer
+from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
+
+from maestro.domain.columns import LARGEST
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import read_environment
+
+MOST = 10_000
+MOST_DIGITS = 18
+STANDARD_INPUT = Path("-")
+REFERENCES = ("env:", "file:")
+
+Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
+TextCursor = Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")]
+RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")]
+
+Fields = dict[str, Any]
+"""The fields of an input that were given, by their names in code."""
+Cursor = TypeVar("Cursor")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """The options that stand for the fields of an input; a field whose option is not given stays as it is.
+
+    ``spelling`` overrides how an option is written, with the word for its value, such as ``--when SCHEDULE``; a field
+    with an empty spelling has no option. A value called LIST is several texts with commas between them. ``text_files``
+    has the help of the option ``--prompt-file``, by the field whose text the file holds. ``resets`` are flags that set
+    a field to null, as ``--no-script``, with their help. ``read_time`` reads a moment.
+    """
+
+    model: type[BaseModel]
+    leave_out: Collection[str] = ()
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    text_files: Mapping[str, str] = field(default_factory=dict)
+    resets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    read_time: Callable[[str], date] = datetime.fromisoformat
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters from which Typer makes the options."""
+        for name, about in self.model.model_fields.items():
+            if name in self.leave_out:
+                continue
+            kind = _plain_type(about.annotation)
+            option, _, word = self.spelling.get(name, f"--{name.replace('_', '-')}").partition(" ")
+            about_option: Fields = {
+                "help": _sentence(about.description or "", several=get_origin(kind) is list),
+                "metavar": word or None,
+            }
+            if kind in (date, datetime, AwareDatetime):
+                about_option["parser"] = self.read_time
+            if option:
+                yield option_parameter(name, str if word == "LIST" else kind, option, **about_option)
+            if name in self.text_files:
+                yield option_parameter(
+                    f"{name}_file", Path, "--prompt-file", help=self.text_files[name], metavar="FILE"
+                )
+        for name, (option, explained) in self.resets.items():
+            yield option_parameter(f"no_{name}", bool, option, help=explained)
+
+    def take(self, options: dict[str, Any]) -> Any:
+        """Remove the options of this input from those of a command, and return the fields that were given."""
+        given = {parameter.name: options.pop(parameter.name) for parameter in self.parameters()}
+        given = {name: value for name, value in given.items() if value is not None}
+        for name in self.text_files:
+            file = given.pop(f"{name}_file", None)
+            if file is not None and name in given:
+                raise typer.BadParameter("give --prompt or --prompt-file, not both")
+            if file is not None:
+                given[name] = text_of(file)
+        resets = {name: None for name in self.resets if given.pop(f"no_{name}", False)}
+        return {name: self._value(name, value) for name, value in given.items()} | resets
+
+    def _value(self, name: str, value: object) -> object:
+        """Return a list without what stands for none."""
+        if isinstance(value, str) and self.spelling.get(name, "").endswith(" LIST"):
+            value = [word.strip() for word in value.split(",")]
+        return tuple(filter(None, value)) if isinstance(value, list) else value
+
+
+class FilterOptions(InputOptions):
+    """The options that stand for the fields of a filter; the command gets the filter itself."""
+
+    def take(self, options: dict[str, Any]) -> Any:
+        """Remove the options of this filter, and return it; raises ``typer.BadParameter`` for a wrong value."""
+        return made(self.model, **super().take(options))
+
+
+def option_parameter(name: str, kind: Any, *spelling: str, **explained: Any) -> Parameter:
+    """Return the parameter of an option that may be left out, for Typer."""
+    annotation = Annotated[kind | None, typer.Option(*spelling, **explained)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
+
+
+def made(kind: type[Model], /, **fields: object) -> Model:
+    """Return a value of these fields; raises ``typer.BadParameter`` with the first rule that they break."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise _wrong_value(error) from None
+
+
+def fits(kind: Any, text: str) -> str:
+    """Return a text that is of this kind; raises ``typer.BadParameter`` with the first rule that it breaks."""
+    try:
+        checked: str = TypeAdapter(kind).validate_python(text)
+    except ValidationError as error:
+        raise _wrong_value(error) from None
+    return checked
+
+
+def decoded(decode: Callable[[str], Cursor], cursor: str | None) -> Cursor | None:
+    """Return where a list continues; raises ``typer.BadParameter`` for a cursor that no list has written."""
+    try:
+        return decode(cursor) if cursor is not None else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cursor") from None
+
+
+def row_number(text: str, noun: str, argument_name: str, mark: str = "") -> int:
+    """Return the number of a row, before which ``mark`` may stand; raises ``typer.BadParameter`` when there is none.
+
+    A command reads it after the configuration, whose mistakes are reported first.
+    """
+    digits = text.removeprefix(mark)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
+        raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
+    return int(digits)
+
+
+def reference_of(secret: str) -> Callable[[str | None], str | None]:
+    """Return the check of an option that takes a reference to a secret and never the secret itself."""
+
+    def checked(text: str | None) -> str | None:
+        if text is not None and not text.startswith(REFERENCES):
+            raise typer.BadParameter(f"expected env:NAME or file:PATH; a {secret} is never given here")
+        return text
+
+    return checked
+
+
+def secret_in(variable: str) -> str:
+    """Return the secret in an environment variable; raises ``ConfigurationError`` where it is not set."""
+    secret = read_environment().get(variable, "").strip()
+    if not secret:
+        raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
+    return secret
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a file, or of standard input for ``-``; raises ``ConfigurationError`` if it is unreadable."""
+    try:
+        return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file} cannot be read: {reason}; name another file") from None
+
+
+def bytes_of(file: Path, most: int = -1) -> bytes:
+    """Return up to ``most`` bytes of a file or of standard input for ``-``; raises as ``text_of`` does."""
+    try:
+        if file == STANDARD_INPUT:
+            return sys.stdin.buffer.read(most)
+        with file.open("rb") as opened_file:
+            return opened_file.read(most)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}; name another file") from None
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return the type that Typer reads for a field: without its rules and without null, and a list for a tuple."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return _plain_type(inner[0])
+    if origin is Annotated:
+        return _plain_type(inner[0])
+    if origin is tuple:
+        return list[_plain_type(inner[0])]  # type: ignore[misc] # a type that is known only here
+    return str if origin is Literal else annotation
+
+
+def _sentence(description: str, *, several: bool) -> str:
+    """Return the description of a field as the help of its option."""
+    repeated = "; may be given several times" if several else ""
+    return f"{description[:1].upper()}{description[1:]}{repeated}." if description else ""
+
+
+def _wrong_value(error: ValidationError) -> typer.BadParameter:
+    return typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, "))

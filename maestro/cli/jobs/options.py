@@ -1,0 +1,44 @@
+"""The options by which commands choose jobs: one meaning for lists, counts, groups of failures and batches."""
+
+from datetime import datetime, time, timedelta
+from typing import Annotated
+
+import typer
+
+from maestro.cli.framework.inputs import FilterOptions
+from maestro.domain.jobs.filters import JobFilter
+
+
+def _moment(text: str) -> datetime:
+    """Read a moment; one without an offset is of this machine's zone, and one without a day is the last such time."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return _last(text)
+
+
+def _last(text: str) -> datetime:
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last one") from None
+    now = datetime.now().astimezone()
+    today = datetime.combine(now, clock).astimezone()
+    return today if today <= now else today - timedelta(days=1)
+
+
+WORDS = {
+    **dict.fromkeys(["platform", "account", "client", "step"], "NAME"),
+    **dict.fromkeys(["channel", "conversation", "batch"], "ID"),
+    **dict.fromkeys(["reason", "q"], "TEXT"),
+    **dict.fromkeys(["since", "until", "at"], "TIME"),
+    "agent": "SLUG",
+    "priority": "N",
+    "schedule": "REF",
+    "webhook": "PATH",
+    "error": "CLASS",
+}
+SPELLING = {name: f"--{name} {word}" for name, word in WORDS.items()}
+
+ChosenJobs = Annotated[JobFilter, FilterOptions(JobFilter, spelling=SPELLING, read_time=_moment)]
+"""The jobs that are meant; without any option, all of them."""
