@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
-from maestro.domain.jobs.replay import JobControl
-from maestro.domain.live import SettingsControl
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
@@ -19,10 +17,13 @@ from maestro.operations.batches import BatchOperations
 from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
+from maestro.operations.jobs import JobOperations
 from maestro.operations.memory import MemoryOperations
 from maestro.operations.people import PeopleOperations
 from maestro.operations.questions import QuestionOperations
+from maestro.operations.reports import AuditOperations, UsageOperations
 from maestro.operations.schedules import ScheduleOperations
+from maestro.operations.settings import SettingsOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
@@ -64,19 +65,19 @@ class AgentChat:
 class ApiParts:
     """The surroundings of one API.
 
-    Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
-    empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers. ``outside`` are the tools
+    Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run.
+    ``demo`` says that the built-in model answers. ``outside`` are the tools
     of agents outside; None means that there is no MCP server, as ``chat`` that there is no #maestro chat. ``redact``
     takes secrets out of what operators have agents remember; it is asked for at each use, and so are the ``budgets``.
     """
 
     store: Store
-    control: JobControl
+    jobs: JobOperations
     batches: BatchOperations
     accounts: AccountOperations
     connectors: ConnectorOperations
     skills: SkillOperations
-    settings: SettingsControl
+    settings: SettingsOperations
     conversations: ConversationOperations
     schedules: ScheduleOperations
     webhooks: WebhookOperations
@@ -86,8 +87,6 @@ class ApiParts:
     version: str
     metrics: Metrics
     web_port: int = 5070
-    temporal_ui_url: str = ""
-    namespace: str = "default"
     demo: bool = False
     pairing: Callable[[], PairingRules] = PairingRules
     clock: Clock = utc_now
@@ -115,6 +114,16 @@ class ApiParts:
     def questions(self) -> QuestionOperations:
         """Return the operations on questions."""
         return QuestionOperations(self.store)
+
+    @property
+    def audit(self) -> AuditOperations:
+        """Return the operations on the audit log."""
+        return AuditOperations(self.store)
+
+    @property
+    def usage(self) -> UsageOperations:
+        """Return the operations on usage."""
+        return UsageOperations(self.store, self.budgets)
 
     @property
     def clients(self) -> ClientOperations:

@@ -1,4 +1,4 @@
-"""Replays and cancellations: of one job, and of the jobs of a batch, each exactly once.
+"""The jobs of a batch, each replayed or cancelled exactly once, and the interruption of a workflow.
 
 See docs/invariants.md: resume.
 """
@@ -11,21 +11,17 @@ from dataclasses import dataclass
 import structlog
 from temporalio.client import Client
 from temporalio.service import RPCError
-from ulid import ULID
 
-from maestro.domain.errors import Conflict, MaestroError, StoreBusy
+from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Edits, Ending, Job, JobStatus
-from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
+from maestro.domain.jobs.job import Edits, JobStatus
+from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
 from maestro.store.cache import StoreState
-from maestro.store.replays import assign, judged
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction, in_savepoint
 from maestro.store.users.audit import coming_from
 
 CANCEL_TIMEOUT = 5.0
-WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
-
 ClientSource = Callable[[], Awaitable[Client | None]]
 
 LOOK_SECONDS = 0.5
@@ -39,106 +35,23 @@ BROKE = "it could not be begun; the log has the error"
 log = structlog.get_logger(__name__)
 
 
-class TemporalJobControl:
-    """Works on the store, where a dispatcher finds what is to do; only a running workflow is told directly."""
+def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
+    """Return what interrupts the waits of a stopped job's workflow.
 
-    def __init__(self, store: Store, client: ClientSource, wake: Callable[[], None]) -> None:
-        self._store = store
-        self._client = client
-        self._wake = wake
+    Without Temporal the job's row alone stops it, at its next step.
+    """
 
-    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
-        """Resume, restart or try an ended job and return the id of the job that runs now.
-
-        Raises ``NotFound``, ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
-        """
-        running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
-        self._wake()
-        return running
-
-    async def cancel(self, job_id: str, actor: str) -> None:
-        """Stop an open job for good; raises ``NotFound``, and ``Conflict`` when it has ended."""
-        status = await asyncio.to_thread(self._stop, job_id, actor)
-        if status not in WITHOUT_A_WORKFLOW:
-            await self.interrupt(job_id)
-        self._wake()
-
-    async def interrupt(self, job_id: str) -> None:
-        """Interrupt the waits of a stopped job's workflow; without Temporal its row alone stops it at its next step."""
-        client = await self._client()
-        if client is None:
+    async def interrupt(job_id: str) -> None:
+        connected = await client()
+        if connected is None:
             return
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
-                await client.get_workflow_handle(job_id).cancel()
+                await connected.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
             return
 
-    def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None) -> str:
-        with self._store.begin() as tx:
-            return replay_job(tx, job_id, mode, actor, edits)
-
-    def _stop(self, job_id: str, actor: str) -> JobStatus:
-        with self._store.begin() as tx:
-            return stop_job(tx, job_id, actor)
-
-
-def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
-    """Let a dispatcher begin an ended job again, and return the id of the job that runs then.
-
-    Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
-    """
-    job = tx.jobs.get(job_id)
-    newest = judged(tx, job, mode, edits)
-    if mode is ReplayMode.RESUME:
-        tx.system.audit.add(actor, f"job.{mode}", job_id)
-        return _resume(tx, job)
-    again = _start_what_if(tx, job, edits) if mode is ReplayMode.WHAT_IF else _restart(tx, newest, edits)
-    changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
-    told = f"as {again.id}" + (f", with another {changed}" if changed else "")
-    tx.system.audit.add(actor, f"job.{mode}", job_id, told)
-    return again.id
-
-
-def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
-    """Ask an open job to stop and return how it stood: one without a workflow has ended now.
-
-    Raises ``NotFound``, and ``Conflict`` when it has ended.
-    """
-    job = tx.jobs.get(job_id)
-    status = job.status
-    if status.ended:
-        raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
-    tx.system.audit.add(actor, "job.cancel", job_id)
-    tx.jobs.request_stop(job_id)
-    reason = f"{CANCELLED_BY}{actor}"
-    if status in WITHOUT_A_WORKFLOW:
-        tx.jobs.close(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
-    else:
-        tx.jobs.update(job_id, reason=reason)  # for the step that closes it
-    return status
-
-
-def _resume(tx: Transaction, job: Job) -> str:
-    if not job.what_if:
-        if job.status is JobStatus.COMPLETED:
-            tx.deliveries.reports.release(job.id)
-        tx.deliveries.revive(job.id)
-        tx.bots.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
-        tx.jobs.delegations.reopened(job.id)
-    return tx.jobs.reopen(job).id
-
-
-def _restart(tx: Transaction, newest: Job, edits: Edits | None) -> Job:
-    again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
-    if newest.inbox_id is not None and newest.parent_id is None:
-        tx.jobs.merged.follow([newest.id], again.id)
-    return again
-
-
-def _start_what_if(tx: Transaction, job: Job, edits: Edits | None) -> Job:
-    shown: Job = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits)))
-    return shown
+    return interrupt
 
 
 @dataclass(frozen=True)
@@ -156,7 +69,7 @@ class BatchWork:
     whoever comes second finds it settled.
     """
 
-    def __init__(self, store: Store, interrupt: Callable[[str], Awaitable[None]], wake: Callable[[], None]) -> None:
+    def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
         """``interrupt`` tells the workflow of a stopped job, ``wake`` a dispatcher that there are jobs."""
         self._store = store
         self._interrupt = interrupt

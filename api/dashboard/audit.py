@@ -13,9 +13,8 @@ from api.errors import status_of
 from api.guards import PasswordRoute
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.people.audit import AuditPage, AuditQuery, audit_page
+from maestro.domain.people.audit import AuditPage, AuditQuery
 from maestro.domain.reading import read
-from maestro.store.store import Store
 
 PAGE = "/audit"
 TITLE = "Audit log – Maestro"
@@ -47,7 +46,7 @@ def _page(
         HTTPStatus.OK if problem is None else status_of(problem),
         title=TITLE,
         typed=typed,
-        shown=_found(parts_of(request).store, wanted) if problem is None else NOTHING,
+        shown=parts_of(request).audit.list(wanted) if problem is None else NOTHING,
         problem=str(problem or ""),
         first=wanted.cursor is None,
         csv=_csv(wanted),
@@ -58,11 +57,6 @@ def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:
     """Return what the form asks for; a field that is left empty asks for nothing."""
     given = {name: text.strip() for name, text in {**typed, "cursor": cursor}.items() if text.strip()}
     return read(AuditQuery, {name: moment_with_zone(text) if name in MOMENTS else text for name, text in given.items()})
-
-
-def _found(store: Store, wanted: AuditQuery) -> AuditPage:
-    with store.view() as tx:
-        return audit_page(tx.system.audit.page(wanted, wanted.after, wanted.limit + 1), wanted.limit)
 
 
 def _csv(wanted: AuditQuery) -> str:

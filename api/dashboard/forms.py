@@ -1,7 +1,8 @@
 """How the form of a page is read, carried out and answered."""
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 from fastapi import Form
@@ -41,6 +42,19 @@ def submit(
         result = operation()
     except MaestroError as error:
         return refused(error)
+    return done(result)
+
+
+async def submit_async(
+    operation: Callable[[], Awaitable[Result]],
+    done: Callable[[Result], Response],
+    refused: Callable[[MaestroError], Response],
+) -> Response:
+    """Do the same with an operation that waits; ``refused`` reads the store, so a thread calls it."""
+    try:
+        result = await operation()
+    except MaestroError as error:
+        return await asyncio.to_thread(refused, error)
     return done(result)
 
 

@@ -101,7 +101,7 @@ def _page(request: Request, checks: Mapping[str, str]) -> Response:
         connectors=connectors,
         limited=[one for one in sums.accounts if one.state is not AccountState.ACTIVE],
         cautions=list(cautions(settings, Reached(request.url.hostname or "", request.url.scheme == "https"))),
-        temporal_ui_url=parts.temporal_ui_url,
+        temporal_ui_url=parts.jobs.temporal.ui_url,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, iscoroutinefunction, signature
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -49,9 +49,13 @@ def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., An
     taken = list(described.parameters.values())[1:]
     fixed = {ACTOR: OPERATOR} if ACTOR in described.parameters else {}
 
-    def endpoint(parts: ApiParts, **values: Any) -> Any:
+    def call(parts: ApiParts, **values: Any) -> Any:
         return operation(operations(parts), **values, **fixed)
 
+    async def await_call(parts: ApiParts, **values: Any) -> Any:
+        return await call(parts, **values)
+
+    endpoint: Callable[..., Any] = await_call if iscoroutinefunction(operation) else call
     endpoint.__doc__ = operation.__doc__
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined] # where inspect looks first
         _parameters(taken, method), return_annotation=described.return_annotation

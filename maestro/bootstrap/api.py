@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from api.parts import AgentChat, ApiParts, GuardSettings
 from api.server import ApiServer
-from maestro.bootstrap.operations import build_batch_work, open_hooks, open_schedules
+from maestro.bootstrap.operations import build_batch_work, open_hooks, open_jobs, open_schedules
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
-from maestro.domain.jobs.replay import JobControl
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import TextKind
 from maestro.domain.release import release
@@ -23,31 +22,32 @@ from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
+from maestro.operations.jobs import JobOperations
+from maestro.operations.settings import SettingsOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.serving import ListenAddress
 from maestro.settings import Settings, read_environment
 from maestro.settings.accounts import account_columns
-from maestro.settings.addresses import connection_limits, endpoint_of, temporal_ui_url
-from maestro.settings.control import StoreSettingsControl
+from maestro.settings.addresses import connection_limits, endpoint_of
+from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.supervision import Services
 from maestro.tools.outside import OutsideTools
 from temporal.engine import Engine
-from temporal.replays import TemporalJobControl
 
 
 def api_parts(
-    live: LiveSettings, store: Store, chat: ChatService | None, control: JobControl, vitals: Vitals
+    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, vitals: Vitals
 ) -> ApiParts:
     """Return what the API is made of; the caller adds whether the demo model answers."""
     settings = live.start
     webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
         store=store,
-        control=control,
+        jobs=jobs,
         batches=BatchOperations(store),
         accounts=AccountOperations(store, keys.keep, account_columns),
         connectors=ConnectorOperations(store, keys.keep),
@@ -55,7 +55,7 @@ def api_parts(
         schedules=open_schedules(store, live),
         webhooks=WebhookOperations(store, keys.keep),
         hooks=open_hooks(store, keys, live),
-        settings=StoreSettingsControl(store, live),
+        settings=SettingsOperations(store, EffectiveSettings(live)),
         skills=SkillOperations(store, SkillFolder(settings.skills.folder), names_of(live)),
         guard=GuardSettings(
             signing_key=signing_key(settings),
@@ -69,8 +69,6 @@ def api_parts(
         metrics=vitals.metrics,
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
-        temporal_ui_url=temporal_ui_url(settings),
-        namespace=settings.temporal.namespace,
         pairing=live.of(pairing_rules),
         budgets=live.of(daily_budgets),
         outside=OutsideTools(store, chat, live.of(lambda settings: settings.questions)),
@@ -92,14 +90,14 @@ class Api(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Serve until the event is set; Temporal may come and go meanwhile."""
         engine = Engine(endpoint_of(self.settings), self.say)
-        control = TemporalJobControl(store, engine.present, wake=lambda: None)
+        jobs = open_jobs(store, self.live, engine.present, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
-        parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
+        parts = replace(api_parts(self.live, store, chat, jobs, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = build_server(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())

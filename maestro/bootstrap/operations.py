@@ -1,14 +1,15 @@
-"""Composes what operators work with: schedules, webhooks, budgets, batches, and the control of jobs."""
+"""Composes what operators work with: schedules, webhooks, budgets, batches, and jobs."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from maestro.bootstrap.flow import queues, run_settings
-from maestro.domain.jobs.replay import JobControl
+from maestro.bootstrap.rules import daily_budgets
 from maestro.installation.keys import SecretKeys
 from maestro.installation.storage import open_existing_store
 from maestro.intake.webhooks import WebhookIntake
+from maestro.operations.jobs import JobOperations, TemporalAddress
 from maestro.operations.schedules import ScheduleOperations
 from maestro.settings import Loaded, Settings
 from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
@@ -16,7 +17,7 @@ from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from temporal.client import connect_soon
 from temporal.engine import Engine
-from temporal.replays import BatchWork, TemporalJobControl
+from temporal.replays import BatchWork, ClientSource, workflow_interrupter
 from temporal.schedule_keeper import ScheduleKeeper
 from temporal.schedules import ScheduleTerms
 
@@ -37,8 +38,19 @@ def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookInt
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
     """Return what begins the jobs of batches; ``wake`` tells a dispatcher of this process, if there is one."""
-    control = TemporalJobControl(store, engine.present, wake)
-    return BatchWork(store, control.interrupt, wake)
+    return BatchWork(store, workflow_interrupter(engine.present), wake)
+
+
+def open_jobs(store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]) -> JobOperations:
+    """Return the operations on jobs; ``wake`` as for ``build_batch_work``."""
+    budgets = live.of(daily_budgets)
+    return JobOperations(
+        store, workflow_interrupter(client), wake, _temporal(live.start), lambda: budgets().fallback_model
+    )
+
+
+def _temporal(settings: Settings) -> TemporalAddress:
+    return TemporalAddress(temporal_ui_url(settings), settings.temporal.namespace)
 
 
 def build_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
@@ -58,9 +70,7 @@ class Operator:
     """
 
     store: Store
-    control: JobControl
-    temporal_ui_url: str
-    namespace: str
+    jobs: JobOperations
     dashboard: str = ""
 
 
@@ -69,10 +79,10 @@ def open_operator(loaded: Loaded) -> Iterator[Operator]:
     """Open the store of an existing data folder; raises ``ConfigurationError`` when there is none."""
     store = open_existing_store(loaded.settings)
     endpoint = endpoint_of(loaded.settings)
-    control = TemporalJobControl(store, lambda: connect_soon(endpoint, CONNECT_SECONDS), wake=lambda: None)
+    live = LiveSettings(loaded)
+    jobs = open_jobs(store, live, lambda: connect_soon(endpoint, CONNECT_SECONDS), lambda: None)
     try:
-        settings = loaded.settings
-        ui_url, pages = temporal_ui_url(settings), dashboard_url(settings)
-        yield Operator(store, control, ui_url, settings.temporal.namespace, pages)
+        live.look(store)
+        yield Operator(store, jobs, dashboard_url(loaded.settings))
     finally:
         store.close()

@@ -11,7 +11,7 @@ from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connectors import build_context, configured_connectors
 from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts, queues, run_settings, worker_parts
 from maestro.bootstrap.models import Models, begin_library, build_models
-from maestro.bootstrap.operations import build_batch_work, build_keeper
+from maestro.bootstrap.operations import build_batch_work, build_keeper, open_jobs
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
@@ -42,7 +42,6 @@ from temporal.client import Endpoint
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
-from temporal.replays import TemporalJobControl
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0
@@ -136,10 +135,10 @@ class Up(Process):
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
         services.add(build_batch_work(store, engine, dispatcher.wake).run())
         if self.settings.webui.enabled:
-            control = TemporalJobControl(store, engine.present, dispatcher.wake)
+            jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
             health = EngineHealth(store, engine, own_workers(engine), partial(not_listening, connectors))
             vitals = Vitals(health, metrics)
-            parts = api_parts(self.live, store, chat, control, vitals)
+            parts = api_parts(self.live, store, chat, jobs, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
             services.add(build_server(self.settings, parts).run(partial(_at_last, begun)))
 

@@ -10,7 +10,8 @@ from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Result, rows_of, table
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.live import RUNTIME, SettingsPage, SettingView
-from maestro.settings.control import StoreSettingsControl
+from maestro.operations.settings import SettingsOperations
+from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
@@ -42,12 +43,12 @@ COLUMNS: Columns = {"key": "key", "value": _value, "from": "origin", "changes": 
 
 KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as chat.limits.maxMessageChars.")]
 
-app = OperationCommands(HELP, lambda at: StoreSettingsControl(at.store, at.live))
+app = OperationCommands(HELP, lambda at: SettingsOperations(at.store, EffectiveSettings(at.live)))
 
 
 @app.operation("list")
 def list_settings(
-    settings: StoreSettingsControl,
+    settings: SettingsOperations,
     runtime: Annotated[bool, typer.Option("--runtime", help="Only what was set while Maestro ran.")] = False,
 ) -> Result:
     """List every key with its value, and say where that comes from."""
@@ -60,7 +61,7 @@ def list_settings(
 
 @app.operation("set")
 def set_key(
-    settings: StoreSettingsControl,
+    settings: SettingsOperations,
     key: KeyName,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; lists with commas or as JSON.")],
 ) -> Result:
@@ -69,12 +70,12 @@ def set_key(
 
 
 @app.operation()
-def unset(settings: StoreSettingsControl, key: KeyName) -> Result:
+def unset(settings: SettingsOperations, key: KeyName) -> Result:
     """Take back what was set; what Maestro was started with counts again."""
     return _change(settings, key, None)
 
 
-def _change(settings: StoreSettingsControl, key: str, value: JsonValue) -> Result:
+def _change(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
     page = settings.change({key: value}, None, ACTOR)
     changed = next((one for one in page.items if one.key == key), None)
     line = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"

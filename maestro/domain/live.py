@@ -1,8 +1,7 @@
 """Settings that are changed while Maestro runs: every change is a version, and the newest one holds."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import JsonValue
 from sqlmodel import Field, SQLModel
@@ -52,19 +51,3 @@ class SettingsPage(View):
     items: tuple[SettingView, ...]
     version: int
     file: str
-
-
-class SettingsControl(Protocol):
-    """What an operator does with settings; ``actor`` is who the audit log says it was."""
-
-    def page(self) -> SettingsPage:
-        """Return every key as it holds now."""
-        ...
-
-    def change(self, wishes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
-        """Set keys by path while Maestro runs, all or none of them; None takes back what was set.
-
-        Raises ``NeedsRestart`` for keys that are read at the start only, ``InvalidEdit`` for values or keys that
-        cannot be, and ``Conflict`` when ``version`` is given and no longer the newest.
-        """
-        ...

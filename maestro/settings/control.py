@@ -12,9 +12,10 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import JsonValue, SecretStr
 from pydantic_core import PydanticUndefined
 
-from maestro.domain.errors import Conflict, InvalidEdit, NeedsRestart
+from maestro.domain.errors import InvalidEdit, NeedsRestart
 from maestro.domain.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
+from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key
 from maestro.settings.live import LiveSettings, OverlaidSettings, Values, not_settable, overlay
 from maestro.settings.loading import Loaded
@@ -32,7 +33,6 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: 
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
 """What may be secret in an address: the user with a password, and the values of a query."""
 
-CHANGE_ACTION = "settings.change"
 LONGEST_NOTE = 200
 """Characters of a value in the audit log."""
 
@@ -112,37 +112,24 @@ def _choices(annotation: Any) -> tuple[str, ...]:
     return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()
 
 
-class StoreSettingsControl:
-    """Keeps what is set in the store, where every process finds it; a ``SettingsControl``."""
+class EffectiveSettings:
+    """The settings of a process as operators see and change them; a ``SettingsSource``."""
 
-    def __init__(self, store: Store, live: LiveSettings) -> None:
-        self._store = store
+    def __init__(self, live: LiveSettings) -> None:
         self._live = live
 
-    def page(self) -> SettingsPage:
+    def page(self, store: Store) -> SettingsPage:
         """Return every key as it holds now."""
-        self._live.look(self._store)
+        self._live.look(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
-    def change(self, wishes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
-        """Set keys by path while Maestro runs, all or none of them; None takes back what was set.
+    def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
+        """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
+        return changed(self._live.loaded, before, flat(changes))
 
-        Raises ``NeedsRestart``, ``InvalidEdit`` and ``Conflict``.
-        """
-        loaded, wanted = self._live.loaded, flat(wishes)
-        with self._store.begin() as tx:
-            newest, before = tx.system.settings.version(), tx.system.settings.values()
-            if version is not None and version != newest:
-                raise Conflict(
-                    f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read them "
-                    "again, and change them then."
-                )
-            after = changed(loaded, before, wanted)
-            if after != before:
-                tx.system.settings.add(after, actor)
-                for key, note in _notes(loaded, before, after):
-                    tx.system.audit.add(actor, CHANGE_ACTION, key, note)
-        return self.page()
+    def notes(self, before: Overrides, after: Overrides) -> Iterator[tuple[str, str]]:
+        """Yield each key that was changed, with the old and the new value for the audit log."""
+        return _notes(self._live.loaded, before, after)
 
 
 def flat(wishes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -16,8 +16,9 @@ from api.parts import AgentChat
 from connectors.base import IdentityRole
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.operations.jobs import JobOperations
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
-from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client
+from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client, no_temporal
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.outside import chat_of
 
@@ -203,7 +204,7 @@ async def test_a_job_links_to_its_workflow(rows: JobRows, http: httpx.AsyncClien
     job_id = rows.add()
     job = (await http.get(f"/api/jobs/{job_id}")).json()
     assert job["temporalUrl"] == f"http://localhost:8233/namespaces/default/workflows/{job_id}"
-    async with client(app_of(rows, temporal_ui_url=""), auth=BASIC) as other:
+    async with client(app_of(rows, jobs=JobOperations(rows.store, no_temporal)), auth=BASIC) as other:
         assert (await other.get(f"/api/jobs/{job_id}")).json()["temporalUrl"] is None
 
 

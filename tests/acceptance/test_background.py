@@ -135,7 +135,7 @@ async def test_while_a_run_is_not_over_the_next_is_skipped_and_counted(maestro: 
             f"skipped: job {first} of this schedule is not over"
         )
         with maestro.operator() as operator:
-            await operator.control.cancel(first, "operator")
+            await operator.jobs.cancel(first, "operator")
         await maestro.ended(channel, "cancelled")
     assert maestro.query("SELECT * FROM queue WHERE id = ?", second) == []
     (schedule,) = maestro.query("SELECT * FROM cron_jobs WHERE name = ?", channel)
@@ -168,10 +168,10 @@ async def test_a_failed_run_is_resumed_and_restarted(maestro: Instance, channel:
         run = await begin(maestro, ref)
         await maestro.ended(channel, "failed")
         with maestro.operator() as operator:
-            assert await operator.control.replay(run, ReplayMode.RESUME, "operator") == run
+            assert await operator.jobs.replay(run, ReplayMode.RESUME, "operator") == run
             assert await heard(client) == "Here it is."
             await maestro.ended(channel, "completed")
-            again = await operator.control.replay(run, ReplayMode.RESTART, "operator")
+            again = await operator.jobs.replay(run, ReplayMode.RESTART, "operator")
         assert await heard(client) == "Here it is."
     assert (job(maestro, again)["kind"], job(maestro, again)["schedule"]) == ("cron", ref)
 

@@ -12,7 +12,8 @@ from maestro.domain.jobs.notices import BUDGET_NOTICE
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
-from maestro.settings.control import StoreSettingsControl
+from maestro.operations.settings import SettingsOperations
+from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_wires import INPUT_TOKENS, OUTPUT_TOKENS
@@ -50,7 +51,7 @@ async def told(client: WebClient) -> str:
 async def set_budget(maestro: Instance, usd: float | None, key: str = "budgets.conversationDayUsd") -> None:
     """Set or take back a budget while Maestro runs, as an operator does."""
     with maestro.operator() as operator:
-        control = StoreSettingsControl(operator.store, LiveSettings(maestro.loaded))
+        control = SettingsOperations(operator.store, EffectiveSettings(LiveSettings(maestro.loaded)))
         await asyncio.to_thread(control.change, {key: usd}, None, "a test")
 
 

@@ -143,7 +143,7 @@ async def test_a_failure_is_told_once_and_an_operator_has_all_of_it_answered(mae
         merged = by_message(maestro, "unlucky")["last words"]
         # Who asks for the one that was merged gets the one that answers for it.
         with maestro.operator() as operator:
-            again = await operator.control.replay(merged["id"], ReplayMode.RESTART, "a test")
+            again = await operator.jobs.replay(merged["id"], ReplayMode.RESTART, "a test")
         assert (await client.wait_for("message"))["content"] == "answer to: last words"
     await maestro.ended("unlucky", "completed", 2)
     assert sent(maestro, "unlucky") == [STOPPED, FAILURE_NOTICE, "answer to: last words"]

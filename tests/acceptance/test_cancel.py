@@ -42,7 +42,7 @@ def channel(request: pytest.FixtureRequest) -> str:
 async def cancel(maestro: Instance, job_id: str) -> None:
     """Cancel as an operator does."""
     with maestro.operator() as operator:
-        await operator.control.cancel(job_id, "ada")
+        await operator.jobs.cancel(job_id, "ada")
 
 
 async def test_a_tool_call_under_way_is_broken_off(maestro: Instance, channel: str) -> None:

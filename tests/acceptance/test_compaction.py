@@ -247,7 +247,7 @@ async def test_an_archived_message_is_answered_again_on_a_restart(maestro: Insta
         assert "message-0" in contents(maestro, "messages_archive", "replayed")
         before = len(maestro.llm.requests)
         with maestro.operator() as operator:
-            await operator.control.replay(first["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(first["id"], ReplayMode.RESTART, "a test")
         await client.wait_for("message", patience=30)
     answer = asked_since(maestro, before)[-1]
     assert answer.last_user.startswith("message-0")

@@ -143,17 +143,17 @@ async def test_a_task_that_fails_is_told_to_who_waits_for_it(maestro: Instance, 
         maestro.llm.script("square a circle\n\nOnly", reply="Now I can.")
         maestro.llm.script("Now I can.", reply="Bob could, after all.")
         with maestro.operator() as operator:
-            await operator.control.replay(failed["id"], ReplayMode.RESUME, "operator")
+            await operator.jobs.replay(failed["id"], ReplayMode.RESUME, "operator")
         assert await heard(client) == "Bob could, after all."
         maestro.change("UPDATE agents SET status = 'paused' WHERE slug = 'bob'")
         with maestro.operator() as operator:
-            again = await operator.control.replay(failed["id"], ReplayMode.RESTART, "operator")
+            again = await operator.jobs.replay(failed["id"], ReplayMode.RESTART, "operator")
         assert await heard(client) == "Bob could not.", "who waits for the result tells of it, and nobody else"
         maestro.change("UPDATE agents SET status = 'active' WHERE slug = 'bob'")
         await tasks_of(maestro, channel, 5)
         assert len(said_to(client)) == 4
         with maestro.operator() as operator, pytest.raises(Conflict, match=again):
-            await operator.control.replay(failed["id"], ReplayMode.RESUME, "operator")
+            await operator.jobs.replay(failed["id"], ReplayMode.RESUME, "operator")
 
 
 async def test_a_message_is_restarted_when_its_tasks_are_done_and_replaces_what_came_of_them(
@@ -168,14 +168,14 @@ async def test_a_message_is_restarted_when_its_tasks_are_done_and_replaces_what_
         (task,) = maestro.query("SELECT * FROM queue WHERE channel = ? AND task = 'sing'", channel)
         with maestro.operator() as operator:
             with pytest.raises(Conflict, match=task["id"]):
-                await operator.control.replay(task["parent_id"], ReplayMode.RESTART, "operator")
-            await operator.control.cancel(task["id"], "operator")
+                await operator.jobs.replay(task["parent_id"], ReplayMode.RESTART, "operator")
+            await operator.jobs.cancel(task["id"], "operator")
             await tasks_of(maestro, channel, 1)
             maestro.llm.script("> sing\n", reply="La la.")
-            await operator.control.replay(task["id"], ReplayMode.RESUME, "operator")
+            await operator.jobs.replay(task["id"], ReplayMode.RESUME, "operator")
             assert await heard(client) == "La la."
             await tasks_of(maestro, channel, 1)
-            await operator.control.replay(task["parent_id"], ReplayMode.RESTART, "operator")
+            await operator.jobs.replay(task["parent_id"], ReplayMode.RESTART, "operator")
         assert [await heard(client), await heard(client)] == ["Bob will.", "La la."]
         await tasks_of(maestro, channel, 2)
     said = maestro.query(
@@ -201,7 +201,7 @@ async def test_who_says_stop_hears_no_more_and_who_did_not_hears_of_a_cancelled_
         if way == "cancel":
             (job,) = maestro.query("SELECT id FROM queue WHERE channel = ? AND task = ?", channel, task)
             with maestro.operator() as operator:
-                await operator.control.cancel(job["id"], "operator")
+                await operator.jobs.cancel(job["id"], "operator")
             assert await heard(client) == "Bob was called away."
             return
         await client.say("/stop")

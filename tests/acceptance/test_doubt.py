@@ -68,7 +68,7 @@ async def test_a_job_closed_between_two_chunks_sends_no_more_and_keeps_its_recei
         states = maestro.query("SELECT state FROM deliveries WHERE job_id = ? ORDER BY seq", job["id"])
         assert [row["state"] for row in states] == ["sent", "abandoned", "abandoned", "abandoned"]
         with maestro.operator() as operator:
-            await operator.control.replay(job["id"], ReplayMode.RESUME, "test")
+            await operator.jobs.replay(job["id"], ReplayMode.RESUME, "test")
         await maestro.ended("closed", "completed", 2)
     sent = [message.content for message in maestro.taps.sent if message.address.channel == "closed"]
     assert len(sent) == len(set(sent)) == 6
@@ -83,13 +83,13 @@ async def test_a_chunk_in_doubt_is_shown_once(maestro: Instance) -> None:
         await pause.taken.wait()
         [job] = maestro.jobs("doubtful")
         with maestro.operator() as operator:
-            await operator.control.cancel(job["id"], "test")
+            await operator.jobs.cancel(job["id"], "test")
             pause.go_on.set()
             [ended] = await maestro.until(
                 "SELECT status FROM queue WHERE id = ? AND completed_at IS NOT NULL", job["id"]
             )
             if ended["status"] == "cancelled":
-                await operator.control.replay(job["id"], ReplayMode.RESUME, "test")
+                await operator.jobs.replay(job["id"], ReplayMode.RESUME, "test")
                 await maestro.ended("doubtful", "completed")
         assert await all_messages(client) == []
     [row] = maestro.query("SELECT id, state FROM deliveries WHERE job_id = ?", job["id"])
@@ -127,7 +127,7 @@ async def test_what_was_mended_takes_effect_on_resume(tmp_path: Path) -> None:
             [job] = await maestro.ended("mended", "failed")
         await maestro.restart(agents=[{**wrong, "model": "openai/gpt-right"}])
         with maestro.operator() as operator:
-            await operator.control.replay(job["id"], ReplayMode.RESUME, "test")
+            await operator.jobs.replay(job["id"], ReplayMode.RESUME, "test")
         await maestro.ended("mended", "completed")
         asked = [request.body["model"] for request in maestro.llm.matching("which model")]
     assert asked == ["gpt-wrong", "gpt-right"]

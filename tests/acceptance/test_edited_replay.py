@@ -50,7 +50,7 @@ def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClie
 async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> str:
     """Replay as an operator does and return the job that runs now."""
     with maestro.operator() as operator:
-        return await operator.control.replay(job_id, mode, "ada", edits)
+        return await operator.jobs.replay(job_id, mode, "ada", edits)
 
 
 async def restarted(maestro: Instance, job_id: str, edits: Edits | None, status: str = "completed") -> JobDetail:
@@ -139,7 +139,7 @@ async def test_what_cannot_be_is_foreseen_too(maestro: Instance, channel: str) -
             seen = preview(maestro, job["id"], mode)
             assert (seen.possible, "only an ended job" in seen.problem) == (False, True)
         with maestro.operator() as operator:
-            await operator.control.cancel(job["id"], "ada")
+            await operator.jobs.cancel(job["id"], "ada")
         await maestro.ended(channel, "cancelled")
     assert preview(maestro, job["id"], ReplayMode.RESUME).step == "model-1"
 

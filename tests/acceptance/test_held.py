@@ -57,7 +57,7 @@ async def test_what_was_held_is_sent_when_an_operator_resumes_its_job(held: Held
         assert [(effect.text, effect.again) for effect in plan.effects] == [
             ("parts that were held back are sent; the platform may have them already", True)
         ]
-        await operator.control.replay(job["id"], ReplayMode.RESUME, "ada")
+        await operator.jobs.replay(job["id"], ReplayMode.RESUME, "ada")
     await until(lambda: held.place.texts() == ["answer to: please"])
     job = await held.ended("completed")
     assert (held.deliveries(), job["run"], len(held.maestro.llm.matching("please"))) == ([("sent", 1)], 2, 1)

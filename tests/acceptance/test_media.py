@@ -157,7 +157,7 @@ async def test_a_restart_keeps_what_it_has_and_tries_again_for_what_was_gone(mae
         path.with_suffix(".away").rename(path)
         [job] = await maestro.ended("restart", "completed")
         with maestro.operator() as operator:
-            await operator.control.replay(job["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(job["id"], ReplayMode.RESTART, "a test")
         await client.wait_for("message", patience=30)
     first, second = maestro.llm.matching("before and after")
     assert pictures(first) == [("image/gif", GIF + b"kept")]

@@ -114,7 +114,7 @@ async def test_a_flood_of_one_client_does_not_keep_another_waiting(maestro: Inst
         with maestro.operator() as operator:
             for text in (request.last_user for request in held):
                 [job] = maestro.jobs(f"light-{text.split()[-1]}")
-                await operator.control.cancel(job["id"], "operator")
+                await operator.jobs.cancel(job["id"], "operator")
         await other.wait_for("message", patience=30)
         await asyncio.gather(*(maestro.ended(f"light-{number}", "completed") for number in others(held)))
     after = [request.last_user for request in maestro.llm.requests if "@" in request.last_user][2:]

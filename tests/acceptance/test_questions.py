@@ -242,7 +242,7 @@ async def test_a_stop_ends_the_job_that_waits_and_a_resume_asks_again(maestro: I
         assert late.startswith(f"#{number} is not asked any more.")
 
         with maestro.operator() as operator:
-            await operator.control.replay(job["id"], ReplayMode.RESUME, "ada")
+            await operator.jobs.replay(job["id"], ReplayMode.RESUME, "ada")
         await heard(grace, "Which tree?")
         await waiting(maestro, channel)
         await grace.say(f"#{number} a beech")
@@ -253,7 +253,7 @@ async def test_an_operator_cancels_the_job_that_waits(maestro: Instance, channel
     async with user(maestro, channel) as grace:
         job = await asked(maestro, grace, "buy a horse", "Which horse?")
         with maestro.operator() as operator:
-            await operator.control.cancel(job["id"], "ada")
+            await operator.jobs.cancel(job["id"], "ada")
         await ended(maestro, job, "cancelled")
         assert question_of(maestro, job)["status"] == "cancelled"
         assert (await grace.wait_for("message"))["content"] == CANCELLED_NOTICE

@@ -52,13 +52,13 @@ async def told(client: WebClient) -> str:
 async def replay(maestro: Instance, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> str:
     """Replay as an operator does and return the job that runs now."""
     with maestro.operator() as operator:
-        return await operator.control.replay(job_id, mode, "ada")
+        return await operator.jobs.replay(job_id, mode, "ada")
 
 
 async def cancel(maestro: Instance, job_id: str) -> None:
     """Cancel as an operator does."""
     with maestro.operator() as operator:
-        await operator.control.cancel(job_id, "ada")
+        await operator.jobs.cancel(job_id, "ada")
 
 
 async def command(maestro: Instance, *arguments: str) -> tuple[int, str]:

@@ -133,7 +133,7 @@ async def test_without_a_conductor_the_fallback_answers_and_without_both_nobody_
         assert dropped["reason"] == "there is no active conductor"
         maestro.change("UPDATE agents SET status = 'active' WHERE slug IN ('boss', 'last')")
         with maestro.operator() as operator:
-            await operator.control.replay(dropped["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(dropped["id"], ReplayMode.RESTART, "a test")
         assert (await client.wait_for("message", patience=60))["content"]
 
 
@@ -151,7 +151,7 @@ async def test_a_stranger_is_paired_and_then_answered_the_first_message_too_once
 
         # A stranger costs nothing, and an operator's restart does not let them in by itself.
         with maestro.operator() as operator:
-            await operator.control.replay(dropped["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(dropped["id"], ReplayMode.RESTART, "a test")
         second = (await maestro.ended("stranger", "dropped", 2))[-1]
         assert maestro.llm.requests == []
         assert maestro.query("SELECT * FROM llm_calls WHERE job_id = ?", second["id"]) == []
@@ -161,7 +161,7 @@ async def test_a_stranger_is_paired_and_then_answered_the_first_message_too_once
         assert (approved.code, approved.output) == (0, f"web:{grace.user} is let in\n")
         assert (await grace.wait_for("message", patience=60))["content"] == LET_IN
         with maestro.operator() as operator:
-            await operator.control.replay(second["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(second["id"], ReplayMode.RESTART, "a test")
         assert "what do I cost?" in (await grace.wait_for("message", patience=60))["content"]
         (answered,) = maestro.query("SELECT * FROM queue WHERE restarted_from = ?", second["id"])
         assert answered["priority"] == Priority.CONDUCTOR
@@ -218,7 +218,7 @@ async def test_haste_is_told_and_what_was_left_is_answered_when_an_operator_rest
         dropped = await maestro.ended("hurry", "dropped", 2)
         assert {job["reason"] for job in dropped} == {TOO_FAST}
         with maestro.operator() as operator:
-            await operator.control.replay(dropped[-1]["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(dropped[-1]["id"], ReplayMode.RESTART, "a test")
         heard = [str((await hasty.wait_for("message", patience=60))["content"]) for _ in range(MOST + 2)]
         assert sum("at most 3 messages a minute" in one for one in heard) == 1
         assert any(f"line {MOST + 1}" in one for one in heard)

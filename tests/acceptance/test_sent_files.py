@@ -101,7 +101,7 @@ async def test_trying_out_sends_nothing(maestro: Instance, channel: str) -> None
     maestro.llm.script("try to send", reply="tried: {results}", rounds=1)
     (job,) = maestro.query("SELECT id FROM queue WHERE channel = ?", channel)
     with maestro.operator() as operator:
-        tried = await operator.control.replay(job["id"], ReplayMode.WHAT_IF, "ada")
+        tried = await operator.jobs.replay(job["id"], ReplayMode.WHAT_IF, "ada")
     await maestro.until("SELECT id FROM queue WHERE id = ? AND status = 'completed'", tried)
     assert maestro.llm.matching("try to send")[-1].results == [("send_file", ONLY_SHOWN)]
     assert maestro.query("SELECT id FROM job_files WHERE job_id = ?", tried) == []

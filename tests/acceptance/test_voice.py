@@ -115,7 +115,7 @@ async def test_a_restart_reads_what_was_heard(maestro: Instance) -> None:
         await tell(client, "", await upload(client, maestro, OGG))
         [job] = await maestro.ended("voice-again", "completed")
         with maestro.operator() as operator:
-            await operator.control.replay(job["id"], ReplayMode.RESTART, "a test")
+            await operator.jobs.replay(job["id"], ReplayMode.RESTART, "a test")
         await client.wait_for("message", patience=30)
     assert len(heard(maestro)) == 1
     assert asked(maestro) == ['[Voice]: "heard already"'] * 2

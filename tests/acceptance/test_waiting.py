@@ -115,7 +115,7 @@ async def test_a_waiting_job_can_be_stopped(tmp_path: Path, way: str) -> None:
             [job] = [job for job in maestro.jobs("stop") if job["status"] == "waiting"]
             if way == "cancel":
                 with maestro.operator() as operator:
-                    await operator.control.cancel(job["id"], "operator")
+                    await operator.jobs.cancel(job["id"], "operator")
             else:
                 await client.say(way)
             await maestro.ended("stop", "cancelled")

@@ -73,7 +73,7 @@ def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClie
 async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> str:
     """Replay as an operator does and return the job that runs now."""
     with maestro.operator() as operator:
-        return await operator.control.replay(job_id, mode, "ada", edits)
+        return await operator.jobs.replay(job_id, mode, "ada", edits)
 
 
 async def what_if(maestro: Instance, job_id: str, edits: Edits | None = None, status: str = "completed") -> JobDetail:
@@ -216,7 +216,7 @@ async def test_a_running_one_is_cancelled_and_finished_later(maestro: Instance, 
     asked = await replay(maestro, job_id, ReplayMode.WHAT_IF)
     await maestro.asked("think about it", 2)
     with maestro.operator() as operator:
-        await operator.control.cancel(asked, "ada")
+        await operator.jobs.cancel(asked, "ada")
     await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = 'cancelled'", asked)
     assert maestro.llm.matching("think about it")[1].outcome == "gone"
     with pytest.raises(Conflict, match=f"ask again what job {job_id} would answer"):

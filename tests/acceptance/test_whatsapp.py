@@ -292,7 +292,7 @@ async def test_what_was_never_brought_is_sent_anew_and_its_old_status_fails_it_n
     town.whatsapp.fail("messages", Fault.late())
     town.whatsapp.may_answer.clear()
     with town.maestro.operator() as operator:
-        await operator.control.replay(job["id"], ReplayMode.RESUME, "ada")
+        await operator.jobs.replay(job["id"], ReplayMode.RESUME, "ada")
     _, anew = await town.whatsapp.posts(ada, 2)
     await town.whatsapp.taken(town.whatsapp.report(sent, "sent", "failed", code=131026))
     town.whatsapp.may_answer.set()

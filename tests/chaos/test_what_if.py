@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.operations.jobs import replay_job
 from maestro.store.store import Store
-from temporal.replays import replay_job
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person
 from tests.support.evidence import Evidence, Row

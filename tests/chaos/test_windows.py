@@ -16,9 +16,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.operations.jobs import JobOperations
 from maestro.store.engine.schema import revision, upgrade
 from maestro.store.store import Store
-from temporal.replays import TemporalJobControl
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
 from tests.support.chatting import person
 from tests.support.crashing import is_armed
@@ -139,12 +139,12 @@ async def test_it_dies_while_a_failed_job_is_resumed(
 async def resume(evidence: Evidence, job_id: str) -> None:
     """Do what an operator does with a failed job."""
 
-    async def nobody() -> None:
+    async def nobody(job_id: str) -> None:
         return None
 
     store = Store(evidence.path)
     try:
-        await TemporalJobControl(store, nobody, lambda: None).replay(job_id, ReplayMode.RESUME, "operator")
+        await JobOperations(store, nobody).replay(job_id, ReplayMode.RESUME, "operator")
     finally:
         store.close()
 

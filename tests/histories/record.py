@@ -184,7 +184,7 @@ async def what_if(maestro: Instance, channel: str) -> str:
     answered_job = await said(maestro, channel, "completed")
     maestro.llm.script(channel, calls=(SUM,), rounds=0)
     with maestro.operator() as operator:
-        asked = await operator.control.replay(answered_job, ReplayMode.WHAT_IF, "operator")
+        asked = await operator.jobs.replay(answered_job, ReplayMode.WHAT_IF, "operator")
     await maestro.ended(channel, "completed", 2)
     return asked
 

@@ -19,14 +19,15 @@ from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
+from maestro.operations.jobs import JobOperations, TemporalAddress
+from maestro.operations.settings import SettingsOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import Settings
 from maestro.settings.accounts import account_columns
-from maestro.settings.control import StoreSettingsControl
+from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
-from temporal.replays import TemporalJobControl
 from tests.support.job_rows import JobRows
 from tests.support.outside import outside_tools
 
@@ -36,6 +37,7 @@ VIEWER_PASSWORD = "only to look at"
 VIEWER = ("viewer", VIEWER_PASSWORD)
 SIGNING_KEY = b"the signing key of the tests, 32"
 ENCRYPTION_KEY = base64.urlsafe_b64encode(b"the key of the keys of the tests")
+TEMPORAL_UI = "http://localhost:8233/"
 HOME = "http://localhost:8080"
 NO_FOLDER = Path("/nonexistent/skills")
 OTHER_ADDRESS = "203.0.113.9"
@@ -55,15 +57,14 @@ class FixedHealth:
 def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     """Return what an API is made of; ``changes`` are fields of ``ApiParts``."""
     keys, live = SecretKeys(ENCRYPTION_KEY, {}), LiveSettings.unchanging(Settings())
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
     made = ApiParts(
         store=rows.store,
-        control=control,
+        jobs=JobOperations(rows.store, no_temporal, temporal=TemporalAddress(TEMPORAL_UI)),
         batches=BatchOperations(rows.store),
         accounts=AccountOperations(rows.store, keys.keep, account_columns),
         connectors=ConnectorOperations(rows.store, keys.keep),
         conversations=ConversationOperations(rows.store, NO_FOLDER),
-        settings=StoreSettingsControl(rows.store, live),
+        settings=SettingsOperations(rows.store, EffectiveSettings(live)),
         schedules=open_schedules(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.keep),
         hooks=open_hooks(rows.store, keys, live),
@@ -72,15 +73,14 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",
         metrics=ProcessMetrics(rows.store, "api", max_pending=lambda: 10, clock=rows.clock),
-        temporal_ui_url="http://localhost:8233/",
         clock=rows.clock,
         outside=outside_tools(rows, chat=False),
     )
     return replace(made, **changes)
 
 
-async def no_temporal() -> None:
-    """Find no Temporal."""
+async def no_temporal(job_id: str) -> None:
+    """Interrupt no workflow."""
 
 
 @asynccontextmanager

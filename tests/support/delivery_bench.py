@@ -14,8 +14,8 @@ from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.operations.jobs import replay_job
 from maestro.store.jobs.steps import OwnAttempt, acting_for
-from temporal.replays import replay_job
 from tests.support.job_rows import JobRows
 
 CUT = AmbiguousSend("the connection was cut")

@@ -24,8 +24,8 @@ from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.access import AccessControl
+from maestro.operations.jobs import JobOperations
 from maestro.store.store import Store
-from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
@@ -205,7 +205,7 @@ async def test_a_restart_answers_for_everything_again(room: Room) -> None:
     room.route(host)
     conversation = room.record(host)
     room.end(host, JobStatus.FAILED)
-    control = TemporalJobControl(room.store, no_temporal, wake=lambda: None)
+    control = JobOperations(room.store, no_temporal)
     again = await control.replay(other, ReplayMode.RESTART, "a test")
     assert room.job(again).restarted_from == host
     later = room.say("three")
@@ -339,6 +339,6 @@ async def test_an_interrupted_message_is_not_resumed_beside_the_one_that_answers
     room, older, newer = interruption.room, interruption.older, interruption.newer
     room.end(older, JobStatus.CANCELLED)
     room.route(newer)
-    control = TemporalJobControl(room.store, no_temporal, wake=lambda: None)
+    control = JobOperations(room.store, no_temporal)
     with pytest.raises(Exception, match=f"answered by job {newer} now"):
         await control.replay(older, ReplayMode.RESUME, "a test")

@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 
 from maestro.domain.errors import Conflict, InvalidEdit, NeedsRestart
 from maestro.observability.logs import OURS, set_level
+from maestro.operations.settings import SettingsOperations
 from maestro.settings import Loaded, Settings
 from maestro.settings import live as module
-from maestro.settings.control import StoreSettingsControl, flat
+from maestro.settings.control import EffectiveSettings, flat
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
@@ -38,7 +39,7 @@ def process() -> LiveSettings:
 
 def put(store: Store, values: Mapping[str, JsonValue], version: int | None = None) -> int:
     """Set values by a process that nobody else knows of, and return the version."""
-    return StoreSettingsControl(store, process()).change(values, version, "somebody").version
+    return SettingsOperations(store, EffectiveSettings(process())).change(values, version, "somebody").version
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -117,7 +118,7 @@ async def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_repor
     assert live.current().chat.limits.max_message_chars == 100
     assert live.current().jobs.max_attempts == 3
     assert {line["key"] for line in logs} == {"jobs.maxAttempts", "jobs.ofOld"}
-    control = StoreSettingsControl(store, live)
+    control = SettingsOperations(store, EffectiveSettings(live))
     problems = {one.key: one.problem for one in control.page().items if one.problem}
     assert problems == {"jobs.maxAttempts": "jobs.maxAttempts: must be at least 1"}
     control.change({LIMIT: 200}, None, "somebody")  # what is wrong already keeps nobody from setting something else

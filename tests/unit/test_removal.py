@@ -25,8 +25,8 @@ from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.operations.conversations import ConversationOperations, remove_discarded
+from maestro.operations.jobs import JobOperations
 from maestro.store.files import MediaFolder
-from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
@@ -245,7 +245,7 @@ async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: Conver
 async def test_there_is_nothing_left_to_answer(rows: JobRows, control: ConversationOperations) -> None:
     job_id, conversation_id = await talk(rows)
     control.delete(conversation_id, "a test", facts=False)
-    jobs = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    jobs = JobOperations(rows.store, no_temporal)
     for mode in ReplayMode:
         with pytest.raises(Conflict, match="was deleted with its conversation"):
             await jobs.replay(job_id, mode, "a test")

@@ -13,7 +13,7 @@ from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
 from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Ending, Job, JobKind, JobStatus, StepRef, Wait
-from temporal.replays import stop_job
+from maestro.operations.jobs import stop_job
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
 

@@ -14,8 +14,8 @@ from maestro.domain.jobs.flow import ToolStep
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, lane_of
+from maestro.operations.jobs import JobOperations
 from maestro.tools.base import ToolQuestion
-from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
@@ -107,7 +107,7 @@ async def test_a_delegate_that_another_agent_hears_says_what_it_says(rows: JobRo
 
 
 async def test_work_that_nobody_asked_for_is_restarted_once_as_well(rows: JobRows) -> None:
-    control = TemporalJobControl(rows.store, no_temporal, lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     failed = rows.end(beat(rows), JobStatus.FAILED)
     again = await control.replay(failed, ReplayMode.RESTART, "operator")
     with pytest.raises(Conflict, match=f"the task of job {failed} is answered by job {again} now, which is pending"):

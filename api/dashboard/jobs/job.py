@@ -151,7 +151,7 @@ def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str
             sheet = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), every=bool(runs))
     except NotFound as error:
         return gone(request, str(error))
-    ui = sheet.job.linked(parts.temporal_ui_url, parts.namespace).temporal_url
+    ui = parts.jobs.temporal.link(sheet.job).temporal_url
     return render(request, "job.html", title=f"{job_id} – Maestro", sheet=sheet, temporal_url=ui)
 
 

@@ -1,17 +1,15 @@
 """The pages that show what a resume, restart, what-if or cancellation will do, and begin it."""
 
-import asyncio
-from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import submit_async
 from api.dashboard.jobs.job import PAGE, gone, read_job
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
+from api.errors import status_after
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
@@ -63,21 +61,6 @@ class ReplayForm(BaseModel):
         return {"mode": str(self.mode), **({"edited": "true"} if self.edited else {}), **told}
 
 
-@dataclass(frozen=True)
-class _Refused:
-    """Why what was asked for was not done."""
-
-    problem: str = ""
-    status: HTTPStatus = HTTPStatus.OK
-
-    @classmethod
-    def by(cls, error: MaestroError) -> "_Refused":
-        return cls(str(error), status_of(error))
-
-
-_NOTHING = _Refused()
-
-
 @router.get("/replay")
 def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
     """Show what a replay would do, pay and repeat, and ask."""
@@ -93,11 +76,15 @@ def confirm_edits(request: Request, job_id: str, typed: Annotated[ReplayForm, Fo
 @router.post("/replay")
 async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[ReplayForm, Form()]) -> Response:
     """Replay the job, and lead to the one that runs now."""
-    try:
-        running = await parts.control.replay(job_id, typed.mode, OPERATOR, typed.edits)
-    except MaestroError as error:
-        return await asyncio.to_thread(_plan, request, job_id, typed, _Refused.by(error))
-    return lead_back(f"/queue/{running}")
+
+    async def operation() -> str:
+        return await parts.jobs.replay(job_id, typed.mode, OPERATOR, typed.edits)
+
+    return await submit_async(
+        operation,
+        lambda running: lead_back(f"/queue/{running}"),
+        lambda error: _plan(request, job_id, typed, error),
+    )
 
 
 @router.get("/edit")
@@ -115,14 +102,14 @@ def ask_to_cancel(request: Request, job_id: str) -> HTMLResponse:
 @router.post("/cancel")
 async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
     """Stop the job, and lead back to it."""
-    try:
-        await parts.control.cancel(job_id, OPERATOR)
-    except MaestroError as error:
-        return await asyncio.to_thread(_cancellation, request, job_id, _Refused.by(error))
-    return lead_back(f"/queue/{job_id}")
+    return await submit_async(
+        lambda: parts.jobs.cancel(job_id, OPERATOR),
+        lambda job: lead_back(f"/queue/{job.id}"),
+        lambda error: _cancellation(request, job_id, error),
+    )
 
 
-def _plan(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = _NOTHING) -> HTMLResponse:
+def _plan(request: Request, job_id: str, typed: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
             job = tx.jobs.get(job_id)
@@ -131,22 +118,22 @@ def _plan(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = 
     except NotFound as error:
         return gone(request, str(error))
     except InvalidEdit as error:
-        return _form(request, job_id, typed, _Refused.by(error))
+        return _form(request, job_id, typed, error)
     return render(
         request,
         "job-replay.html",
-        refused.status,
+        status_after(problem),
         title=f"Replay – {job_id} – Maestro",
         sheet=sheet,
         plan=plan,
         place=PLACES.get(plan.step) or purpose_of(plan.step),
         kept=[purpose_of(step) for step in plan.kept],
         typed=ReplayForm.of(typed.mode, edits),
-        problem=refused.problem or plan.problem,
+        problem=str(problem or plan.problem or ""),
     )
 
 
-def _form(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = _NOTHING) -> HTMLResponse:
+def _form(request: Request, job_id: str, typed: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
             sheet = read_job(tx, job_id)
@@ -159,24 +146,26 @@ def _form(request: Request, job_id: str, typed: ReplayForm, refused: _Refused = 
     return render(
         request,
         "job-edit.html",
-        refused.status,
+        status_after(problem),
         title=f"Edit – {job_id} – Maestro",
         sheet=sheet,
         agents=agents,
         typed=typed if typed.edited else before,
         said=said,
-        problem=refused.problem,
+        problem=str(problem or ""),
     )
 
 
-def _cancellation(request: Request, job_id: str, refused: _Refused = _NOTHING) -> HTMLResponse:
+def _cancellation(request: Request, job_id: str, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
             sheet = read_job(tx, job_id)
     except NotFound as error:
         return gone(request, str(error))
     title = f"Cancel – {job_id} – Maestro"
-    return render(request, "job-cancel.html", refused.status, title=title, sheet=sheet, problem=refused.problem)
+    return render(
+        request, "job-cancel.html", status_after(problem), title=title, sheet=sheet, problem=str(problem or "")
+    )
 
 
 def _changed(tx: Transaction, job: Job, edits: Edits | None) -> Edits | None:

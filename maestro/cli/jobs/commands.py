@@ -17,12 +17,10 @@ from maestro.cli.jobs import batches
 from maestro.cli.jobs.options import ChosenJobs
 from maestro.cli.jobs.texts import JOB_COLUMNS, ending, replay_preview, seen_prompt, timeline
 from maestro.domain.columns import LARGEST
-from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.jobs.job import Edits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import JobPage, JobSummary, detail, summary
-from maestro.store.replays import foreseen
+from maestro.domain.jobs.views import JobSummary, summary
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -43,17 +41,16 @@ app = Commands(HELP)
 def list_jobs(given: Given, chosen: ChosenJobs, limit: Limit = LIMIT, cursor: TextCursor = None) -> None:
     """List jobs, newest first."""
     after = decoded(Cursor.decode, cursor)
-    with _operator(given) as operator, operator.store.view() as tx:
-        found, following = tx.jobs.lists.jobs(chosen, after, limit)
-    page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
+    with _operator(given) as operator:
+        page = operator.jobs.page(chosen, after, limit)
     write(page, listing(page, JOB_COLUMNS, "There are no such jobs."), given.as_json)
 
 
 @app.command()
 def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
-    with _operator(given) as operator, operator.store.view() as tx:
-        job = detail(tx.jobs.lists.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
+    with _operator(given) as operator:
+        job = operator.jobs.show(job_id)
     write(job, timeline(job, operator.dashboard), given.as_json)
 
 
@@ -72,8 +69,9 @@ def prompt(
     ] = None,
 ) -> None:
     """Show exactly what a model saw in one call, and what it said."""
-    with _operator(given) as operator, operator.store.view() as tx:
-        seen = seen_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id) if call is None else call))
+    with _operator(given) as operator:
+        jobs = operator.jobs
+        seen = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
     write(seen, seen_prompt(seen), given.as_json)
 
 
@@ -107,11 +105,10 @@ def replay(
     edits = _edits(drop_edits, agent=agent, model=model, prompt=prompt)
     with _operator(given) as operator:
         if preview:
-            with operator.store.view() as tx:
-                found = foreseen(tx, job_id, mode, edits)
+            found = operator.jobs.preview(job_id, mode, edits)
             write(found, replay_preview(found), given.as_json)
             return
-        running = asyncio.run(operator.control.replay(job_id, mode, ACTOR, edits))
+        running = asyncio.run(operator.jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
             write({"id": running}, running, given.as_json)
         if wait:
@@ -122,9 +119,7 @@ def replay(
 def cancel(given: Given, job_id: Id) -> None:
     """Stop an open job for good; one that runs notices within a second."""
     with _operator(given) as operator:
-        asyncio.run(operator.control.cancel(job_id, ACTOR))
-        with operator.store.view() as tx:
-            status = tx.jobs.status(job_id)
+        status = asyncio.run(operator.jobs.cancel(job_id, ACTOR)).status
     ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
     write(_result(job_id, status), ended, given.as_json)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from maestro.domain.jobs.job import Edits, Job, JobStatus, edits_of, is_background
 
@@ -165,18 +164,3 @@ def asked_of(trial: Job, job: Job) -> Job:
     """
     of_trial = {"agent_id": trial.agent_id, "client_id": trial.client_id, "edits": trial.edits, "what_if": True}
     return Job(**job.model_dump() | of_trial)
-
-
-class JobControl(Protocol):
-    """What operators do with jobs; done by ``temporal.replays``, used by the API and the command line."""
-
-    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
-        """Replay an ended job and return the id of the job that runs now.
-
-        Without ``edits`` it keeps those it has. Raises ``NotFound``, ``Conflict``, and ``InvalidEdit``.
-        """
-        ...
-
-    async def cancel(self, job_id: str, actor: str) -> None:
-        """Stop an open job for good; raises ``NotFound`` or ``Conflict``."""
-        ...

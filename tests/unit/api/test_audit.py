@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.routes import reports
+from maestro.operations import reports
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 

@@ -19,7 +19,7 @@ from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse
 from maestro.domain.tools import ToolRun, ToolState
-from temporal.replays import TemporalJobControl
+from maestro.operations.jobs import JobOperations
 from tests.support.api_client import BASIC, app_of, client, no_temporal, parts
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.spoken import Spoken
@@ -274,9 +274,7 @@ async def test_a_what_if_stands_beside_what_was_really_answered(rows: JobRows, h
     original = rows.end(rows.add("hi"), JobStatus.COMPLETED)
     with rows.store.begin() as tx:
         tx.jobs.update(original, said="what it said")
-    trial = await TemporalJobControl(rows.store, no_temporal, wake=lambda: None).replay(
-        original, ReplayMode.WHAT_IF, "operator"
-    )
+    trial = await JobOperations(rows.store, no_temporal).replay(original, ReplayMode.WHAT_IF, "operator")
     with rows.store.begin() as tx:
         tx.jobs.update(trial, said="what it would say")
     rows.end(trial, JobStatus.COMPLETED)
@@ -293,7 +291,7 @@ async def test_a_what_if_that_did_not_get_to_its_end_may_be_resumed(
     rows: JobRows, http: httpx.AsyncClient, status: JobStatus
 ) -> None:
     original = rows.end(rows.add("hi"), JobStatus.COMPLETED)
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     trial = rows.end(await control.replay(original, ReplayMode.WHAT_IF, "operator"), status)
     page = await page_of(http, f"/queue/{trial}")
     assert (f"/queue/{trial}/replay?mode=resume" in page) is (status is not JobStatus.COMPLETED)

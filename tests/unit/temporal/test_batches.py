@@ -17,10 +17,11 @@ from maestro.domain.jobs.job import Edits, Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.operations.batches import BatchOperations
+from maestro.operations.jobs import JobOperations
 from maestro.store.store import Store
 from maestro.store.users.audit import coming_from
 from temporal import replays
-from temporal.replays import BatchWork, TemporalJobControl
+from temporal.replays import BatchWork
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -104,7 +105,7 @@ def finish_open(rows: JobRows, status: JobStatus = JobStatus.COMPLETED) -> int:
 async def asked(rows: JobRows) -> str:
     """Ask what a job that has ended would answer now, and return the job that shows it."""
     ended = rows.end(rows.add(), JobStatus.COMPLETED)
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     return await control.replay(ended, ReplayMode.WHAT_IF, "ada")
 
 
@@ -207,7 +208,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
 
 async def test_a_restart_of_two_jobs_of_one_message_is_one_restart(rows: JobRows, work: BatchWork) -> None:
     first = rows.failed()
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     second = await control.replay(first, ReplayMode.RESTART, "ada")
     rows.end(second, JobStatus.FAILED, "ProviderDown")
     told = BatchOperations(rows.store).forecast(BatchWish(action=BatchAction.RESTART, filter=FAILED))
@@ -225,7 +226,7 @@ async def test_a_job_that_somebody_else_replayed_meanwhile_is_refused_with_the_r
 ) -> None:
     taken, free = rows.failed(), rows.failed()
     batch = begin(rows, BatchAction.RESUME)
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     await control.replay(taken, ReplayMode.RESUME, "grace")
     while await work.advance():
         pass
@@ -286,7 +287,7 @@ def test_an_agent_that_does_not_exist_is_no_edit(rows: JobRows) -> None:
 
 async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: JobRows, work: BatchWork) -> None:
     add_agent(rows, "bob")
-    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    control = JobOperations(rows.store, no_temporal)
     edited = await control.replay(rows.failed(), ReplayMode.RESTART, "ada", Edits(agent="bob"))
     rows.end(edited, JobStatus.FAILED, "NoAgent")
     chosen = JobFilter(error="NoAgent")

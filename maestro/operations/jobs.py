@@ -1,0 +1,213 @@
+"""What an operator does with jobs: list, show, replay and cancel them (docs/invariants.md: resume)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+from ulid import ULID
+
+from maestro.domain.context.views import SeenView, seen_view
+from maestro.domain.errors import Conflict
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Edits, Ending, Job, JobStatus
+from maestro.domain.jobs.preview import Preview
+from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
+from maestro.domain.jobs.timeline import CallPage
+from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
+from maestro.domain.values import Value, readable_by
+from maestro.operations.inputs import RowId
+from maestro.store.replays import assign, foreseen, judged
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+LIMIT = 50
+WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
+
+InterruptWorkflow = Callable[[str], Awaitable[None]]
+"""Interrupt the waits of the workflow of a stopped job, if it can be reached."""
+
+
+class JobQuery(JobFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=200)
+    cursor: Annotated[str, readable_by(Cursor.decode)] | None = None
+
+    @property
+    def after(self) -> Cursor | None:
+        """Return where the page begins."""
+        return Cursor.decode(self.cursor) if self.cursor is not None else None
+
+
+class ReplayReference(Value):
+    """The job that runs now: the same one when resumed, a new one when restarted or asked for a what-if."""
+
+    id: str
+
+
+class JobState(Value):
+    """The status of a job."""
+
+    id: str
+    status: JobStatus
+
+
+@dataclass(frozen=True)
+class TemporalAddress:
+    """Where Temporal's Web UI shows the workflows; without a URL there are no links."""
+
+    ui_url: str = ""
+    namespace: str = "default"
+
+    def link(self, job: JobDetail) -> JobDetail:
+        """Return a job with the address of its workflow."""
+        return job.linked(self.ui_url, self.namespace)
+
+
+class JobOperations:
+    """The operations on jobs; each raises ``NotFound`` for an unknown id.
+
+    They work on the store, where a dispatcher finds the jobs: ``wake`` tells that of this process, if there is one.
+    Only a running workflow is told directly, by ``interrupt``. ``fallback_model`` is the model for budgets that are
+    used up.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        interrupt: InterruptWorkflow,
+        wake: Callable[[], None] = lambda: None,
+        temporal: TemporalAddress = TemporalAddress(),
+        fallback_model: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._store = store
+        self._interrupt = interrupt
+        self._wake = wake
+        self.temporal = temporal
+        self._fallback_model = fallback_model
+
+    def list(self, query: JobQuery) -> JobPage:
+        """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
+        return self.page(query, query.after, query.limit)
+
+    def page(self, wanted: JobFilter, after: Cursor | None, limit: int) -> JobPage:
+        """Return a page of any length of the jobs."""
+        with self._store.view() as tx:
+            found, following = tx.jobs.lists.jobs(wanted, after, limit)
+        return JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
+
+    def show(self, job_id: str) -> JobDetail:
+        """Return a job with every attempt at every step, its model calls and what it sent."""
+        with self._store.view() as tx:
+            record = tx.jobs.lists.job(job_id, self._fallback_model())
+        return self.temporal.link(detail(record))
+
+    def status(self, job_id: str) -> JobStatus:
+        """Return the status of a job."""
+        with self._store.view() as tx:
+            return tx.jobs.status(job_id)
+
+    def calls(self, job_id: str) -> CallPage:
+        """List every attempt at a job's model calls in the order they were made."""
+        with self._store.view() as tx:
+            return call_page(tx.llm.requests.calls(job_id))
+
+    def prompt(self, job_id: str, call_id: RowId) -> SeenView:
+        """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
+        with self._store.view() as tx:
+            return seen_view(tx.llm.requests.seen(job_id, call_id))
+
+    def last_prompt(self, job_id: str) -> SeenView:
+        """Return what the model saw in the last call that was answered."""
+        with self._store.view() as tx:
+            return seen_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
+
+    def preview(self, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+        """Return what a replay would do now; ``problem`` says why it cannot be. Raises ``InvalidEdit``."""
+        with self._store.view() as tx:
+            return foreseen(tx, job_id, mode, edits)
+
+    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+        """Replay an ended job and return the id of the job that runs now; without ``edits`` it keeps those that it has.
+
+        Raises ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
+        """
+        running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
+        self._wake()
+        return running
+
+    async def cancel(self, job_id: str, actor: str) -> JobState:
+        """Stop an open job for good; what runs notices within a second, so the status may still be ``running``."""
+        if await asyncio.to_thread(self._stop, job_id, actor) not in WITHOUT_A_WORKFLOW:
+            await self._interrupt(job_id)
+        self._wake()
+        return JobState(id=job_id, status=await asyncio.to_thread(self.status, job_id))
+
+    def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None) -> str:
+        with self._store.begin() as tx:
+            return replay_job(tx, job_id, mode, actor, edits)
+
+    def _stop(self, job_id: str, actor: str) -> JobStatus:
+        with self._store.begin() as tx:
+            return stop_job(tx, job_id, actor)
+
+
+def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+    """Let a dispatcher begin an ended job again, and return the id of the job that runs then.
+
+    Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
+    """
+    job = tx.jobs.get(job_id)
+    newest = judged(tx, job, mode, edits)
+    if mode is ReplayMode.RESUME:
+        tx.system.audit.add(actor, f"job.{mode}", job_id)
+        return _resume(tx, job)
+    again = _start_what_if(tx, job, edits) if mode is ReplayMode.WHAT_IF else _restart(tx, newest, edits)
+    changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
+    told = f"as {again.id}" + (f", with another {changed}" if changed else "")
+    tx.system.audit.add(actor, f"job.{mode}", job_id, told)
+    return again.id
+
+
+def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
+    """Ask an open job to stop and return how it stood: one without a workflow has ended now.
+
+    Raises ``NotFound``, and ``Conflict`` when it has ended.
+    """
+    job = tx.jobs.get(job_id)
+    status = job.status
+    if status.ended:
+        raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
+    tx.system.audit.add(actor, "job.cancel", job_id)
+    tx.jobs.request_stop(job_id)
+    reason = f"{CANCELLED_BY}{actor}"
+    if status in WITHOUT_A_WORKFLOW:
+        tx.jobs.close(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
+    else:
+        tx.jobs.update(job_id, reason=reason)  # for the step that closes it
+    return status
+
+
+def _resume(tx: Transaction, job: Job) -> str:
+    if not job.what_if:
+        if job.status is JobStatus.COMPLETED:
+            tx.deliveries.reports.release(job.id)
+        tx.deliveries.revive(job.id)
+        tx.bots.channels.enable(job.address)  # a resume means the job's sends too: the platform may take them again
+        tx.jobs.delegations.reopened(job.id)
+    return tx.jobs.reopen(job).id
+
+
+def _restart(tx: Transaction, newest: Job, edits: Edits | None) -> Job:
+    again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
+    if newest.inbox_id is not None and newest.parent_id is None:
+        tx.jobs.merged.follow([newest.id], again.id)
+    return again
+
+
+def _start_what_if(tx: Transaction, job: Job, edits: Edits | None) -> Job:
+    shown: Job = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits)))
+    return shown

@@ -1,0 +1,85 @@
+"""What an operator sees of the audit log, of usage and its cost, and of budgets."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from maestro.domain.csv_text import csv_lines
+from maestro.domain.llm.budgets import DailyBudgets
+from maestro.domain.llm.usage_budgets import BudgetPage
+from maestro.domain.llm.usage_csv import MOST_LINES, latency_csv, usage_csv
+from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
+from maestro.domain.llm.usage_views import UsagePage, UsageQuery, UsageTable
+from maestro.domain.people.audit import (
+    COLUMNS,
+    MOST,
+    AuditFilter,
+    AuditPage,
+    AuditQuery,
+    audit_page,
+    audit_rows,
+    mark_of,
+)
+from maestro.store.store import Store
+
+MOST_EXPORTED = 100_000
+"""Entries of the audit log in one file."""
+
+
+class AuditOperations:
+    """The operations on the audit log."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, query: AuditQuery) -> AuditPage:
+        """List what was done, newest first: by operators, viewers, agents and Maestro itself."""
+        with self._store.view() as tx:
+            return audit_page(tx.system.audit.page(query, query.after, query.limit + 1), query.limit)
+
+    def export(self, wanted: AuditFilter) -> Iterator[str]:
+        """Return the newest entries that match as the lines of a CSV file."""
+        return csv_lines(self._rows(wanted))
+
+    def _rows(self, wanted: AuditFilter) -> Iterator[Sequence[str]]:
+        """Yield the head and the rows, page by page: a slow reader must not hold a connection to the store."""
+        yield COLUMNS
+        mark = None
+        for _ in range(MOST_EXPORTED // MOST):
+            with self._store.view() as tx:
+                entries = tx.system.audit.page(wanted, mark, MOST)
+            yield from audit_rows(entries)
+            if len(entries) < MOST:
+                return
+            mark = mark_of(entries[-1])
+
+
+class UsageOperations:
+    """The operations on usage; the ``budgets`` of the configuration are asked for at each use."""
+
+    def __init__(self, store: Store, budgets: Callable[[], DailyBudgets] = DailyBudgets) -> None:
+        self._store = store
+        self._budgets = budgets
+
+    def show(self, query: UsageQuery) -> UsagePage:
+        """Add up usage by day, agent, client, account, model, purpose, platform, conversation or job; days are UTC."""
+        with self._store.view() as tx:
+            return tx.llm.usage.page(query, tx.llm.budgets.today)
+
+    def export(self, table: UsageTable) -> Iterator[str]:
+        """Return the sums, up to 100,000 of them, as the lines of a CSV file."""
+        with self._store.view() as tx:
+            sums = tx.llm.usage.sums(table.whole(tx.llm.budgets.today), MOST_LINES)
+        return usage_csv(table.by, sums)
+
+    def latency(self, query: LatencyQuery) -> LatencyPage:
+        """Return how long each step took, over a sample of completed jobs: the newest of each day, 1,000 in all."""
+        with self._store.view() as tx:
+            return tx.system.latency.page(query, query.period(tx.llm.budgets.today))
+
+    def export_latency(self, query: LatencyQuery) -> Iterator[str]:
+        """Return the same as the lines of a CSV file: all days together, without a day, and then each day."""
+        return latency_csv(self.latency(query))
+
+    def budgets(self) -> BudgetPage:
+        """Return every budget that has a limit, with what is used and reserved of it today."""
+        with self._store.view() as tx:
+            return tx.llm.budgets.used(self._budgets())

@@ -1,0 +1,61 @@
+"""What an operator does with settings; the layer above, which knows the keys, implements their source."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from maestro.domain.errors import Conflict
+from maestro.domain.live import SettingsPage
+from maestro.store.store import Store
+
+Overrides = Mapping[str, object]
+"""Values that were set while Maestro ran, by key."""
+
+
+class SettingsSource(Protocol):
+    """The keys, what Maestro was started with, and the overrides that hold."""
+
+    def page(self, store: Store) -> SettingsPage:
+        """Return every key as it holds now."""
+        ...
+
+    def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
+        """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
+        ...
+
+    def notes(self, before: Overrides, after: Overrides) -> Iterable[tuple[str, str]]:
+        """Return each key that was changed, with the old and the new value for the audit log."""
+        ...
+
+
+class SettingsOperations:
+    """The operations on settings."""
+
+    def __init__(self, store: Store, source: SettingsSource) -> None:
+        self._store = store
+        self._source = source
+
+    def page(self) -> SettingsPage:
+        """List every key: its value, where that comes from, and whether it can be set while Maestro runs."""
+        return self._source.page(self._store)
+
+    def change(self, changes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
+        """Set keys while Maestro runs, all or none; every process works by them within a second. None unsets a key.
+
+        Raises ``NeedsRestart`` for keys that are read at the start only, ``InvalidEdit`` for values or keys that
+        cannot be, and ``Conflict`` when ``version`` is given and no longer the newest.
+        """
+        with self._store.begin() as tx:
+            newest, before = tx.system.settings.version(), tx.system.settings.values()
+            if version is not None and version != newest:
+                raise Conflict(
+                    f"the settings were changed meanwhile: version {newest} is the newest, not {version}. Read them "
+                    "again, and change them then."
+                )
+            after = self._source.merge(before, changes)
+            if after != before:
+                tx.system.settings.add(after, actor)
+                for key, note in self._source.notes(before, after):
+                    tx.system.audit.add(actor, "settings.change", key, note)
+        return self.page()
