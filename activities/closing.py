@@ -133,4 +133,4 @@ def _is_news(tx: Transaction, job: Job) -> bool:
     tasks = (
         task for task in tx.jobs.delegations.open_in(job.address, None) if tx.jobs.delegations.lane_of(task) == lane
     )
-    return not (tx.jobs.is_told_to_wait(LaneKey(lane)) or any(task.told_to_wait for task in tasks))
+    return not (tx.jobs.has_wait_notice(LaneKey(lane)) or any(task.told_to_wait for task in tasks))

@@ -161,7 +161,7 @@ class _HeldAnswers:
 def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
     tx = about.tx
-    asked = frozenset(row.id for row in tx.jobs.merged.asked(job))
+    asked = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
     going = may_go(tx.conversations.all_of(job.conversation_id or 0), asked)
     files = tx.inbox.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]

@@ -251,7 +251,7 @@ class ContextActivities:
             job = tx.jobs.read(ref.job_id)
             composed = self._composed(tx, input_job(tx, job))
             if not job.what_if:
-                tx.memory.told(composed.facts)
+                tx.memory.note_used(composed.facts)
             outcome = ContextOutcome(
                 prompt_id=tx.llm.prompts.add(ref.job_id, composed),
                 turns=len(composed.messages),
@@ -265,7 +265,7 @@ class ContextActivities:
         tools = frozenset(spec.name for spec in specs)
         window = rules.window(model_for(job, agent.model) or tx.llm.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
-        asked = tx.jobs.merged.asked(job)
+        asked = tx.jobs.merged.answered_messages(job)
         matter, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
         known = Knowledge(
             skills=tx.agents.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
@@ -286,7 +286,7 @@ class ContextActivities:
             colleagues = tx.agents.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
             return persona(agent, nature.tools, colleagues, nature.budget)
 
-        if not tx.system.versions.are_kept:
+        if not tx.system.versions.are_cacheable:
             return make()
         return self._personas.get(tx.system.versions.now().agents, (agent.id, nature), make)
 

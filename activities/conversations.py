@@ -53,7 +53,7 @@ class ConversationActivities:
             # Those it answers together with its own, in order; each is found if a job before this one recorded it.
             said = [
                 tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
-                for row in tx.jobs.merged.asked(job)
+                for row in tx.jobs.merged.answered_messages(job)
             ]
             message = said[-1]
             tx.jobs.note(job.id, conversation_id=message.conversation_id)
@@ -79,8 +79,8 @@ def _content(row: InboxRow, tx: Transaction) -> str:
     """Return what the user said and wrote; whom nobody has heard by now is named and not listened to any more."""
     if not row.files():
         return row.content
-    for voice in tx.inbox.media.unheard([row.id or 0]):
-        tx.inbox.media.heard(voice.id, "")
+    for voice in tx.inbox.media.untranscribed([row.id or 0]):
+        tx.inbox.media.set_transcript(voice.id, "")
     return spoken_text(row.content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
 
 
@@ -199,8 +199,10 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
         acted = acting.on(answer.tags)
-    heard = job.parent_id is not None and tx.jobs.delegations.answers_to(job) is not None
-    unasked = (job.parent_id is not None or is_background(job)) and tx.jobs.delegations.unasked(job) is not None
+    heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
+    unasked = (job.parent_id is not None or is_background(job)) and tx.jobs.delegations.background_origin(
+        job
+    ) is not None
     news = bool(answer.tags) and acted.has_news
     outcome = _outcome(acted, _record_answer(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
     if heard or outcome.silent:
@@ -297,7 +299,7 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return those of these messages that are no part of what is asked, and of the person who asks."""
-    asked = {row.id: row.user_id for row in tx.jobs.merged.asked(job)}
+    asked = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
     if job.inbox_id not in asked:
         return ()
     written = tx.conversations.written_by(asked[job.inbox_id], message_ids)

@@ -47,7 +47,7 @@ class DelegationActivities:
                 TakenUp(
                     agent=agent.slug,
                     conversation_id=job.conversation_id or 0,
-                    heard=tx.jobs.delegations.answers_to(job) is not None,
+                    heard=tx.jobs.delegations.delegator(job) is not None,
                     typing=asked and self._typing.start(job.id, job.address),
                     asked=asked,
                     precedence=tx.jobs.precedence_of(job),
@@ -85,14 +85,14 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
 
 def results_turn(tx: Transaction, job: Job) -> Utterance:
     """Return what a delegator is told when everything it waited to hear has ended."""
-    found = [_result(tx, task, last) for task, last in tx.jobs.delegations.heard(job.parent_id or "")]
-    unasked = tx.jobs.delegations.unasked(job)
+    found = [_result(tx, task, last) for task, last in tx.jobs.delegations.results(job.parent_id or "")]
+    unasked = tx.jobs.delegations.background_origin(job)
     return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
     """Return the messages before those results, newest first; the results themselves are told by ``results``."""
-    told = {last.id for _, last in tx.jobs.delegations.heard(job.parent_id or "")}
+    told = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in told]
 

@@ -266,7 +266,7 @@ class DeliveryActivities:
         """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
-            tx.deliveries.unplaced(chunk.id)
+            tx.deliveries.detach_draft(chunk.id)
             tx.deliveries.sending(chunk.id)
         return RemainingDelivery(
             DueChunk(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True
@@ -340,4 +340,4 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
 
 def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
-    return not step.closes and job.parent_id is not None and tx.jobs.delegations.answers_to(job) is not None
+    return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None

@@ -61,7 +61,7 @@ class MediaActivities:
     def _wanted(self, ref: StepRef) -> MissingFiles:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
-            asked = {row.id: row for row in tx.jobs.merged.asked(job) if row.id is not None}
+            asked = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
             known = [file for files in tx.inbox.media.of(list(asked)).values() for file in files]
             missing = tuple((_blank(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest)
             return MissingFiles(job.address, tuple(asked), missing, held=len(known) - len(missing))
@@ -72,7 +72,7 @@ class MediaActivities:
             for row in rows:
                 tx.inbox.media.put(row)
             gone = sum(not row.digest for row in rows)
-            there, voices = wanted.held + len(rows) - gone, len(tx.inbox.media.unheard(wanted.inbox_ids))
+            there, voices = wanted.held + len(rows) - gone, len(tx.inbox.media.untranscribed(wanted.inbox_ids))
             return tx.jobs.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
 
     def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
@@ -140,8 +140,8 @@ class VoiceActivities:
 
     def _unheard(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
-            asked = tx.jobs.merged.asked(tx.jobs.get(ref.job_id))
-            return list(tx.inbox.media.unheard([row.id for row in asked if row.id is not None]))
+            asked = tx.jobs.merged.answered_messages(tx.jobs.get(ref.job_id))
+            return list(tx.inbox.media.untranscribed([row.id for row in asked if row.id is not None]))
 
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
@@ -169,7 +169,7 @@ class _TranscriptRecorder:
                 return
             tx.llm.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
             if attempt.state is CallState.ANSWERED:
-                tx.inbox.media.heard(self._voice.id, attempt.text)
+                tx.inbox.media.set_transcript(self._voice.id, attempt.text)
                 tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
 
     def _row(self, site: CallSite, now: datetime) -> UsageRow:

@@ -69,7 +69,7 @@ class RoutingActivities:
                 reason="a control word is answered by Maestro itself",
                 precedence=tx.jobs.precedence_of(job),
             )
-        message = next(row for row in tx.jobs.merged.asked(job) if row.id == job.inbox_id).message()
+        message = next(row for row in tx.jobs.merged.answered_messages(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         rules, chosen = self._rules(), edits_of(job).agent
         agent, reason = who_answers(tx, rules.access, message, binding, chosen)
@@ -84,7 +84,7 @@ class RoutingActivities:
             mode_of(binding, rules.busy),
             lambda other: who_answers(tx, rules.access, other.message(), binding)[0] == agent,
         )
-        asked = tx.jobs.merged.asked(job) if together else ()
+        asked = tx.jobs.merged.answered_messages(job) if together else ()
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=agent.slug,
@@ -141,7 +141,7 @@ class TypingActivities:
         """Start the indicator from the process that holds the connector."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
-            asked = [row.message_id for row in tx.jobs.merged.asked(job)]
+            asked = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
         if not job.status.ended:  # the connector may have been away until the answer was sent
             self._typing.start(job.id, job.address, asked)
 
@@ -156,7 +156,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
     if mode is BusyMode.QUEUE or host.edits:
         return 0
     row = tx.inbox.read(host.inbox_id)
-    waiting = tx.jobs.merged.behind(host, MOST_MERGED)
+    waiting = tx.jobs.merged.waiting_behind(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
     joining = [one.job.id for one in collected(row, waiting, ends_at, goes_along)]
     for job_id in joining:
@@ -164,12 +164,12 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
     taken = _interrupted(tx, [host.id, *joining])
     if joining or taken:
         tx.jobs.merged.merge([*joining, *taken], host.id)
-        tx.conversations.supersede(tx.jobs.merged.unheard(taken))
+        tx.conversations.supersede(tx.jobs.merged.without_delivery(taken))
     return len(joining) + len(taken)
 
 
 def _interrupted(tx: Transaction, ids: list[str]) -> list[str]:
     """Return the jobs that ended for these; one that was answered before it could end keeps its own message."""
-    marked = [job for job in tx.jobs.merged.into(ids) if job.status is not JobStatus.MERGED]
+    marked = [job for job in tx.jobs.merged.merged_into(ids) if job.status is not JobStatus.MERGED]
     tx.jobs.merged.release([job.id for job in marked if not absorbed(job)])
     return [job.id for job in marked if absorbed(job)]

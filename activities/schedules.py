@@ -104,8 +104,8 @@ def _begin(tx: Transaction, job: Job, *, full: bool) -> Entered:
     if full:
         return Entered(begun=False, reason="enough background work goes on: the job begins when there is room")
     step = StepRef(job_id=job.id, step="enter")
-    tx.jobs.steps.start(step, "enter", job.run, tx.jobs.steps.past(step))
-    tx.jobs.started(job.id)
+    tx.jobs.steps.start(step, "enter", job.run, tx.jobs.steps.history(step))
+    tx.jobs.mark_started(job.id)
     return tx.jobs.steps.done(step, Entered(begun=True))
 
 

@@ -123,7 +123,7 @@ class Drafting:
 def _another_speaks(tx: Transaction, job: Job) -> bool:
     """Say whether a new message would tear apart what another job says there."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
-    return holder not in (None, job.id) or tx.deliveries.drafts.another_shown(job.id, job.address)
+    return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
 def _may_be_shown(disabled: str | None, stopped: bool) -> bool:

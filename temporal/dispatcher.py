@@ -323,7 +323,7 @@ class Dispatcher:
         """
         self._left_behind = False  # before the look: who adds a job after it says so after it
         with self._store.begin() as tx:
-            tx.jobs.go_on()
+            tx.jobs.resume_due()
             claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now())
             if tx.jobs.any_unclaimed():
                 self._left_behind = True

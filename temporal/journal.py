@@ -159,16 +159,16 @@ class Journal:
             return
         ahead = TemporalAttempt(self._tried().workflow_run, 1)
         with self._store.begin() as tx:
-            past = tx.jobs.steps.past(ref, ahead)
+            past = tx.jobs.steps.history(ref, ahead)
             if not past.attempts:
-                tx.jobs.steps.begin(ref, name, tx.jobs.standing(ref.job_id).run, past)
+                tx.jobs.steps.begin(ref, name, tx.jobs.snapshot(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was put on record ahead for this one, None where there is none, or more to do."""
-        number = tx.jobs.steps.past(ref, self._tried()).begun_ahead
+        number = tx.jobs.steps.history(ref, self._tried()).begun_ahead
         if number is None or ref in self._unwritten:
             return None
-        job = tx.jobs.standing(ref.job_id)
+        job = tx.jobs.snapshot(ref.job_id)
         return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
@@ -183,9 +183,9 @@ class Journal:
         if not recorded:  # it is part of another step's activity, or local: its number says nothing of this step
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
-            job = tx.jobs.standing(ref.job_id)
+            job = tx.jobs.snapshot(ref.job_id)
             self._write_late(tx, ref)
-            past = tx.jobs.steps.past(ref, tried)
+            past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
@@ -223,8 +223,8 @@ class Journal:
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
-            past = tx.jobs.steps.past(ref)
-            failures = past.failures(tx.jobs.standing(ref.job_id).run) + 1
+            past = tx.jobs.steps.history(ref)
+            failures = past.failures(tx.jobs.snapshot(ref.job_id).run) + 1
             again_in = next_attempt_in(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
             if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
@@ -295,7 +295,7 @@ def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
 
 def _begin(tx: Transaction, job_id: str) -> None:
     """Let a pending job begin where its lane is free; what follows from its row then need not be read."""
-    begun = tx.jobs.started(job_id)
+    begun = tx.jobs.mark_started(job_id)
     if begun is not None and begun.is_new:
         tx.jobs.steps.assume(job_id, {})
     if begun is not None and not begun.has_merged:
@@ -308,7 +308,7 @@ def _take_lane(tx: Transaction, job_id: str) -> None:
     Between its claim and here another one may have come back from a wait into an earlier position, or the other way
     round: the one that begins first runs (docs/invariants.md: lanes).
     """
-    if not tx.jobs.started(job_id):
+    if not tx.jobs.mark_started(job_id):
         raise LaneTaken(f"another job of the lane of {job_id} runs")
 
 

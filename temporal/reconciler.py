@@ -137,7 +137,7 @@ def _same_run(present: Job, seen: Job) -> bool:
 def _is_awaited(tx: Transaction, job: Job) -> bool:
     """Say whether a person waits for what the job has to say, and hears it from no other."""
     awaited = job.inbox_id is not None and not (job.notice or job.what_if)
-    return awaited and tx.jobs.delegations.answers_to(job) is None
+    return awaited and tx.jobs.delegations.delegator(job) is None
 
 
 def _end(tx: Transaction, job: Job, ending: Ending) -> None:

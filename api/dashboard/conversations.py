@@ -162,8 +162,8 @@ def _messages(tx: Transaction, record: Record, look: MessagesQuery) -> Mapping[s
     after, before = look.after, look.before
     if look.fact is not None:
         before = _moment_of(tx, number, look.fact)
-    stretch = tx.conversations.lists.stretch(number, after, before, SHOWN)
-    facts = tx.conversations.lists.learned(number, stretch)
+    stretch = tx.conversations.lists.messages_around(number, after, before, SHOWN)
+    facts = tx.conversations.lists.facts_learned(number, stretch)
     most = room_for_each([len(one.message.content) for one in stretch.said])
     told = [
         {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}

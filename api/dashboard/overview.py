@@ -117,7 +117,7 @@ def _sums(tx: Transaction) -> _Sums:
         accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
         spent=tx.llm.budgets.level((BudgetScope.DAY, "")),
         questions=tx.jobs.questions.count_waiting(MOST_QUESTIONS),
-        waiting_people=tx.users.pairings.waiting(),
+        waiting_people=tx.users.pairings.count_pending(),
         agents=len(tx.agents.active()),
         closed_channels=len(tx.bots.channels.disabled()),
     )

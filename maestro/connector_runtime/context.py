@@ -147,7 +147,7 @@ class StoreContext(AccountIntake):
 
     def _told(self, key: str, report: Report) -> bool:
         with self._store.begin() as tx:
-            return tx.deliveries.reports.told(self._place(""), key, report)
+            return tx.deliveries.reports.apply(self._place(""), key, report)
 
     def _receipt(self, key: str) -> Receipt | None:
         with self._store.view() as tx:

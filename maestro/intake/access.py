@@ -98,7 +98,9 @@ class AccessControl:
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return who sent a message, as the store knows them now."""
         who = person_of(message)
-        return self.person_as(message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.knows(who))
+        return self.person_as(
+            message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.is_known(who)
+        )
 
     def person_as(
         self,

@@ -29,7 +29,7 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> Answer | Refusal | None:
     if pointed is not None and pointed.lane == arrival.lane:
         return meant_for(what, arrival.speaker, pointed, tx.now)
     elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
-    return elsewhere or meant_here(what, arrival.speaker, tx.jobs.questions.shown(waiting))
+    return elsewhere or meant_here(what, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, meant: Answer | Refusal) -> Job:
@@ -51,7 +51,7 @@ def _pointed(tx: Transaction, arrival: ReceivedMessage, what: Said, waiting: Seq
     if what.number is not None:
         return tx.jobs.questions.find(what.number)
     replies = arrival.message.reply_to
-    return tx.jobs.questions.shown_by(waiting, replies) if replies else None
+    return tx.jobs.questions.delivered_as(waiting, replies) if replies else None
 
 
 def _settle(tx: Transaction, arrival: ReceivedMessage, answer: Answer) -> Job:

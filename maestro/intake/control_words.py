@@ -66,7 +66,7 @@ def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
         return "Nothing is running here."
     for job in jobs:
         tx.jobs.request_stop(job.id)
-    tx.jobs.delegations.hush(jobs)
+    tx.jobs.delegations.stop_reporting(jobs)
     for job in jobs:
         if job.status is JobStatus.PENDING:
             tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, reason=STOPPED))

@@ -186,7 +186,7 @@ class Intake:
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
-            if tx.inbox.wrote(arrival.message, self._rules().routing.bot_messages_per_minute, MINUTE):
+            if tx.inbox.is_over_rate(arrival.message, self._rules().routing.bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if pairing.guesses(tx, arrival.person.id) else None
@@ -208,7 +208,7 @@ class Intake:
     def _is_over_limit(self, tx: Transaction, arrival: ReceivedMessage) -> bool:
         """Say whether the sender wrote more than people may; a bot's messages are counted in this channel alone."""
         if arrival.message.from_bot:
-            return tx.inbox.wrote(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
+            return tx.inbox.is_over_rate(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
         return arrival.state.over_limit
 
     def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
@@ -299,7 +299,7 @@ class Intake:
 
     def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
         """Drop a message of somebody who writes too fast, and say so once a minute; an operator can restart it."""
-        told = tx.inbox.was_told(arrival.message, MINUTE)
+        told = tx.inbox.was_warned(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
         if not told:
             most = self._rules().routing.messages_per_minute

@@ -56,10 +56,10 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
     if wish is not None and wish.waits(tx.now):
         job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
         if wish.is_due(tx.now):
-            tx.users.pairings.told(wish, arrival.message.address)
+            tx.users.pairings.note_sent(wish, arrival.message.address)
             tell(tx, job, _how(tx, wish))
         return job
-    if tx.users.pairings.waiting() >= MOST_PENDING:
+    if tx.users.pairings.count_pending() >= MOST_PENDING:
         return dropped(tx, arrival, FULL, waits=True)
     job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
     tell(tx, job, _how(tx, tx.users.pairings.add(_wish(tx, arrival, rules))))
@@ -68,7 +68,7 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
     """Say whether so many wrong codes came, from this person or from everybody, that no more is looked at."""
-    own, all_of_them = tx.users.pairings.guesses(person, GUESSES)
+    own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESSES)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
@@ -122,7 +122,7 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
     """Know a person no longer, from their next message on; raises ``NotFound`` when nobody let them in."""
-    if not tx.users.pairings.forget(person):
+    if not tx.users.pairings.revoke(person):
         raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
     tx.system.audit.add(actor, "people.remove", str(person))
 
@@ -147,7 +147,7 @@ def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: In
 
 
 def _let_in(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
-    tx.users.pairings.let_in(person, name, by)
+    tx.users.pairings.admit(person, name, by)
     if as_owner and tx.users.owners.add(person, by):
         tx.system.audit.add(by, "owner.add", str(person))
 

@@ -95,7 +95,7 @@ class ConversationOperations:
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> SaidPage:
         """List what was said in a conversation, oldest first, with what compactions took away from the models."""
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.said(conversation_id, cursor, limit)
+            found, following = tx.conversations.lists.messages_after(conversation_id, cursor, limit)
         return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:

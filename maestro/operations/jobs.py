@@ -197,7 +197,7 @@ def _resume(tx: Transaction, job: Job) -> str:
             tx.deliveries.reports.release(job.id)
         tx.deliveries.revive(job.id)
         tx.bots.channels.enable(job.address)  # a resume means the job's sends too: the platform may take them again
-        tx.jobs.delegations.reopened(job.id)
+        tx.jobs.delegations.restore_withheld(job.id)
     return tx.jobs.reopen(job).id
 
 

@@ -48,7 +48,7 @@ class MemoryOperations:
         with self._store.view() as tx:
             agent = tx.agents.named(slug)
             facts, following = tx.memory.page(agent, wanted, cursor, limit)
-            return memory_page(facts, tx.memory.kept(agent, wanted.place), following)
+            return memory_page(facts, tx.memory.list_states(agent, wanted.place), following)
 
     def clear(self, slug: str, actor: str) -> int:
         """Forget everything the agent knows, facts and states; return how many facts there were."""

@@ -55,7 +55,9 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the people who were let in, by platform and user id; owners are not among them unless they were."""
         with self._store.view() as tx:
-            return person_page(tx.users.pairings.people(PersonId.parse(cursor) if cursor else None, limit + 1), limit)
+            return person_page(
+                tx.users.pairings.known_users(PersonId.parse(cursor) if cursor else None, limit + 1), limit
+            )
 
     def remove(self, person: OwnerId, actor: str) -> None:
         """Know a person, `platform:userId`, no longer, from their next message on."""

@@ -67,7 +67,7 @@ class RowVersions(Repository):
     _ALL = PreparedStatement(select(Edition.name, Edition.stamp))
 
     @property
-    def are_kept(self) -> bool:
+    def are_cacheable(self) -> bool:
         """Whether what this transaction makes of rows may be kept: it has certainly changed none of a kind that is."""
         return self._link.reads_kept
 

@@ -186,7 +186,7 @@ class ChatReminders(Repository):
         """Say whether the next call of this job reminds its agent."""
         return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
-    def shown(self, slug: str, job_id: str) -> None:
+    def clear(self, slug: str, job_id: str) -> None:
         """Note that a call of this job reminded its agent, and was answered."""
         self._change(self._SHOWN, of_agent=slug, for_job=job_id)
 

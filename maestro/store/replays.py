@@ -25,7 +25,7 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     operator chose the last time may be gone by now.
     """
     newest = newest_of(tx, job)
-    held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.held(job.id)
+    held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
     reason = refusal(job, newest, mode, tx.jobs.delegations.below([newest.id]), held=held)
     if reason is not None:
         raise Conflict(reason)

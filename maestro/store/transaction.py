@@ -123,7 +123,7 @@ class JobTables(Jobs):
             self._deliveries.leave_lanes(job_id)
         ended = self.end(job_id, ending)
         if ended and (rows.tasks or rows.delegated):
-            self.delegations.closed(job_id, ending.status)
+            self.delegations.settle_end(job_id, ending.status)
         if ended and rows.scheduled:
             self._schedule_runs.closed(job_id, ending.status)
         if ended and ending.is_by_operator:

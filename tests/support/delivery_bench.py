@@ -159,7 +159,7 @@ class Bench:
         """Let the platform say what became of a chunk, which may be one that we do not know any more."""
         with self.rows.store.begin() as tx:
             report = Report(platform_message_id="p-1", standing=standing, error="nobody is there")
-            assert tx.deliveries.reports.told(Address(platform="web", channel=""), key, report) is known
+            assert tx.deliveries.reports.apply(Address(platform="web", channel=""), key, report) is known
 
     def resume(self) -> None:
         """Let the job that failed run again."""

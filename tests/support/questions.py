@@ -30,7 +30,7 @@ def _waits(rows: JobRows, kind: QuestionKind, **asked: Any) -> Question:
     job_id = rows.add()
     with rows.store.begin() as tx:
         job = tx.jobs.get(job_id)
-        tx.jobs.started(job_id)
+        tx.jobs.mark_started(job_id)
         tx.jobs.park(job_id, Wait(reason=WaitReason.PERSON, wake_at=tx.now + EXPIRY))
         return tx.jobs.questions.ask(
             Question(

@@ -86,12 +86,12 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     with store.begin() as tx:
         for name in ("old", "new"):
             tx.jobs.add(Job(id=name, lane=lane, platform="web", account="default", channel="lane", created_at=tx.now))
-        tx.jobs.started("old")
+        tx.jobs.mark_started("old")
         tx.jobs.park("old", Wait(reason=WaitReason.PERSON))
         tx.jobs.wake("old")
         assert "new" in [job.id for job in tx.jobs.claim(10, tx.now)], "its workflow is started now"
     with store.begin() as tx:
-        tx.jobs.go_on()
+        tx.jobs.resume_due()
         assert "old" in [job.id for job in tx.jobs.claim(10, tx.now)], "it has the earlier turn"
     assert isinstance(journal.begin(new, "choose_agent"), OwnAttempt)
     with pytest.raises(LaneTaken) as refusal:

@@ -102,7 +102,7 @@ def test_a_call_that_is_put_on_record_ahead_is_adopted_by_the_first_attempt_alon
     worker = Worker(rows)
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        tx.jobs.started(ref.job_id)
+        tx.jobs.mark_started(ref.job_id)
         worker.journal.begin_ahead(ref, "call_model")
     worker.tried = TemporalAttempt("run", 1)
     with rows.store.view() as tx:

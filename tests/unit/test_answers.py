@@ -74,7 +74,7 @@ class Door:
     def goes_on(self, question: Question) -> bool:
         """Say whether the job that waits for this question would go on now."""
         with self.rows.store.begin() as tx:
-            tx.jobs.go_on()
+            tx.jobs.resume_due()
             return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
 
     def log(self) -> list[tuple[str, str, str]]:
@@ -98,7 +98,7 @@ class Door:
                     expires_at=tx.now + timedelta(hours=1),
                 )
             )
-            tx.jobs.started(job.id)
+            tx.jobs.mark_started(job.id)
             tx.jobs.park(job.id, Wait(reason=WaitReason.PERSON, wake_at=question.expires_at))
         if shown:
             self.show(question)

@@ -94,7 +94,7 @@ class Room:
         """Begin a step as the journal does."""
         ref = StepRef(job_id=job_id, step=step)
         with self.store.begin() as tx:
-            tx.jobs.started(job_id)
+            tx.jobs.mark_started(job_id)
             tx.jobs.steps.start(ref, step, 1)
         return ref
 
@@ -112,7 +112,7 @@ class Room:
         """Return what a job answers; what it sends refers to the newest of it."""
         with self.store.view() as tx:
             job = tx.jobs.get(job_id)
-            asked = tx.jobs.merged.asked(job)
+            asked = tx.jobs.merged.answered_messages(job)
             assert tx.deliveries.start(job, Purpose.ANSWER).asked == asked[-1].message_id
             return [row.content for row in asked]
 
@@ -156,7 +156,7 @@ def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room:
         with room.store.begin() as tx:
             if merged:
                 tx.jobs.merged.merge([other], host)
-            begun = tx.jobs.started(host)
+            begun = tx.jobs.mark_started(host)
         assert begun is not None
         assert begun.has_merged is merged
         room.end(host)

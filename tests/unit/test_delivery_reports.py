@@ -98,7 +98,7 @@ def test_what_was_held_back_is_settled_by_what_the_platform_says_late(
     assert (bench.states(), bench.status()) == (["unconfirmed"], JobStatus.COMPLETED)
     bench.told(platform.posts[0].key, standing)
     with bench.rows.store.view() as tx:
-        assert not tx.deliveries.reports.held(bench.job_id)
+        assert not tx.deliveries.reports.has_held_chunk(bench.job_id)
     assert (bench.states(), bench.status()) == ([state], status)
     assert bench.chunks()[0].sent_at is not None
 

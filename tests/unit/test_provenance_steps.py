@@ -92,7 +92,7 @@ async def test_a_payload_is_a_source_and_the_prompt_of_a_schedule_is_none(spoken
         job_id = rows.add(kind=kind)
         with rows.store.begin() as tx:
             tx.jobs.update(job_id, task=FACT, schedule=schedule, lane=None, turn=None)
-            tx.jobs.started(job_id)
+            tx.jobs.mark_started(job_id)
         spoken.built_prompt(job_id)
         await spoken.answer(job_id, FACT)
         assert is_quoted(spoken, job_id) is quoted

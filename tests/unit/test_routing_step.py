@@ -90,7 +90,7 @@ def test_owners_come_before_conductors_and_those_before_the_rest(
     rows: JobRows, said: IncomingMessage, agent: str, priority: int
 ) -> None:
     with rows.store.begin() as tx:
-        tx.users.pairings.let_in(PersonId("slack", "known"), "", "operator")
+        tx.users.pairings.admit(PersonId("slack", "known"), "", "operator")
     outcome, job, shown = routed(rows, said)
     assert (outcome.action, outcome.agent, job.priority, shown) == (RouteAction.ANSWER, agent, priority, [job.id])
 

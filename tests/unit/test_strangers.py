@@ -223,7 +223,7 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
     assert door.say("hello again").status is JobStatus.PENDING
     with door.rows.store.view() as tx:
         assert tx.users.owners.has(PersonId("slack", "grace")) is as_owner
-        assert [person.user_name for person in tx.users.pairings.people(None, 10)] == ["Grace"]
+        assert [person.user_name for person in tx.users.pairings.known_users(None, 10)] == ["Grace"]
         assert refusal(door.job(dropped.id), door.job(dropped.id), ReplayMode.RESTART) is None
     assert ("operator", "pairing.approve", "slack:grace") in door.log()
     with pytest.raises(Conflict, match="approved already"):

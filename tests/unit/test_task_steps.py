@@ -64,7 +64,7 @@ def given(rows: JobRows, by: str, name: str) -> str:
         place = asked.address.model_dump()
         kind, inbox_id = JobKind.DELEGATION, asked.inbox_id
         tx.jobs.add(Job(id=name, kind=kind, inbox_id=inbox_id, parent_id=by, task="count", created_at=tx.now, **place))
-        tx.jobs.started(name)
+        tx.jobs.mark_started(name)
     return name
 
 
@@ -94,7 +94,7 @@ def test_one_notice_for_all_tasks_of_a_channel_that_wait_for_an_account(rows: Jo
     assert notices(rows) == 1
     behind = rows.add("and me?")
     with rows.store.begin() as tx:
-        tx.jobs.started(behind)
+        tx.jobs.mark_started(behind)
     parked(rows, behind)
     assert notices(rows) == 1, "a message of the same lane knows from the tasks"
     parked(rows, given(rows, elsewhere, "three"))

@@ -43,7 +43,7 @@ def beat(rows: JobRows) -> str:
     job_id = rows.add(kind=JobKind.HEARTBEAT)
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, task="Look at the pump.", lane=None, turn=None)
-        tx.jobs.started(job_id)
+        tx.jobs.mark_started(job_id)
     return job_id
 
 
@@ -79,7 +79,7 @@ def continued(rows: JobRows, by: str) -> str:
     rows.end(given(rows, by, hears=True), JobStatus.FAILED)
     with rows.store.begin() as tx:
         (job_id,) = (job.id for job in tx.jobs.delegations.of(by) if not job.task)
-        tx.jobs.started(job_id)
+        tx.jobs.mark_started(job_id)
     return job_id
 
 
@@ -99,7 +99,7 @@ async def test_a_delegate_that_another_agent_hears_says_what_it_says(rows: JobRo
     spoken = Spoken(rows)
     job_id = given(rows, beat(rows), hears=True)
     with rows.store.begin() as tx:
-        tx.jobs.started(job_id)
+        tx.jobs.mark_started(job_id)
     assert "[SILENT]" not in spoken.built_prompt(job_id)
     await spoken.answer(job_id, "[SILENT]")
     with rows.store.view() as tx:

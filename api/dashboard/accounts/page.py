@@ -145,9 +145,9 @@ def _lists(tx: Transaction) -> AccountLists:
     return AccountLists(
         accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
         spent={one.key or "": one.cost_usd for one in usage.items},
-        wishes=[pairing_view(row, tx.now) for row in tx.users.pairings.wishes()],
+        wishes=[pairing_view(row, tx.now) for row in tx.users.pairings.pending()],
         refused=[pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
-        people=[person_view(row) for row in tx.users.pairings.people(None, SHOWN)],
+        people=[person_view(row) for row in tx.users.pairings.known_users(None, SHOWN)],
         channels=disabled_page(tx.bots.channels.disabled()[:SHOWN]).items,
         clients=[client_view(client, levels[client.name]) for client in tx.llm.budgets.clients()],
         agents=[agent.slug for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED],

@@ -317,7 +317,7 @@ def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
     except MaestroError as error:
         return refused(request, HERE, error)
     with parts.store.view() as tx:
-        actions = tx.jobs.actions.lately(tx.agents.get(agent.id), ACTIONS)
+        actions = tx.jobs.actions.latest(tx.agents.get(agent.id), ACTIONS)
     return render(
         request,
         "agent.html",

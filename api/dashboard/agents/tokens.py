@@ -73,7 +73,7 @@ def _page(
     parts = parts_of(request)
     with parts.store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        held = tx.agents.tokens.held(before, SHOWN + 1)
+        held = tx.agents.tokens.all_valid(before, SHOWN + 1)
     return render(
         request,
         "agent-tokens.html",

@@ -283,6 +283,6 @@ def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) 
     if request.chat_upto > request.chat_after:
         tx.chat.mark_read(slug, request.chat_upto)
     if request.reminded:
-        tx.chat.reminders.shown(slug, job_id)
+        tx.chat.reminders.clear(slug, job_id)
     if chat_only(made(response.tool_calls)):
         tx.chat.reminders.remind(slug, job_id)

@@ -69,7 +69,7 @@ class AgentTokens(Repository):
             page = page.where(col(AgentToken.id) < before)
         return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
 
-    def held(self, before: int | None, limit: int) -> Sequence[Holder]:
+    def all_valid(self, before: int | None, limit: int) -> Sequence[Holder]:
         """Return up to ``limit`` tokens that are not revoked and older than ``before``, newest first, with whose."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)

@@ -57,7 +57,7 @@ class MediaFiles(Repository):
             if row.id is not None
         }
 
-    def unheard(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+    def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
         """Return the voices of these messages that nobody has listened to yet, in order."""
         kept = self._session.exec(
             select(MediaFile)
@@ -66,7 +66,7 @@ class MediaFiles(Repository):
         ).all()
         return [file for file in kept if file.unheard]
 
-    def heard(self, file_id: int | None, transcript: str) -> None:
+    def set_transcript(self, file_id: int | None, transcript: str) -> None:
         """Keep what was said in a file, empty when nobody could tell."""
         self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
 
@@ -237,7 +237,7 @@ class Inbox(Repository):
         """Let another text stand for that of a message."""
         self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
-    def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
+    def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.
 
         A bot's are counted in this channel alone.
@@ -247,7 +247,7 @@ class Inbox(Repository):
         values = {**self._lately(message, within), **where, "its_pace": Pace.WITHIN, "but": count - 1}
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
-    def was_told(self, message: IncomingMessage, within: timedelta) -> bool:
+    def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
         """Say whether the sender was told in the time until now that they write too fast."""
         values = self._lately(message, within)
         return self._row(self._LATELY, **values, its_pace=Pace.TOLD, but=0) is not None

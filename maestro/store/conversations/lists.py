@@ -74,7 +74,7 @@ class ConversationLists(Repository):
             compactions=self._session.exec(compactions.order_by(col(Compaction.id))).all(),
         )
 
-    def said(self, conversation_id: int, after: int, limit: int) -> tuple[Sequence[Spoken], int | None]:
+    def messages_after(self, conversation_id: int, after: int, limit: int) -> tuple[Sequence[Spoken], int | None]:
         """Return up to ``limit`` messages after the one with this id, and the id to go on after.
 
         They come in the order they were said, those in the archive among the others. Raises ``NotFound``.
@@ -84,7 +84,7 @@ class ConversationLists(Repository):
         shown = self._with_files(found[:limit])
         return shown, found[limit - 1].message.id if len(found) > limit else None
 
-    def stretch(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
+    def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
         """Return up to ``limit`` messages that stand together: those after an id, those before one, or the newest."""
         if after is not None:
             found = self._among(conversation_id, limit + 1, after=after)
@@ -105,7 +105,7 @@ class ConversationLists(Repository):
         )
         return max(self._session.exec(one).first() or 0 for one in newest)
 
-    def learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
+    def facts_learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
         """Return the facts that the agent learned during a stretch of a conversation and still knows."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:

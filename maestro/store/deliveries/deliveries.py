@@ -193,7 +193,7 @@ class Deliveries(Repository):
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)
 
-    def unplaced(self, delivery_id: int) -> None:
+    def detach_draft(self, delivery_id: int) -> None:
         """Let a chunk be a message of its own: the one whose place it should take cannot be changed any more."""
         new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))

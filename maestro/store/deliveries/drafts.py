@@ -110,7 +110,7 @@ class Drafts(Repository):
             .outerjoin(OutboundLane, col(OutboundLane.lane) == lane)
             .where(tuple_(col(Job.platform), col(Job.account)).in_(places))
         ).all()
-        shown = {job.address: job.id for draft, job, _ in rows if _is_shown(draft, job)}
+        shown = {job.address: job.id for draft, job, _ in rows if _is_visible(draft, job)}
         return [
             AddressedDraft(
                 draft, job.address, job.status, holder in (None, job.id) and shown.get(job.address, job.id) == job.id
@@ -118,14 +118,14 @@ class Drafts(Repository):
             for draft, job, holder in rows
         ]
 
-    def another_shown(self, job_id: str, address: Address) -> bool:
+    def is_other_visible(self, job_id: str, address: Address) -> bool:
         """Say whether the answer of another job grows there."""
         place = (col(Job.platform), col(Job.account), col(Job.channel), col(Job.thread))
         here = (address.platform, address.account, address.channel, address.thread)
         rows = self._session.exec(
             select(Draft, Job).join(Job, col(Job.id) == Draft.job_id).where(tuple_(*place) == tuple_(*here))
         )
-        return any(job.id != job_id and _is_shown(draft, job) for draft, job in rows)
+        return any(job.id != job_id and _is_visible(draft, job) for draft, job in rows)
 
     def sending(self, job_id: str) -> bool:
         """Note that the platform is about to be asked for a message; false when it is not to be asked any more."""
@@ -152,6 +152,6 @@ class Drafts(Repository):
         self._change(self._FORGET, of_job=job_id)
 
 
-def _is_shown(draft: Draft, job: Job) -> bool:
+def _is_visible(draft: Draft, job: Job) -> bool:
     """Say whether more of a message is to come that a new one would tear apart; nobody waits for one that waits."""
     return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -24,7 +24,7 @@ class DeliveryReports(Repository):
 
     _also_changes = ("Jobs",)
 
-    def told(self, place: Address, key: str, report: Report) -> bool:
+    def apply(self, place: Address, key: str, report: Report) -> bool:
         """Keep what is said of a message; false for one that is not of this account.
 
         A status may come before our receipt, and then is one; one of a chunk that was left in doubt settles it. What
@@ -66,7 +66,7 @@ class DeliveryReports(Repository):
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
-    def held(self, job_id: str) -> bool:
+    def has_held_chunk(self, job_id: str) -> bool:
         """Say whether a part of what a job said was held back, because nobody knows whether the platform has it."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
         return self._session.exec(held.limit(1)).first() is not None

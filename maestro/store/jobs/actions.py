@@ -42,7 +42,7 @@ class Actions(Repository):
         """Return what came of the tags of a job's answer, in their order."""
         return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
 
-    def lately(self, agent: Agent, limit: int) -> Sequence[Action]:
+    def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
         """Return what came of the tags in an agent's latest answers, newest first; what is long past is left out."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)

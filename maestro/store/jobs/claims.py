@@ -263,7 +263,7 @@ class MergedJobs(Repository):
     _also_changes = ("Jobs",)
 
     _OWN = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
-    _ASKED = PreparedStatement(
+    _ANSWERED = PreparedStatement(
         select(InboxRow)
         .where(
             or_(
@@ -283,7 +283,7 @@ class MergedJobs(Repository):
         .limit(bindparam("at_most"))
     )
 
-    def asked(self, job: Job) -> Sequence[InboxRow]:
+    def answered_messages(self, job: Job) -> Sequence[InboxRow]:
         """Return every message that a job answers, in the order they came in; none for one that answers no message.
 
         They are values, which cannot be changed.
@@ -291,19 +291,19 @@ class MergedJobs(Repository):
         if job.inbox_id is None:
             return ()
         alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
-        return self._asked(job.inbox_id, None if alone else job.id)
+        return self._answered(job.inbox_id, None if alone else job.id)
 
     def assume_none(self, job_id: str) -> None:
         """Take it that a job answers in the place of no other one, as the caller has read in this transaction."""
         self._known()[("none", job_id)] = True
 
     @read_once
-    def _asked(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
+    def _answered(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
         if host is None:
             return self._read_all(self._OWN, InboxRow, own=inbox_id)
-        return self._read_all(self._ASKED, InboxRow, own=inbox_id, host=host)
+        return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
-    def behind(self, job: Job, limit: int) -> Sequence[Asked]:
+    def waiting_behind(self, job: Job, limit: int) -> Sequence[Asked]:
         """Return what waits behind a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [Asked(*row) for row in self._session.exec(self._BEHIND, params=where)]
@@ -314,7 +314,7 @@ class MergedJobs(Repository):
         open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [Asked(*row) for row in self._session.exec(open_ones)]
 
-    def into(self, ids: Sequence[str]) -> Sequence[Job]:
+    def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
         """Return the jobs in whose place these answer, as far as is known."""
         return self._session.exec(
             select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
@@ -335,7 +335,7 @@ class MergedJobs(Repository):
         """Let jobs that ended by themselves keep what they answered."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
-    def unheard(self, ids: Sequence[str]) -> Sequence[str]:
+    def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
         """Return those of these jobs of whose answer nothing has left, as far as we know."""
         left = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),

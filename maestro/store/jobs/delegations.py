@@ -37,7 +37,7 @@ class Delegations(Repository):
         select(_LED_TO.id).where(col(_LED_TO.parent_id) == Job.id, col(_LED_TO.status) == JobStatus.PENDING).exists(),
     ).where(Job.id == bindparam("of_job"))
 
-    def closed(self, job_id: str, status: JobStatus) -> None:
+    def settle_end(self, job_id: str, status: JobStatus) -> None:
         """Do what the end of a job means for the tasks it gave, and for who waits to hear of it.
 
         Tasks begin when the answer that gave them is out: its workflow starts them, and if that dies the dispatcher
@@ -52,7 +52,7 @@ class Delegations(Repository):
         if parent_id is not None:
             self._report(self._fresh(job_id))
 
-    def reopened(self, job_id: str) -> None:
+    def restore_withheld(self, job_id: str) -> None:
         """Let tasks begin after all that did not because the job had failed or was stopped, now that it is resumed."""
         withheld = update(Job).where(
             col(Job.parent_id) == job_id,
@@ -62,7 +62,7 @@ class Delegations(Repository):
         again = {"status": JobStatus.PENDING, "reason": "", "completed_at": None, "claimed_at": None}
         self._run(withheld.values(**again, stop_requested=False))
 
-    def hush(self, jobs: Sequence[Job]) -> None:
+    def stop_reporting(self, jobs: Sequence[Job]) -> None:
         """Let nobody wait to hear of these jobs any more: who says ``/stop`` does not want to hear about it."""
         self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
 
@@ -94,7 +94,7 @@ class Delegations(Repository):
         again = self._session.exec(restarts).first()
         return self.newest(again) if again is not None else job
 
-    def heard(self, job_id: str) -> Sequence[tuple[Job, Job]]:
+    def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
         """Return the tasks whose results a job wanted to hear, each with the job that has its result.
 
         Of one that was restarted, it is the restart that counts.
@@ -107,15 +107,15 @@ class Delegations(Repository):
         """Return the lane in which a job's task began, where its person says things; the job itself holds none."""
         return self.lineage(job)[-1].lane
 
-    def answers_to(self, job: Job) -> Job | None:
+    def delegator(self, job: Job) -> Job | None:
         """Return the delegator that hears what this job says, None when everybody in the channel does."""
         origin = self._origin(job)
         return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
-    def unasked(self, job: Job) -> Job | None:
+    def background_origin(self, job: Job) -> Job | None:
         """Return the job without a person that led to what this one posts, None where a person or an agent hears it."""
         began = self.lineage(job)[-1]
-        return began if is_background(began) and self.answers_to(job) is None else None
+        return began if is_background(began) and self.delegator(job) is None else None
 
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
@@ -140,7 +140,7 @@ class Delegations(Repository):
 
     def _report(self, job: Job) -> None:
         """Let the delegator go on when everything it waits to hear has ended, unless it is about to anyway."""
-        delegator = self.answers_to(job)
+        delegator = self.delegator(job)
         if delegator is None:
             return
         led_to = self.of(delegator.id)

@@ -162,20 +162,20 @@ class Jobs(Claims):
         """Take this value, which the caller has read or written, for the row of the job in this transaction."""
         self._known()[("read", (job.id,))] = job
 
-    def standing(self, job_id: str) -> JobSnapshot:
+    def snapshot(self, job_id: str) -> JobSnapshot:
         """Return where a job stands now; raises ``NotFound``."""
         job = self.read(job_id)
         return JobSnapshot(job.status, job.run, job.stop_requested, LaneKey(job.lane) if job.lane is not None else None)
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job now."""
-        return self.standing(job_id).status
+        return self.snapshot(job_id).status
 
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
         return int(self._value(self._PENDING))
 
-    def started(self, job_id: str) -> JobStart | None:
+    def mark_started(self, job_id: str) -> JobStart | None:
         """Note that the workflow of a pending job runs; None, and nothing is noted, while another of its lane does.
 
         A job that was resumed began with its first run.
@@ -250,7 +250,7 @@ class Jobs(Claims):
         """Say whether a job has waited long enough."""
         return self._row(self._ANY_DUE, present=self._now) is not None
 
-    def go_on(self) -> None:
+    def resume_due(self) -> None:
         """Make every job that has waited long enough pending again, in its old turn, for a new run."""
         self._change(self._GO_ON, present=self._now)
 
@@ -259,7 +259,7 @@ class Jobs(Claims):
         found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
         return self._session.exec(found.order_by(col(Job.turn).desc())).all()
 
-    def is_told_to_wait(self, lane: LaneKey) -> bool:
+    def has_wait_notice(self, lane: LaneKey) -> bool:
         """Say whether an open job of the lane has told its person to wait, though it may be trying again just now."""
         told = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
         return self._session.exec(told.limit(1)).first() is not None

@@ -104,16 +104,16 @@ class Questions(Repository):
         """Return what waits for an answer in a lane as values, oldest first."""
         return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
-    def shown(self, waiting: Sequence[Question]) -> Sequence[Question]:
+    def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that people may have seen: nobody answers what has not left yet."""
         return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
 
-    def shown_by(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
+    def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return the one of these questions that a message of the platform, by its id, put to people."""
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
 
-    def put_by(self, job_id: str) -> Question | None:
+    def asked_by_job(self, job_id: str) -> Question | None:
         """Return the question that a job puts to people, None for a job that puts none."""
         number = asked_by(job_id)
         return self.find(number) if number is not None else None

@@ -113,7 +113,7 @@ class StepHistory:
         return max((attempt.number for attempt in self.attempts), default=0)
 
     @property
-    def left_running(self) -> bool:
+    def has_running(self) -> bool:
         """Whether an attempt never said how it ended: its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
@@ -200,7 +200,7 @@ class StepRecords(Repository):
         .limit(1)
     )
 
-    def past(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
+    def history(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
         """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
         return StepHistory(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
@@ -261,7 +261,7 @@ class StepRecords(Repository):
 
         ``past`` is the step's, read in this transaction. An attempt that is not ``recorded`` leaves its row at its end.
         """
-        if past.left_running:
+        if past.has_running:
             self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
         attempt = OwnAttempt(ref, past.last + 1, activity, run, past.tried, started_at=self._now, recorded=recorded)
         if recorded:
@@ -275,7 +275,7 @@ class StepRecords(Repository):
 
     def start(self, ref: StepRef, activity: str, run: int, past: StepHistory | None = None) -> int:
         """Note that an attempt begins and return its number."""
-        return self.begin(ref, activity, run, past or self.past(ref)).number
+        return self.begin(ref, activity, run, past or self.history(ref)).number
 
     def done(self, ref: StepRef, result: Result) -> Result:
         """Finish the step in the transaction of its effect and return what it returns.

@@ -34,7 +34,7 @@ class MemoryEdits(Memory):
         found = self._session.exec(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1)).all()
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
-    def kept(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
+    def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
         """Return what is kept, as one place sees it or, without one, in every place."""
         return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
 

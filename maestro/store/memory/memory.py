@@ -287,7 +287,7 @@ class Memory(States):
         seen = col(MemoryFact.place).in_({"", place})
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
-    def told(self, facts: Sequence[Remembered]) -> None:
+    def note_used(self, facts: Sequence[Remembered]) -> None:
         """Note that a model hears these facts now, of those whose last use has not been counted lately."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:

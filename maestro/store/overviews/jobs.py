@@ -117,7 +117,7 @@ class JobLists(Repository):
             deliveries=Deliveries(self._link, self._now).of(job_id),
             actions=Actions(self._link, self._now).of(job_id),
             led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
-            merged=[job.id for job in MergedJobs(self._link, self._now).into([job_id])],
+            merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
             restarts=self._session.exec(
                 select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),

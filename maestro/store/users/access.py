@@ -72,13 +72,13 @@ class Pairings(Repository):
 
     # People
 
-    def knows(self, person: PersonId) -> bool:
+    def is_known(self, person: PersonId) -> bool:
         """Say whether an operator let this person in."""
         return self._row(self._KNOWN, **person._asdict()) is not None
 
-    def let_in(self, person: PersonId, user_name: str, by: str) -> bool:
+    def admit(self, person: PersonId, user_name: str, by: str) -> bool:
         """Let a person in; false when they are already."""
-        if self.knows(person):
+        if self.is_known(person):
             return False
         self._session.add(
             KnownPerson(
@@ -92,14 +92,14 @@ class Pairings(Repository):
         self._session.flush()
         return True
 
-    def forget(self, person: PersonId) -> bool:
+    def revoke(self, person: PersonId) -> bool:
         """Take this back; false when they were not let in."""
         gone = delete(KnownPerson).where(
             col(KnownPerson.platform) == person.platform, col(KnownPerson.user_id) == person.user_id
         )
         return self._run(gone).rowcount > 0
 
-    def people(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
+    def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
         """Return people by platform and user id, those after the given one."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
@@ -113,11 +113,11 @@ class Pairings(Repository):
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
         return self._session.exec(theirs.order_by(col(Pairing.id).desc()).limit(1)).first()
 
-    def waiting(self) -> int:
+    def count_pending(self) -> int:
         """Count the people who wait for an operator's word."""
         return int(self._value(self._WAITING, now=self._now))
 
-    def wishes(self) -> Sequence[Pairing]:
+    def pending(self) -> Sequence[Pairing]:
         """Return the wishes that wait for an operator's word, the oldest first; there are ``MOST_PENDING`` at most."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
         return self._session.exec(pending.order_by(col(Pairing.id))).all()
@@ -136,7 +136,7 @@ class Pairings(Repository):
         self._run(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
         return kept
 
-    def told(self, pairing: Pairing, address: Address) -> None:
+    def note_sent(self, pairing: Pairing, address: Address) -> None:
         """Note that the person was told the code once more, and where."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
@@ -183,7 +183,7 @@ class Pairings(Repository):
         self._session.delete(found)
         return found if found.expires_at > self._now else None
 
-    def guesses(self, person: PersonId, since: timedelta) -> tuple[int, int]:
+    def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
         """Count the wrong codes in this time until now: of this person, and of everybody."""
         recent = (
             select(AuditEntry.subject, func.count())

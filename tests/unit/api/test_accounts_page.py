@@ -194,11 +194,11 @@ async def test_a_person_is_let_in(rows: JobRows, http: httpx.AsyncClient, owner:
     assert f"pairing-{waiting.id}" not in page
     assert "Let in 1, kept out 0" in page
     with rows.store.view() as tx:
-        assert tx.users.pairings.knows(PersonId("slack", "ada"))
+        assert tx.users.pairings.is_known(PersonId("slack", "ada"))
         assert tx.users.owners.has(PersonId("slack", "ada")) is bool(owner)
     assert "Let in 1" not in await sent(http, "people/remove", "forgotten", {"person": "slack:ada"})
     with rows.store.view() as tx:
-        assert not tx.users.pairings.knows(PersonId("slack", "ada"))
+        assert not tx.users.pairings.is_known(PersonId("slack", "ada"))
 
 
 async def test_a_person_is_kept_out_and_let_in_after_all(rows: JobRows, http: httpx.AsyncClient) -> None:

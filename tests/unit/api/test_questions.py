@@ -76,7 +76,7 @@ async def test_an_answer_is_kept_and_lets_the_job_go_on(
         assert [(entry.actor, entry.action, entry.subject) for entry in tx.system.audit.latest(10)] == [
             ("operator", action, str(asked.id))
         ]
-        tx.jobs.go_on()
+        tx.jobs.resume_due()
         assert tx.jobs.status(asked.job_id or "") is JobStatus.PENDING
     again = await http.post(f"/api/questions/{asked.id}/answer", json=body)
     assert (again.status_code, again.json()["error"]) == (409, "Conflict")

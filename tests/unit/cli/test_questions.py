@@ -16,7 +16,7 @@ def goes_on(rows: JobRows, question: Question) -> bool:
     """Say whether a dispatcher that looks now would go on with the job."""
     rows.clock.now = datetime.now(UTC)
     with rows.store.begin() as tx:
-        tx.jobs.go_on()
+        tx.jobs.resume_due()
         return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
 
 

@@ -157,12 +157,12 @@ def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
 
     for raise_it in (raise_agents, raise_clients):
         with rows.store.begin() as tx:
-            tx.jobs.started(job_id)
+            tx.jobs.mark_started(job_id)
             tx.jobs.park(job_id, Wait(reason=WaitReason.BUDGET, wake_at=tx.now + timedelta(hours=9)))
             assert not tx.jobs.any_due()
         raise_it()
         with rows.store.begin() as tx:
-            tx.jobs.go_on()
+            tx.jobs.resume_due()
             assert tx.jobs.status(job_id) is JobStatus.PENDING, raise_it.__name__
 
 

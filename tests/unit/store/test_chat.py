@@ -151,7 +151,7 @@ def test_a_reminder_waits_for_its_job_or_for_the_end_of_it(rows: JobRows) -> Non
     rows.end(chatty, JobStatus.CANCELLED)
     assert due(other)
     with rows.store.begin() as tx:
-        tx.chat.reminders.shown("ada", other)
+        tx.chat.reminders.clear("ada", other)
     assert not due(chatty)
 
 

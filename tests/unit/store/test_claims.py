@@ -83,7 +83,7 @@ def keys(store: Store) -> dict[str, tuple[str, float]]:
 def end(store: Store, name: str) -> None:
     """End a job that runs."""
     with store.begin() as tx:
-        tx.jobs.started(name)
+        tx.jobs.mark_started(name)
         tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
 
 
@@ -177,8 +177,8 @@ def test_of_a_crowd_no_more_begin_than_there_is_time_for_so_that_others_can_be_l
     add(store, "b", channel="quiet")
     assert claimed(store, order=order) == []
     with store.begin() as tx:
-        tx.jobs.started("a00")
-        tx.jobs.started("a01")
+        tx.jobs.mark_started("a00")
+        tx.jobs.mark_started("a01")
     assert claimed(store, order=order) == [], "between two steps they wait for us"
     with store.begin() as tx:
         for name in ("a00", "a01"):
@@ -192,7 +192,7 @@ def test_jobs_that_stand_still_keep_no_crowd_out(store: Store, clock: Clock, awa
     add(store, "x0", "x1", "x2", priority=Priority.SCHEDULED)
     with store.begin() as tx:
         for name in ("x0", "x1", "x2"):
-            tx.jobs.started(name)
+            tx.jobs.mark_started(name)
             if away == "deliver":  # its process is gone: nothing takes the step that comes next
                 step = StepRef(job_id=name, step="context")
                 tx.jobs.steps.start(step, "build_context", 1)
@@ -209,7 +209,7 @@ def test_jobs_that_try_a_step_again_keep_no_crowd_out(store: Store) -> None:
     for name in claimed(store, order=order):
         step = StepRef(job_id=name, step="deliver")
         with store.begin() as tx:
-            tx.jobs.started(name)
+            tx.jobs.mark_started(name)
             tx.jobs.steps.start(step, "deliver", 1)
         with store.begin() as tx:
             tx.jobs.steps.failed(step, "SendFailed", "the platform is away")

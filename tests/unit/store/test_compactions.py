@@ -111,7 +111,7 @@ def test_a_fact_that_is_known_in_the_same_words_is_not_kept_twice(store: Store) 
         assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "tea,  PLEASE")], conversation_id=1) == 0
         assert tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "Tea, please")], conversation_id=1) == 1
         assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "Likes cats")], conversation_id=1) == 1
-        tx.memory.told(tx.memory.best(1, 15)[:1])
+        tx.memory.note_used(tx.memory.best(1, 15)[:1])
     with store.view() as tx:
         best = tx.memory.best(1, 15)
         assert [fact.category for fact in best] == [FactCategory.STICKY] * 3 + [FactCategory.USER_PREFERENCE]

@@ -122,7 +122,7 @@ class Talk:
 
 
 def _archived_answer(tx: Transaction, job: Job) -> bool:
-    said, _ = tx.conversations.lists.said(job.conversation_id or 0, 0, 1000)
+    said, _ = tx.conversations.lists.messages_after(job.conversation_id or 0, 0, 1000)
     return any(one.archived and one.message.job_id == job.id and one.message.role is Role.ASSISTANT for one in said)
 
 

@@ -37,7 +37,7 @@ def _message(store: Store) -> None:
     """A message is being answered."""
     with store.begin() as tx:
         tx.jobs.add(Job(id="root", lane=LANE, created_at=tx.now, **PLACE.model_dump()))
-        tx.jobs.started("root")
+        tx.jobs.mark_started("root")
 
 
 def give(store: Store, name: str, by: str = "root", *, hears: bool = False, depth: int = 1) -> None:
@@ -59,7 +59,7 @@ def give(store: Store, name: str, by: str = "root", *, hears: bool = False, dept
 
 def begin(store: Store, name: str) -> None:
     with store.begin() as tx:
-        tx.jobs.started(name)
+        tx.jobs.mark_started(name)
 
 
 def end(store: Store, name: str, status: JobStatus = COMPLETED) -> None:
@@ -104,7 +104,7 @@ def test_without_that_answer_no_task_begins_until_the_job_is_resumed(store: Stor
     assert (job(store, "task").status, job(store, "task").reason) == (CANCELLED, WITHHELD)
     assert continuations(store) == []
     with store.begin() as tx:
-        tx.jobs.delegations.reopened("root")
+        tx.jobs.delegations.restore_withheld("root")
         tx.jobs.reopen(tx.jobs.get("root"))
     assert job(store, "task").status is JobStatus.PENDING
     assert claimable(store) == ["root"]
@@ -161,18 +161,20 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
     (outer_goes_on,) = continuations(store, "outer")
     assert outer_goes_on.lane is None
     with store.begin() as tx:
-        tx.jobs.started(outer_goes_on.id)
+        tx.jobs.mark_started(outer_goes_on.id)
         tx.jobs.update(outer_goes_on.id, answer_id=7)
         tx.jobs.close(outer_goes_on.id, Ending(status=COMPLETED))
     assert len(continuations(store)) == 1
     with store.view() as tx:
-        assert [(task.id, last.id) for task, last in tx.jobs.delegations.heard("root")] == [("outer", outer_goes_on.id)]
+        assert [(task.id, last.id) for task, last in tx.jobs.delegations.results("root")] == [
+            ("outer", outer_goes_on.id)
+        ]
 
 
 def hush(store: Store, *names: str) -> None:
     """Stop jobs as a person does who says ``/stop``."""
     with store.begin() as tx:
-        tx.jobs.delegations.hush([tx.jobs.get(name) for name in names])
+        tx.jobs.delegations.stop_reporting([tx.jobs.get(name) for name in names])
 
 
 def test_who_says_stop_does_not_hear_what_became_of_a_task(store: Store) -> None:
@@ -226,7 +228,7 @@ def test_a_task_that_was_stopped_with_its_message_begins_when_that_is_resumed(st
         tx.jobs.close("task", Ending(status=CANCELLED, reason=STOPPED))
     end(store, "root", CANCELLED)
     with store.begin() as tx:
-        tx.jobs.delegations.reopened("root")
+        tx.jobs.delegations.restore_withheld("root")
     assert (job(store, "task").status, job(store, "task").stop_requested) == (JobStatus.PENDING, False)
 
 
@@ -271,7 +273,7 @@ def test_of_a_task_that_was_restarted_only_the_restart_is_heard(store: Store) ->
     assert continuations(store) == [], "the restart is waited for"
     done(store, again)
     with store.view() as tx:
-        assert [task.id for task, _ in tx.jobs.delegations.heard("root")] == ["other", again]
+        assert [task.id for task, _ in tx.jobs.delegations.results("root")] == ["other", again]
         assert tx.jobs.delegations.newest(tx.jobs.get("task")).id == again
         assert {below.id for below in tx.jobs.delegations.below(["root"])} > {"task", "other", again}
 
@@ -302,7 +304,7 @@ def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
     begin(store, goes_on.id)
     end(store, goes_on.id, FAILED)
     with store.view() as tx:
-        ((task, last),) = tx.jobs.delegations.heard("root")
+        ((task, last),) = tx.jobs.delegations.results("root")
     assert (task.id, last.id, last.status) == ("outer", goes_on.id, FAILED)
 
 
@@ -310,8 +312,8 @@ def test_who_is_heard_by_whom(store: Store) -> None:
     give(store, "heard", hears=True)
     give(store, "posted")
     with store.view() as tx:
-        assert tx.jobs.delegations.answers_to(tx.jobs.get("posted")) is None
-        assert tx.jobs.delegations.answers_to(tx.jobs.get("root")) is None
-        delegator = tx.jobs.delegations.answers_to(tx.jobs.get("heard"))
+        assert tx.jobs.delegations.delegator(tx.jobs.get("posted")) is None
+        assert tx.jobs.delegations.delegator(tx.jobs.get("root")) is None
+        delegator = tx.jobs.delegations.delegator(tx.jobs.get("heard"))
     assert delegator is not None
     assert delegator.id == "root"

@@ -76,7 +76,9 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
     with rows.store.begin() as tx, statements(tx) as run:
         for name in ("route", "conversation", "context"):
             ref = StepRef(job_id=job, step=name)
-            attempt = tx.jobs.steps.begin(ref, name, 1, tx.jobs.steps.past(ref, TemporalAttempt("run")), recorded=False)
+            attempt = tx.jobs.steps.begin(
+                ref, name, 1, tx.jobs.steps.history(ref, TemporalAttempt("run")), recorded=False
+            )
             with acting_for(attempt):
                 tx.jobs.steps.failed(ref, "Error", "")
         tx._link.flush()
@@ -93,9 +95,9 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
 def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        past: StepHistory = tx.jobs.steps.past(ref)
+        past: StepHistory = tx.jobs.steps.history(ref)
         tx.jobs.steps.begin(ref, "call_model", 1, past)
-        assert (past.crashes(1), tx.jobs.steps.past(ref).crashes(1)) == (0, 1)
+        assert (past.crashes(1), tx.jobs.steps.history(ref).crashes(1)) == (0, 1)
 
 
 def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_run_until_now(rows: JobRows) -> None:
@@ -107,7 +109,7 @@ def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_ru
     with rows.store.begin() as tx, statements(tx) as run:
         tx.jobs.steps.assume(ref.job_id, known)
         tx.jobs.steps.done(ref, DeliverOutcome(chunks=1))
-        assert tx.jobs.steps.past(ref).result == '{"chunks":1}'
+        assert tx.jobs.steps.history(ref).result == '{"chunks":1}'
     assert [sql.split()[0] for sql in run] == ["UPDATE"]
     assert known["model-1"][0].state is StepState.RUNNING, "what was read stays as it was read"
 
@@ -124,9 +126,9 @@ def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_be
         tx.jobs.steps.start(deliver, "deliver", 1)
     with rows.store.begin() as tx:
         tx.jobs.steps.assume(model.job_id, known)
-        assert tx.jobs.steps.past(deliver).last == 0
+        assert tx.jobs.steps.history(deliver).last == 0
         tx.jobs.steps.done(model, DeliverOutcome(chunks=1))
-        assert tx.jobs.steps.past(deliver).last == 1
+        assert tx.jobs.steps.history(deliver).last == 1
 
 
 def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:

@@ -149,7 +149,7 @@ def test_what_nobody_needed_for_long_gives_way(rows: JobRows) -> None:
     rows.clock.go(days=200)
     learn(rows, "new today")
     with rows.store.begin() as tx:
-        tx.memory.told([fact for fact in tx.memory.best(1, 9) if fact.content == "once told"])
+        tx.memory.note_used([fact for fact in tx.memory.best(1, 9) if fact.content == "once told"])
     assert contents(best(rows)) == ["once told", "new today", "once certain"]
 
 
@@ -178,7 +178,7 @@ def test_being_told_is_counted_once_an_hour(rows: JobRows) -> None:
 def tell(rows: JobRows) -> set[int]:
     """Tell all there is, and return how often what is known was told."""
     with rows.store.begin() as tx:
-        tx.memory.told(tx.memory.best(1, 15))
+        tx.memory.note_used(tx.memory.best(1, 15))
     return {fact.access_count for fact in best(rows)}
 
 

@@ -351,12 +351,12 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        assert tx.jobs.steps.past(ref).result is None
+        assert tx.jobs.steps.history(ref).result is None
         tx.jobs.steps.failed(ref, "RateLimited", "wait")
     begun(store)
     with store.begin() as tx:
         tx.jobs.steps.done(ref, Result(number=7))
-        assert tx.jobs.steps.past(ref).result == '{"number":7}'
+        assert tx.jobs.steps.history(ref).result == '{"number":7}'
         assert [(row.attempt, row.state) for row in tx.jobs.steps.of("job")] == [
             (1, StepState.FAILED),
             (2, StepState.DONE),
@@ -368,7 +368,7 @@ def test_an_attempt_cut_off_by_a_crash_is_marked_when_the_next_begins(store: Sto
     for _ in range(3):
         ref = begun(store)
     with store.view() as tx:
-        past = tx.jobs.steps.past(ref)
+        past = tx.jobs.steps.history(ref)
         assert [attempt.state for attempt in past.attempts].count(StepState.INTERRUPTED) == 2
         assert (past.crashes(1), past.crashes(2)) == (3, 0)
 
@@ -387,5 +387,5 @@ def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> No
     with pytest.raises(StepTaken):
         finish_late()
     with store.view() as tx:
-        assert tx.jobs.steps.past(ref).result == '{"number":1}'
+        assert tx.jobs.steps.history(ref).result == '{"number":1}'
         assert tx.system.audit.latest(10) == []

@@ -38,10 +38,10 @@ def add(store: Store, *names: str) -> None:
 def claim(store: Store) -> list[str]:
     """Do what a dispatcher does at each look, and let what was claimed run."""
     with store.begin() as tx:
-        tx.jobs.go_on()
+        tx.jobs.resume_due()
         claimed = [job.id for job in tx.jobs.claim(10, tx.now - MINUTE)]
         for name in claimed:
-            tx.jobs.started(name)
+            tx.jobs.mark_started(name)
     return claimed
 
 
@@ -90,7 +90,7 @@ def test_never_do_two_jobs_of_a_lane_run_at_once(store: Store, clock: Clock) -> 
     park(store, "first", clock.now)
     with store.begin() as tx:
         assert [one.id for one in tx.jobs.claim(10, tx.now - MINUTE)] == ["second"]
-        tx.jobs.started("second")
+        tx.jobs.mark_started("second")
     assert claim(store) == []
     with store.view() as tx:
         head = tx.jobs.head_of(LANE)
@@ -227,5 +227,5 @@ def test_a_step_says_what_it_waits_for(store: Store, clock: Clock) -> None:
             tx.jobs.steps.start(step, "call_tool", 1)
             tx.jobs.steps.suspended(step, "WaitsForPerson", "question 1 is open", wait)
         assert set(tx.jobs.steps.waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
-        assert tx.jobs.steps.past(steps[0]).result is None
-        assert tx.jobs.steps.past(steps[0]).crashes(1) == 0
+        assert tx.jobs.steps.history(steps[0]).result is None
+        assert tx.jobs.steps.history(steps[0]).crashes(1) == 0

@@ -85,7 +85,7 @@ class Desk:
     def run_job(self, job_id: str) -> None:
         """Begin a job, as its workflow does."""
         with self.rows.store.begin() as tx:
-            tx.jobs.started(job_id)
+            tx.jobs.mark_started(job_id)
 
 
 @asynccontextmanager
