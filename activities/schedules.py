@@ -15,6 +15,7 @@ from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, JobStep, StepRef, Wait
+from maestro.domain.jobs.steps import StepKind
 from maestro.domain.precedence import Priority
 from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, is_skipped, job_of, no_run, times_missed
 from maestro.domain.schedules.schedule import Heartbeat, Planned
@@ -103,8 +104,8 @@ def _begin(tx: Transaction, job: Job, *, full: bool) -> Entered:
     tx.background.runs.began(tx.jobs.add(job))
     if full:
         return Entered(begun=False, reason="enough background work goes on: the job begins when there is room")
-    step = StepRef(job_id=job.id, step="enter")
-    tx.jobs.steps.start(step, "enter", job.run, tx.jobs.steps.history(step))
+    step = StepRef(job_id=job.id, step=StepKind.ENTER)
+    tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
     tx.jobs.mark_started(job.id)
     return tx.jobs.steps.done(step, Entered(begun=True))
 

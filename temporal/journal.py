@@ -16,6 +16,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
+from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, StepKind, kind_of
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs.jobs import JobSnapshot
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
@@ -36,10 +37,6 @@ Payload = TypeVar("Payload", bound=BaseModel)
 Step = TypeVar("Step", bound=StepRef)
 UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
 """What says that nobody wants the attempt, any more or yet."""
-AFTER_A_STOP = ("deliver", "notice", "close", "park")
-"""Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
-AFTER_THE_END = ("close", "park")
-"""Steps that find out by themselves that somebody else ended the job."""
 
 
 class StepJournal(Interceptor):
@@ -186,7 +183,7 @@ class Journal:
             job = tx.jobs.snapshot(ref.job_id)
             self._write_late(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
-            if past.result is not None and ref.step.startswith("park"):
+            if past.result is not None and kind_of(ref.step) is StepKind.PARK:
                 return past.result  # the job may wait for its next run already
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
@@ -314,9 +311,9 @@ def _take_lane(tx: Transaction, job_id: str) -> None:
 
 def _refuse(job: JobSnapshot, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
-    if job.status.ended and not ref.step.startswith(AFTER_THE_END):
+    if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
-    if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
+    if job.stop_requested and kind_of(ref.step) not in AFTER_A_STOP:
         raise Stopped(f"a person stopped job {ref.job_id}")
 
 

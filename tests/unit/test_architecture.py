@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.unit.architecture import composition, effects, sizes, state
+from tests.unit.architecture import composition, effects, sizes, state, steps
 from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source, read
 
 # All files are read and parsed once, in one worker.
@@ -335,6 +335,20 @@ def test_a_connector_that_knows_another_is_found(text: str) -> None:
 
 
 # The project as a whole
+
+
+# Names of steps
+
+
+def test_steps_are_named_by_the_table() -> None:
+    check(steps.steps_are_named_by_the_table, without_migrations(product()))
+
+
+def test_a_bare_name_of_a_step_is_found() -> None:
+    for text in ("f(step='context')", "step == 'route'", "{'take-up': 1}", "step in ('tags', x)", "f(f'tool-{n}-{m}')"):
+        assert breaches(steps.steps_are_named_by_the_table, text) == 1, text
+    for text in ("f(role='model')", "name == 'show'", "{'tags': 1}", "f(f'voice-{n}.ogg')", "ROUTE = 'route'"):
+        assert breaches(steps.steps_are_named_by_the_table, text) == 0, text
 
 
 def layers_of(text: str) -> set[str]:

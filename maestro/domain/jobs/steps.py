@@ -87,10 +87,10 @@ AFTERMATH = (StepKind.NOTICE, StepKind.CLOSE, StepKind.PARK)
 """How the steps begin that follow a failure, a stop or a wait: they are no part of the way to an answer."""
 
 AFTER_A_STOP = (StepKind.DELIVER, *AFTERMATH)
-"""How the steps begin that still run after a person said stop: what is being sent is sent, and the job is closed."""
+"""Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
 
 AFTER_THE_END = (StepKind.CLOSE, StepKind.PARK)
-"""How the steps begin that find out by themselves that the job was ended by another process."""
+"""Steps that find out by themselves that the job was ended by another process."""
 
 Results = Callable[[str], Any]
 """Returns what a step returned, None for an optional one that has not finished."""
