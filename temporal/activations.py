@@ -1,4 +1,4 @@
-"""Makes workflow activations cheap: on the event loop instead of in threads, and without visits of plain payloads."""
+"""Runs workflow activations on the event loop instead of in threads, and interrupts one that hangs (ADR 35)."""
 
 import asyncio
 import ctypes
@@ -11,12 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from importlib.metadata import version
 from typing import Any, cast
 
 import structlog
 
 log = structlog.get_logger(__name__)
 
+SDK_VERSION = "1.35.0"
+"""The version of the SDK whose insides are relied on; with any other one the SDK does all its own work."""
 HANG_SECONDS = 2.0
 """How long an activation may run; the SDK allows as much to an activation in a thread."""
 CHECKS_PER_HANG = 2
@@ -119,10 +122,16 @@ class ActivationExecutor(ThreadPoolExecutor):
     def __init__(self, hang_seconds: float = HANG_SECONDS) -> None:
         super().__init__(THREADS, thread_name_prefix="activation")
         self._watchdog = Watchdog(hang_seconds)
+        self._is_known = is_known_runtime()
+        if not self._is_known:
+            log.warning("activations.in_threads", sdk=version("temporalio"), known=SDK_VERSION)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run the function with the next iteration of the running event loop, or in a thread after a hang."""
-        if self._watchdog.hangs:
+        """Run the function with the next iteration of the running event loop.
+
+        It runs in a thread, as the SDK does it, after a hang, and where SDK or Python are not the known ones.
+        """
+        if self._watchdog.hangs or not self._is_known:
             return super().submit(fn, *args, **kwargs)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -133,13 +142,18 @@ class ActivationExecutor(ThreadPoolExecutor):
         return cast("Future[Any]", future)
 
     def _run(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], activation: Callable[[], Any]) -> None:
-        error: BaseException | None = None
+        if future.done():  # the SDK gave the activation up before it began
+            return
+        error: Exception | None = None
         result = None
         try:
             result = self._watchdog.run(activation)
-        # The SDK awaits the future and handles whatever an activation raises.
-        except BaseException as raised:  # noqa: BLE001 - see above
+        except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
             error = raised
+        # The SDK's handler would end with such an error without a word to Temporal, which would wait for the timeout of
+        # the workflow task; and an exit would end the process.
+        except BaseException as raised:  # noqa: BLE001 - see above
+            error = RuntimeError(f"a workflow raised {type(raised).__name__}")
         # A workflow is an event loop of its own and leaves none running when it pauses.
         asyncio._set_running_loop(loop)
         if future.done():  # the SDK gave the activation up
@@ -153,6 +167,24 @@ class ActivationExecutor(ThreadPoolExecutor):
         """End the watchdog and the threads."""
         self._watchdog.stop()
         super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def is_known_runtime() -> bool:
+    """Say whether SDK and Python have what activations on the event loop rely on."""
+    private = (asyncio, "_set_running_loop"), (sys, "_current_frames"), (ctypes.pythonapi, "PyThreadState_SetAsyncExc")
+    return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _is_passed_on()
+
+
+def _is_passed_on() -> bool:
+    """Say whether ``loop.run_in_executor`` passes on a future of its own kind as it is."""
+    loop = asyncio.new_event_loop()
+    try:
+        future = loop.create_future()
+        return asyncio.wrap_future(cast("Future[Any]", future), loop=loop) is future
+    except (AssertionError, TypeError):
+        return False
+    finally:
+        loop.close()
 
 
 def _raise_in(thread_id: int, error: type[BaseException]) -> None:

@@ -13,12 +13,8 @@ from temporalio.bridge import worker as bridge
 from temporalio.converter import DataConverter
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from temporal.activations import log
+from temporal.activations import SDK_VERSION, log
 from temporal.failures import ExpectedEnds
-
-SDK_VERSION = "1.35.0"
-"""The version whose private functions are replaced; with any other version the SDK does all its own work."""
-
 
 PARAMETERS = {
     "decode_activation": ("activation", "data_converter", "decode_headers", "storage_concurrency_limit"),

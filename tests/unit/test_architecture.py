@@ -341,7 +341,7 @@ def test_a_connector_that_knows_another_is_found(text: str) -> None:
 
 
 def test_steps_are_named_by_the_table() -> None:
-    check(steps.steps_are_named_by_the_table, without_migrations(product()))
+    check(steps.steps_are_named_by_the_table, product())
 
 
 def test_a_bare_name_of_a_step_is_found() -> None:

@@ -1,6 +1,7 @@
 """Activations run on the event loop, and one that hangs is interrupted and reported."""
 
 import asyncio
+import importlib
 import subprocess
 import sys
 import threading
@@ -52,6 +53,48 @@ async def test_the_event_loop_goes_on_after_a_workflow_that_is_one_itself(execut
 async def test_what_an_activation_raises_reaches_the_sdk(executor: ActivationExecutor) -> None:
     with pytest.raises(ZeroDivisionError):
         await activate(executor, divmod, 1, 0)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, GeneratorExit])
+async def test_what_would_end_the_handler_of_the_sdk_fails_the_workflow_task(
+    executor: ActivationExecutor, error: type[BaseException]
+) -> None:
+    """The SDK catches every ``Exception`` and reports it; after anything else Temporal would hear nothing."""
+
+    def activation() -> None:
+        raise error
+
+    with pytest.raises(RuntimeError, match=error.__name__):
+        await activate(executor, activation)
+
+
+async def test_an_activation_that_was_given_up_before_it_began_does_not_run(executor: ActivationExecutor) -> None:
+    ran: list[int] = []
+    future = asyncio.get_running_loop().run_in_executor(executor, ran.append, 1)
+    future.cancel()
+    await asyncio.sleep(0)
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "other"),
+    [
+        ("temporal.activations", "version", lambda _: "1.36.0"),
+        ("asyncio", "wrap_future", lambda future, *, loop: asyncio.Future(loop=loop)),
+        ("asyncio", "_set_running_loop", None),
+        ("sys", "_current_frames", None),
+    ],
+)
+async def test_activations_have_threads_where_sdk_or_python_are_other_ones(
+    monkeypatch: pytest.MonkeyPatch, owner: str, name: str, other: object
+) -> None:
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        module = importlib.import_module(owner)
+        patch.delattr(module, name) if other is None else patch.setattr(module, name, other)
+        executor = ActivationExecutor(BRIEF)
+    with executor:
+        assert await activate(executor, threading.get_ident) != threading.get_ident()
+    assert [line["event"] for line in logs] == ["activations.in_threads"]
 
 
 async def test_an_activation_that_hangs_is_a_timeout_and_the_log_says_where(executor: ActivationExecutor) -> None:
