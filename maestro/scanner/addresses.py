@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
+from maestro.scanner.rule_files import pattern_tables
 from maestro.scanner.shapes import classes, is_hex, is_placeholder, is_random
 from maestro.scanner.tokens import latin_pattern
 
@@ -22,23 +23,6 @@ _PATH = re.compile(rb"[/?#]")
 _BARE = rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,40}:"
 _BARE_REST = re.compile(rb"[^\s\"'`<>@:/\x01]{6,64}")
 
-_WEBHOOKS = (
-    rb"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_\-]{20,})",
-    rb"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/([0-9]{16,20}/[A-Za-z0-9_\-]{40,})",
-    rb"[a-z0-9\-]+\.webhook\.office\.com/webhookb?2?/([A-Za-z0-9@/_\-]{40,})",
-    rb"outlook\.office(?:365)?\.com/webhook/([A-Za-z0-9@/_\-]{40,})",
-    rb"hooks\.zapier\.com/hooks/catch/([0-9]+/[A-Za-z0-9]+)",
-    rb"maker\.ifttt\.com/trigger/[A-Za-z0-9_\-]+/(?:json/)?with/key/([A-Za-z0-9_\-]{16,})",
-    rb"chat\.googleapis\.com/v1/spaces/[A-Za-z0-9_\-]+/messages\?([A-Za-z0-9_\-=&%~.]{20,})",
-    rb"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([A-Za-z0-9\-]{16,})",
-    rb"oapi\.dingtalk\.com/robot/send\?access_token=([a-f0-9]{40,})",
-    rb"qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=([a-f0-9\-]{20,})",
-    rb"hooks\.[a-z0-9.\-]+/(?:services|hooks|catch)/([A-Za-z0-9/_\-]{24,})",
-    rb"logic\.azure\.com[^\s\"'<>]{1,300}[?&]sig=([A-Za-z0-9_\-%]{20,})",
-    rb"api\.telegram\.org/(?:file/)?bot([0-9]{6,12}:[A-Za-z0-9_\-]{20,})",
-    rb"healthchecks\.io/ping/([A-Za-z0-9_\-/]{20,})",
-    rb"(?:inoreader|webhook)\.(?:site|pipedream\.net)/([0-9a-f\-]{36})",
-)
 _QUERY = (
     rb"(?i)[?&;#](?:[a-z0-9]+[_\-.])*(?:access[_-]?token|auth[_-]?token|refresh[_-]?token|id[_-]?token|token|api[_-]?key"
     rb"|apikey|app[_-]?key|access[_-]?key|secret|client[_-]?secret|password|passwd|pwd|pass|sig|signature|x-amz-signature"
@@ -57,7 +41,7 @@ class AddressPlugin(SpanPlugin):
         """Prepare the patterns."""
         self._scheme = latin_pattern(_SCHEME)
         self._bare = latin_pattern(_BARE)
-        self._webhooks = latin_pattern(b"|".join(_WEBHOOKS), any_case=True)
+        self._webhooks = latin_pattern("|".join(pattern_tables()["addresses"]["webhooks"]).encode(), any_case=True)
         self._query = latin_pattern(_QUERY)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:

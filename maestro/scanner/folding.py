@@ -8,7 +8,7 @@ from functools import cache
 from html import unescape
 
 from maestro.domain.scanning import REDACTED, Span
-from maestro.scanner.words import word_tables, words_for
+from maestro.scanner.rule_files import word_tables, words_for
 
 BLANKED = b"\x01"
 """Stands for what is redacted already; no rule reads across it."""

@@ -4,8 +4,8 @@ import re
 from enum import Enum, auto
 from itertools import pairwise
 
+from maestro.scanner.rule_files import words_for
 from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.words import words_for
 
 
 class Kind(Enum):

@@ -1,14 +1,13 @@
 """Tokens of providers: those with a prefix, and those that are known by their form, such as JWTs."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 import re2  # type: ignore[import-untyped]  # it comes without types
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
+from maestro.scanner.rule_files import pattern_tables, token_rows
 from maestro.scanner.shapes import LOOKED_AT, classes, has_digit, is_hex, is_joined, is_random
 
 _WORD = re.compile(rb"[A-Za-z0-9]")
@@ -46,10 +45,8 @@ class Token:
 
 
 def token_table() -> Sequence[Token]:
-    """Read the kinds of tokens that are known, one a line: prefix, body, and what else is known of it."""
-    text = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8")
-    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return [Token(row[0], row[1], "whole" in row, "digits" in row) for row in rows]
+    """Return the kinds of tokens that are known."""
+    return [Token(row[0], row[1], "whole" in row, "digits" in row) for row in token_rows()]
 
 
 def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
@@ -113,16 +110,7 @@ def _is_drawn(body: bytes, token: Token) -> bool:
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
 
 
-class Form(NamedTuple):
-    """What every such token has in it, the pattern, which bytes may not stand next to it, and what else must hold."""
-
-    clue: bytes
-    pattern: bytes
-    beside: bytes
-    holds: Callable[[bytes], bool]
-
-
-def _always(value: bytes) -> bool:
+def _varied(value: bytes) -> bool:
     return len(set(value)) > 7
 
 
@@ -135,70 +123,7 @@ def _bot(value: bytes) -> bool:
     return _mixed(value.partition(b":")[2])
 
 
-_FORMS = (
-    # JSON Web Tokens, signed or encrypted, also cut; the header is JSON and begins so.
-    Form(b"eyJ", rb"eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*){0,3}", rb"A-Za-z0-9_\-", _always),
-    # Telegram bots
-    Form(b":", rb"\b[0-9]{8,10}:[A-Za-z0-9_\-]{35}", rb"A-Za-z0-9_\-", _bot),
-    # Discord bots: the id in base64, a time, a signature
-    Form(b".", rb"[MNO][A-Za-z0-9_\-]{23,27}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,38}", rb"A-Za-z0-9_\-", _mixed),
-    Form(b"mfa.", rb"mfa\.[A-Za-z0-9_\-]{84}", rb"A-Za-z0-9_\-", _mixed),
-    # Azure: secrets of applications, and keys with the mark of their service in them
-    Form(b"Q~", rb"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}", rb"A-Za-z0-9_~", _always),
-    Form(
-        b"=",
-        rb"[A-Za-z0-9+/_\-]{30,85}(?:AzFu|AzCa|\+AMC|\+ASt|\+ARm|\+ABa|ACDb|AIoT|APIM|\+ASb|\+AEh|\+AIo|AzEG)"
-        rb"[A-Za-z0-9+/_\-]{5,9}={1,2}",
-        rb"A-Za-z0-9+/",
-        _mixed,
-    ),
-    Form(b"A", rb"[A-Za-z0-9+/]{42}(?:AzSe|\+ACR)[A-D][A-Za-z0-9+/]{5}", rb"A-Za-z0-9+/", _mixed),
-    Form(b"JQQJ99", rb"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{8,}AZDO[A-Za-z0-9]{4}", rb"A-Za-z0-9", _always),
-    Form(b"JQQJ9", rb"[A-Za-z0-9]{30,60}JQQJ9[A-Za-z0-9]{10,30}", rb"A-Za-z0-9", _always),
-    Form(b"kubeadm", rb"[a-z0-9]{6}\.[a-z0-9]{16}", rb"A-Za-z0-9", _always),
-    # Mailchimp, Mailgun, Firebase messaging, Terraform, kubeadm, 1Password, New Relic, Salesforce, Twitter, Asana
-    Form(b"-us", rb"[0-9a-f]{32}-us[0-9]{1,2}", rb"A-Za-z0-9", _always),
-    Form(b"-", rb"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}", rb"A-Za-z0-9\-", _always),
-    Form(b"AAAA", rb"AAAA[A-Za-z0-9_\-]{7}:[A-Za-z0-9_\-]{100,}", rb"A-Za-z0-9_\-", _always),
-    Form(b".atlasv1.", rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}", rb"A-Za-z0-9", _always),
-    Form(b".atlasv1.", rb"[A-Za-z0-9_\-]{8,}\.atlasv1\.[A-Za-z0-9_\-=]{40,}", rb"A-Za-z0-9", _always),
-    Form(
-        b"A3-",
-        rb"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}",
-        rb"A-Za-z0-9_\-",
-        _always,
-    ),
-    Form(b"NRAL", rb"[0-9a-f]{36}NRAL", rb"A-Za-z0-9", _always),
-    Form(b"00D", rb"00D[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{60,}", rb"A-Za-z0-9", _mixed),
-    Form(b"AAAA", rb"AAAAAAAAAAAAAAAAAAAA[A-Za-z0-9%]{60,}", rb"A-Za-z0-9", _always),
-    Form(b"/", rb"[0-9]/[0-9]{12,}(?:/[0-9]{12,})?:[0-9a-f]{32}", rb"A-Za-z0-9/", _always),
-    Form(b".apps.secret", rb"\b[0-9]{6,}-[0-9a-z]{32}\.apps\.secret", rb"A-Za-z0-9", _always),
-    # Adyen, Twilio's pairs, Facebook's applications, WeChat and the like
-    Form(b"AQE", rb"AQE[a-z][A-Za-z0-9+/=]{60,}-[A-Za-z0-9+/=]{30,}-[^\s\"']{10,}", rb"A-Za-z0-9", _always),
-    Form(b"AC", rb"\bAC[a-f0-9]{32}[:/|, ]{1,3}[a-f0-9]{32}", rb"A-Za-z0-9", _always),
-    Form(b"|", rb"\b[0-9]{13,17}\|[A-Za-z0-9_\-]{27,}", rb"A-Za-z0-9_\-", _mixed),
-    # A private key in Base64, whole or the part of it that came through
-    Form(
-        b"MII",
-        rb"MII[A-Za-z0-9+/]{1,5}(?:IBAAKC|gIBADANBgkqhkiG9w0BAQEFAASC|wIBAAJ|QIBAAJ|IBVAIBADANBg|IBADAN)[A-Za-z0-9+/\s\\]{16,}={0,2}",
-        rb"A-Za-z0-9+/",
-        _always,
-    ),
-    Form(
-        b"",
-        rb"(?:MHcCAQEEI|MHQCAQEEI|MIGkAgEBBD|MIHcAgEBBEI|MIGHAgEAMBMGByqGSM49|MC4CAQAwBQYDK2Vw|MIG2AgEAMBAGByqGSM49)[A-Za-z0-9+/]{20,}={0,2}",
-        rb"A-Za-z0-9+/",
-        _always,
-    ),
-    Form(b"b3BlbnNzaC1rZXktdjE", rb"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/\s\\]{40,}={0,2}", rb"A-Za-z0-9+/", _always),
-    Form(
-        b"LS0tLS1CRUdJTi",
-        rb"LS0tLS1CRUdJTi(?:BSU0EgUFJJVkFURS|BQUklWQVRF|BFQyBQUklWQVRF|BPUEVOU1NIIFBSSVZBVEU|BFTkNSWVBURUQg"
-        rb"|BEU0EgUFJJVkFURS|BQR1AgUFJJVkFURS)[A-Za-z0-9+/\s\\]{16,}={0,2}",
-        rb"A-Za-z0-9+/",
-        _always,
-    ),
-)
+_JUDGES: Mapping[str, Callable[[bytes], bool]] = {"varied": _varied, "random": _mixed, "bot": _bot}
 
 
 class FormPlugin(SpanPlugin):
@@ -209,8 +134,13 @@ class FormPlugin(SpanPlugin):
     def __init__(self) -> None:
         """Prepare the forms."""
         self._forms = [
-            (form.clue, latin_pattern(form.pattern), re.compile(b"[" + form.beside + b"]"), form.holds)
-            for form in _FORMS
+            (
+                form["clue"].encode(),
+                latin_pattern(form["pattern"].encode()),
+                re.compile(f"[{form['alphabet']}]".encode()),
+                _JUDGES[form["judge"]],
+            )
+            for form in pattern_tables()["forms"]
         ]
         self._halves = latin_pattern(rb"[A-Za-z0-9/+]{40}")
         self._amazon = latin_pattern(_AMAZON, any_case=True)

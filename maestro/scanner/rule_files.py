@@ -1,0 +1,36 @@
+"""The rules that are data: words, patterns and kinds of tokens, each file read once for a process."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+@cache
+def word_tables() -> Mapping[str, Any]:
+    """Read ``words.toml``: words in the names of values, look-alikes, and foreign words."""
+    return _read("words.toml")
+
+
+@cache
+def words_for(name: str) -> frozenset[str]:
+    """Return the set of words of this name."""
+    return frozenset(word_tables()[name].split())
+
+
+@cache
+def pattern_tables() -> Mapping[str, Any]:
+    """Read ``patterns.toml``: forms of tokens, ways to log in, and addresses that are a key."""
+    return _read("patterns.toml")
+
+
+@cache
+def token_rows() -> Sequence[Sequence[str]]:
+    """Read ``tokens.txt``: for each kind of token its prefix, its body, and what else is known of it."""
+    text = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8")
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _read(name: str) -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
