@@ -6,14 +6,13 @@ from datetime import timedelta
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.models import ModelTable
-from maestro.domain.llm.prompts import ImageRef
 from maestro.installation.accounts import enter_accounts, preferred_models
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import open_files
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
-from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary, ProviderClients
+from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary
 from maestro.llm.middleware.interruption import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import LLMClient
@@ -71,7 +70,14 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
-    transport = AccountTransport(book, _clients(live, environment, table, library), library)
+    files = open_files(settings)
+    transport = AccountTransport(
+        book,
+        library,
+        http=LiteLLMClient(lambda image: files.read(image.digest), table, library),
+        command=CliRunner(settings.data_dir / "sessions", environment),
+        demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),
+    )
     return Models(
         transport=transport,
         ready=transport.ready,
@@ -98,19 +104,3 @@ def _ladder(settings: Settings) -> tuple[timedelta, ...]:
 
 def _demo_duration(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.llm.demo_seconds)
-
-
-def _clients(
-    live: LiveSettings, environment: Mapping[str, str], table: ModelTable, library: LiteLLMLibrary
-) -> ProviderClients:
-    settings = live.start
-    files = open_files(settings)
-
-    def load_image(image: ImageRef) -> bytes:
-        return files.read(image.digest)
-
-    return ProviderClients(
-        http=LiteLLMClient(load_image, table, library),
-        command=CliRunner(settings.data_dir / "sessions", environment),
-        demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),
-    )

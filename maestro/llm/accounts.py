@@ -46,7 +46,7 @@ from maestro.store.transaction import Transaction
 log = structlog.get_logger(__name__)
 
 Ladder = Callable[[], Sequence[timedelta]]
-"""How long a model is left alone after its first, second, ... limit in a row; asked at each limit."""
+"""The cool-down of a model after its first, second, ... limit in a row; asked at each limit."""
 
 Reveal = Callable[[str], SecretStr]
 """Turns what the store holds of a key into the key; raises ``ConfigurationError`` with the fix, and without the key."""
@@ -59,7 +59,7 @@ TOO_SMALL = " Those that could answer now have too small a window for this messa
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 PriceOf = Callable[[str], Price | None]
-"""The list price of a model given as ``provider/model``, None when nobody knows it."""
+"""The list price of a model given as ``provider/model``, None when it is unknown."""
 
 SUBSCRIPTION = Price(0, 0)
 """What the tokens of a subscription cost: it is paid whether they are used or not."""
@@ -68,18 +68,23 @@ WindowOf = Callable[[str], int]
 """The tokens of the window of a model given as ``provider/model``."""
 
 ANSWER_SHARE = 4
-"""Of a window's reserve the answer gets at least this part; the rest may be taken by tools, which no prompt counts."""
+"""The answer gets at least this part of a window's reserve; tools, which no prompt counts, may take the rest."""
 
+OF_THE_ACCOUNT = (
+    *(RateLimited, QuotaExhausted, AuthenticationFailed),
+    *(AccountUnusable, ProviderUnavailable, ModelTimeout),
+)
+"""Failures that are recorded with their account; Maestro's own limits and wrong requests are not its fault."""
 
 MARGIN = 500
-"""Tokens that are left over for what providers add around turns and tools."""
+"""Tokens left free for what providers add around messages and tools."""
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Every account at one moment: ``usable`` are those whose key this process has.
+    """All accounts at one moment; ``usable`` are those with a key in this process.
 
-    ``unfit`` are models that a request is too large for.
+    ``unfit`` are models with too small a window for a request.
     """
 
     now: datetime
@@ -91,31 +96,31 @@ class Roster:
     def choose(
         self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> Choice | None:
-        """Return whom to ask; the demo model while there is no account at all (docs/decisions.md: demo model)."""
+        """Return what to ask; the demo model while there is no account (docs/decisions.md: demo model)."""
         accounts = self.usable if self.known else (_demo(self.now),)
         return choose(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 
     def able(self, wanted: Sequence[str]) -> Self:
-        """Return it without those that would answer with another model than a wanted one."""
+        """Return the accounts without those that would answer with another model than a wanted one."""
         return replace(self, usable=able(self.usable, wanted))
 
     def fitting(self, wanted: Sequence[str], fits: Callable[[Choice], bool]) -> Self:
-        """Return it so that only those are asked, and waited for, who can read all of a request.
+        """Return the accounts with the models marked unfit that cannot read all of a request.
 
-        Where nobody can, and where there is nobody to choose from, it stays as it is.
+        Where none can, and where there is no choice, all stay as they are.
         """
-        everybody = candidates(self.usable, wanted)
-        if len(everybody) < 2:
+        choices = candidates(self.usable, wanted)
+        if len(choices) < 2:
             return self
-        fit = {choice.keys for choice in everybody if fits(choice)}
-        unfit = {choice.keys for choice in everybody} - fit
+        fit = {choice.keys for choice in choices if fits(choice)}
+        unfit = {choice.keys for choice in choices} - fit
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
     def unavailable(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
-        """Return why nobody can be asked; ``limited`` says that somebody was limited just now.
+        """Return why no account can be asked; ``limited`` says that one was limited during this call.
 
-        Then the limit may have ended already, and the job goes on at once. ``room_in`` is after how long there may be
-        room under a limit of our own.
+        Then the limit may have ended already, and the job goes on at once. ``room_in`` is the time until there may be
+        room under Maestro's own limits.
         """
         recovered = soonest(self.usable, wanted, self.limited, self.unfit) or (self.now if limited else None)
         room_at = self.now + room_in if room_in is not None else None
@@ -138,7 +143,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class RevealedKey:
-    """What came of reading an account's key: of which version of its row, when, and why there is none."""
+    """The outcome of reading an account's key: the row's version, the time, and why there is no key."""
 
     version: datetime
     at: float
@@ -146,16 +151,16 @@ class RevealedKey:
     reason: str = ""
 
     def holds(self, row: ModelAccount, now: float) -> bool:
-        """Say whether it is to be read no more."""
+        """Say whether the key need not be read again."""
         return self.version == row.updated_at and (self.account is not None or now < self.at + READ_AGAIN)
 
 
 class AccountBook:
-    """Knows whom this process can call, and writes down what becomes of those who are called.
+    """The accounts that this process can call, and the record of their failures.
 
-    ``own`` are the accounts of configuration and environment, whose keys never enter the store. Those that the API made
-    have theirs in the store; they are found while Maestro runs. A key that cannot be read is tried again after
-    ``READ_AGAIN``, so that mending a file is enough; ``clock`` counts seconds and is never set.
+    ``own`` are the accounts of configuration and environment; their keys never enter the store. Keys of accounts that
+    were added by the API are in the store. A key that cannot be read is tried again after ``READ_AGAIN``, so that
+    repairing a file is enough; ``clock`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -175,7 +180,7 @@ class AccountBook:
         self._found: Mapping[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
-        """Return an account that was in the roster when it was last read; never blocks."""
+        """Return an account of the roster that was read last; never blocks."""
         found = self._found.get(name)
         return DEMO_ACCOUNT if found is None and name == DEMO else found
 
@@ -188,19 +193,32 @@ class AccountBook:
         """Return the accounts as a transaction sees them."""
         known, limited = tx.llm.accounts.with_limits()
         here = {row.name: account for row in known if (account := self._account(row)) is not None}
-        # Who has left may still be asked by a call that chose it a moment ago.
+        # A removed account may still be asked by a call that chose it just before.
         self._found = {**self._found, **here}
         return Roster(tx.now, known, [row for row in known if row.name in here], limited)
 
     def report(self, choice: Choice, failure: LLMFailure) -> None:
-        """Commit what a failure means for the account that was asked; of our own limits it knows nothing."""
-        effect = _EFFECTS.get(type(failure))
-        if effect is None:
+        """Commit what a failure means for the account that was asked; a limit of Maestro's own means nothing to it."""
+        if not isinstance(failure, OF_THE_ACCOUNT):
             return
+        account, facts = choice.account, dict[str, object]()
         with self._store.begin() as tx:
-            said = effect(tx, choice, failure, self._ladder)
-        for event, facts in said.items():
-            log.warning(event, account=choice.account.name, error=type(failure).__name__, **facts)
+            match failure:
+                case RateLimited():
+                    # A subscription has one limit for all its models.
+                    model = WHOLE_ACCOUNT if account.type is AccountType.CLI else choice.model
+                    until = tx.llm.accounts.limited(account.name, model, failure.retry_after, self._ladder())
+                    event, facts = "account limited", {"model": choice.model, "until": until and until.isoformat()}
+                case QuotaExhausted():
+                    until = tx.llm.accounts.quota(account.name, failure.retry_after)
+                    event, facts = "account out of credit", {"until": until and until.isoformat()}
+                case AuthenticationFailed():
+                    event = "account disabled: its key is refused" if tx.llm.accounts.refused(account) else ""
+                case _:
+                    tx.llm.accounts.failed(account.name, type(failure).__name__)
+                    event, facts = "account failed", {"model": choice.model}
+        if event:
+            log.warning(event, account=account.name, error=type(failure).__name__, **facts)
 
     def _account(self, row: ModelAccount) -> Account | None:
         """Return what it takes to call an account, None when this process cannot."""
@@ -231,41 +249,6 @@ def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
     return Account(**row.model_dump(include=shared | limits), api_key=api_key)
 
 
-Effect = Callable[[Transaction, Choice, LLMFailure, Ladder], Mapping[str, Mapping[str, object]]]
-"""Writes down a failure and returns what is to be said of it in the log, by event."""
-
-
-def _limit(tx: Transaction, choice: Choice, failure: LLMFailure, ladder: Ladder) -> Mapping[str, Mapping[str, object]]:
-    # A subscription has one limit for all its models.
-    model = WHOLE_ACCOUNT if choice.account.type is AccountType.CLI else choice.model
-    until = tx.llm.accounts.limited(choice.account.name, model, failure.retry_after, ladder())
-    return {"account limited": {"model": choice.model, "until": until and until.isoformat()}}
-
-
-def _use_up(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    until = tx.llm.accounts.quota(choice.account.name, failure.retry_after)
-    return {"account out of credit": {"until": until and until.isoformat()}}
-
-
-def _refuse(tx: Transaction, choice: Choice, _failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    return {"account disabled: its key is refused": {}} if tx.llm.accounts.refused(choice.account) else {}
-
-
-def _note(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
-    tx.llm.accounts.failed(choice.account.name, type(failure).__name__)
-    return {"account failed": {"model": choice.model}}
-
-
-_EFFECTS: Mapping[type[LLMFailure], Effect] = {
-    RateLimited: _limit,
-    QuotaExhausted: _use_up,
-    AuthenticationFailed: _refuse,
-    AccountUnusable: _note,
-    ProviderUnavailable: _note,
-    ModelTimeout: _note,
-}
-
-
 def _demo(now: datetime) -> ModelAccount:
     """Return the row that the demo model would have."""
     return ModelAccount(
@@ -281,7 +264,7 @@ class Estimates:
         self._price = price
 
     def least(self, request: LLMRequest) -> CallEstimate:
-        """Return what a request to a chosen account costs at least should nobody ever hear of its answer: its input."""
+        """Return the cost of the input, which is all that counts of a request without an answer."""
         account = self._directory.find(request.account)
         provider = account.provider if account is not None else ""
         price = self._price_at(account.type, f"{provider}/{request.model}") if account is not None else None
@@ -290,7 +273,7 @@ class Estimates:
         return CallEstimate(provider, request.model, tokens, cost, request.account)
 
     def most(self, choice: Choice, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the US dollars that a call may cost with the longest answer, None when the price is unknown.
+        """Return the US dollars that a call costs with the longest answer, None when the price is unknown.
 
         Providers may charge more for a prompt that they keep than for one they only read.
         """
@@ -302,7 +285,7 @@ class Estimates:
 
 
 class WindowCheck:
-    """Says of everybody who may be asked whether one request fits; what it takes is estimated once, when it matters."""
+    """A check whether a request fits the window of a model; its tokens are estimated once, when that matters."""
 
     def __init__(self, request: LLMRequest, window: WindowOf) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""Our requests and answers in OpenAI's chat format, which litellm takes and gives for every provider."""
+"""Requests and answers in OpenAI's chat format, which litellm takes and gives for every provider."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def _says_something(message: PromptMessage) -> bool:
 def _turns(provider: str, said: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Yield the messages; pictures of tools follow the last result of their round.
 
-    Only Anthropic takes pictures in a result, and nobody takes anything between the results of one round.
+    Only Anthropic takes pictures in a result, and no provider takes a message between the results of one round.
     """
     pictures: list[str] = []
     for message, urls in said:
@@ -103,7 +103,7 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
 
 
 def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Images become data URLs, so that nobody fetches an address."""
+    """Return the text, with images as data URLs, so that no address is fetched."""
     return _with_pictures(message.content, urls) if urls else message.content
 
 

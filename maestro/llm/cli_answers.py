@@ -23,7 +23,7 @@ from maestro.domain.llm.prompts import Usage
 from maestro.llm.failures import LONGEST
 
 UNTOLD = timedelta(hours=1)
-"""How long a subscription is left alone that does not say until when."""
+"""The cool-down of a subscription that does not say when its limit ends."""
 
 _LIMIT = re.compile(
     r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE
@@ -71,7 +71,7 @@ _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to se
 
 
 def limit_of(said: str, now: datetime) -> timedelta | None:
-    """Return how long to leave the subscription alone, None when this is no message about a limit.
+    """Return the time until a limit ends, None when this is no message about a limit.
 
     A time of day is the next one in the zone that is named, else in that of this machine.
     """
@@ -89,7 +89,7 @@ def _moment(said: str, now: datetime) -> datetime | None:
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
         found = _RESETS.search(said)
         return _next(found, now) if found else None
-    except (ValueError, KeyError, OverflowError, OSError):  # no such date, hour or zone: it said nothing we can read
+    except (ValueError, KeyError, OverflowError, OSError):  # no such date, hour or zone: nothing readable
         return None
 
 
@@ -123,7 +123,7 @@ def _utc(local: datetime, zone: tzinfo | None) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What stood in the output; without ``usage`` the command gave no figures."""
+    """The answer in the command's output; without ``usage`` the command gave no figures."""
 
     text: str
     failed: bool = False
@@ -131,7 +131,7 @@ class CommandAnswer:
 
 
 def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
-    """Return what the command said; asked for JSON it may still write plain text, above all of its troubles."""
+    """Read the output; a command that was asked for JSON may still write plain text, above all for errors."""
     output = ended.output.decode(errors="replace")
     failed = ended.code != 0
     result = _result(output) if as_json else None
@@ -163,7 +163,7 @@ def has_no_session(ended: ProgramResult, said: CommandAnswer) -> bool:
 
 
 def knows_no_option(ended: ProgramResult, said: CommandAnswer) -> bool:
-    """Say whether it is a release that does not know one of our options; then it asked no model."""
+    """Say whether it is a release that does not know one of the options; then it asked no model."""
     return said.failed and _NO_OPTION.search(_words(ended, said)) is not None
 
 
@@ -198,7 +198,7 @@ def _result(output: str) -> dict[str, Any] | None:
 
 
 def _usage(told: Any) -> Usage | None:
-    """Return the tokens; the command counts what was cached beside the input, we count it as a part of it."""
+    """Return the tokens; the command counts cached ones beside the input, Maestro as a part of it."""
     if not isinstance(told, dict):
         return None
     read_, written = _count(told, "cache_read_input_tokens"), _count(told, "cache_creation_input_tokens")

@@ -26,7 +26,7 @@ OUTPUT_BYTES = 8 * 1024 * 1024
 LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
-# Whatever else is in our environment stays with us: with a key of the API there, the call would be billed to it.
+# No other variables are passed on: with a key of the API among them, the call would be billed to it.
 _PASSED_ON = frozenset(
     (
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -36,7 +36,7 @@ _PASSED_ON = frozenset(
     )
 )
 _QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-# Whatever the user's own settings allow: nothing that would need a person's permission is done.
+# Nothing that needs permission is done, whatever the user's own settings allow.
 _EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
 
 log = structlog.get_logger(__name__)
@@ -85,8 +85,8 @@ class CliRunner:
     """Runs the command once for a call; what it costs is 0, for the subscription is paid whether it is used or not.
 
     ``sessions`` holds a folder for each conversation, in which the command keeps it apart from the others;
-    ``environment`` is ours, of which the command gets what it needs. Tools and images are not for it: its prompt is
-    text, and says so where something is missing.
+    ``environment`` is Maestro's, of which the command gets what it needs. Its prompt is text without tools and images,
+    and says so where something is missing.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ def _not_started(site: CallSite, why: str) -> LLMFailure:
 
 
 def _loggable(errors: str, prompt: str) -> str:
-    """Return the beginning of what the command complained of, without the lines that quote the prompt."""
+    """Return the beginning of the error output, without the lines that quote the prompt."""
     lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
     return "\n".join(line for line in lines if line and not _quotes(line, prompt))
 

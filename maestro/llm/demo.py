@@ -20,13 +20,11 @@ QUOTE_LENGTH = 120
 
 
 class DemoClient:
-    """Answers deterministically, offline and free of charge, and says that it is only the demo model.
+    """The demo model: answers deterministically, offline and free of charge, and says that it is only the demo model.
 
     It writes an answer for as long as ``duration`` returns, as a real model does: an operator can kill the process in
-    the middle of a call, and streaming has something to show.
-
-    It speaks to the local person only: on the web connector while the server is bound to loopback. Anything else
-    needs a real account, so that nobody on a real platform ever talks to a stand-in.
+    the middle of a call, and streaming has something to show. It answers only the local user on the web connector,
+    while the server is bound to loopback, so that no user of a real platform talks to a stand-in.
     """
 
     def __init__(self, duration: Callable[[], timedelta], *, loopback: bool) -> None:

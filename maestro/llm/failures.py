@@ -118,7 +118,7 @@ _ADVICE: Mapping[type[LLMFailure], str] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorBodyText:
-    """``codes`` are nobody's words but the provider's, as JSON would write them; ``sentences`` are meant for people."""
+    """The text of an error: ``codes`` that only a provider writes, and ``sentences`` that may quote a prompt."""
 
     codes: str = ""
     sentences: tuple[str, ...] = ()
@@ -239,7 +239,7 @@ class FailureEvidence:
     cause: str = ""
     """The innermost exception's class, which tells a refused connection from a name that does not resolve."""
     oversized: bool = False
-    """Whether reading ended at our limit."""
+    """Whether reading ended at the limit of bytes."""
     sent: bool = True
     """Whether a request was seen to leave; a status without one may be the library's own."""
 
@@ -260,7 +260,7 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
 
 
 def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailure:
-    """Return our error for a failure, with none of its text; ``now`` turns dates into waiting times."""
+    """Return the error class for a failure, with none of its text; ``now`` turns dates into waiting times."""
     said = read_body(found.text) if found.sent else read_sentence(found.text)
     wait = waiting_time(found.headers, said.text, now)
     kind = _kind(found, said, told_to_wait=wait is not None)
@@ -286,7 +286,7 @@ def _kind(found: FailureEvidence, said: ErrorBodyText, *, told_to_wait: bool) ->
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal
     if not found.sent and found.cause in _MISTAKES:
         return AccountUnusable
-    # litellm calls some error statuses a timeout; ours is only the one that we waited for.
+    # litellm calls some error statuses a timeout; only a missing answer is one here.
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 

@@ -12,7 +12,7 @@ from maestro.llm.translation import base_url
 
 
 class KeyStatus(StrEnum):
-    """How an account stands with its provider."""
+    """What a provider says of an account's key."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -22,7 +22,7 @@ class KeyStatus(StrEnum):
 
 @dataclass(frozen=True)
 class KeyCheck:
-    """The answer; ``detail`` says why it is not a plain yes, ``models`` are the names of those that are there."""
+    """The outcome of a check; ``detail`` is the reason against a key, ``models`` are those installed."""
 
     status: KeyStatus
     detail: str = ""
@@ -40,27 +40,19 @@ def _bearer(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _anthropic(key: str) -> Mapping[str, str]:
-    return {"x-api-key": key, "anthropic-version": "2023-06-01"}
-
-
-def _gemini(key: str) -> Mapping[str, str]:
-    return {"x-goog-api-key": key}
-
-
 _REQUESTS: Mapping[str, _KeyCheckRequest] = {
-    "anthropic": _KeyCheckRequest("/v1/models", _anthropic),
+    "anthropic": _KeyCheckRequest("/v1/models", lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"}),
     "openai": _KeyCheckRequest("/models", _bearer),
-    # A key it does not know is a bad request to this provider.
-    "gemini": _KeyCheckRequest("/models", _gemini, frozenset({400, 401, 403})),
-    # Its list of models is for everybody; what the key may do is for its owner.
+    # This provider answers 400 to a key that it does not know.
+    "gemini": _KeyCheckRequest("/models", lambda key: {"x-goog-api-key": key}, frozenset({400, 401, 403})),
+    # Its list of models needs no key; the limits of a key do.
     "openrouter": _KeyCheckRequest("/key", _bearer),
     "ollama": _KeyCheckRequest("/api/tags", _bearer),
 }
 
 
 async def check_key(account: Account, seconds: float) -> KeyCheck:
-    """Ask; raises nothing. The key goes where calls go and nowhere else, and no redirection is followed."""
+    """Check a key; never raises. The key goes to the address of calls only, and no redirection is followed."""
     question, address = _REQUESTS.get(account.provider), base_url(account)
     if question is None or address is None:
         return KeyCheck(KeyStatus.UNKNOWN, "this provider has no question that costs nothing")

@@ -63,7 +63,7 @@ READ_TIMEOUT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class ImportedLibrary:
-    """The imported library: its module, what translates, who sends, and the transports it has built.
+    """The imported library: its module, the translator, the HTTP handler, and the transports it has built.
 
     ``handler`` is litellm's owner of a client: kept, because the client is closed with it.
     """
@@ -249,7 +249,7 @@ def _observe(handler: Any) -> Transports:
 
 
 class LiteLLMClient:
-    """Asks an account once; repeating is the engine's business, and asking another one the chain's.
+    """Asks an account once over HTTP; retries are Temporal's task, and failover the chain's.
 
     Share one ``Library`` per process: its owner warms it up and closes it, which this client does for its own.
     """
@@ -288,9 +288,9 @@ class LiteLLMClient:
         return await self._library.complete(site, chat, read)
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
-        """Put a request into OpenAI's words, which litellm translates."""
+        """Return a request in OpenAI's chat format, which litellm translates."""
         images = [await self._data_urls(message) for message in request.messages]
-        # Ollama cuts a prompt to its own default without a word unless told how much we mean to send.
+        # Without this parameter Ollama silently cuts a prompt to its own default window.
         window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
             model=model_name(account),
@@ -324,45 +324,45 @@ class LiteLLMClient:
         )
 
 
-@dataclass(frozen=True)
-class ProviderClients:
-    """Who reaches an account: over HTTP, through the command of a subscription, or without any."""
-
-    http: AccountClient
-    command: AccountClient
-    demo: AccountClient
-
-    def of(self, account: Account) -> AccountClient:
-        """Return who reaches this account."""
-        if account.provider == DEMO:
-            return self.demo
-        return self.command if account.type is AccountType.CLI else self.http
-
-
 class AccountTransport:
-    """Asks the account that was chosen, once."""
+    """Asks the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
 
-    def __init__(self, directory: Directory, clients: ProviderClients, library: LiteLLMLibrary) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        library: LiteLLMLibrary,
+        *,
+        http: AccountClient,
+        command: AccountClient,
+        demo: AccountClient,
+    ) -> None:
         self._directory = directory
-        self._clients = clients
         self._library = library
+        self._http = http
+        self._command = command
+        self._demo = demo
 
     async def ready(self, request: LLMRequest) -> None:
         """Return when the request can be sent at once; for one over HTTP that is when the library is imported."""
         account = self._directory.find(request.account)
-        if account is not None and self._clients.of(account) is self._clients.http:
+        if account is not None and self._client_of(account) is self._http:
             await self._library.loaded()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer the request; raises ``NoAccount`` when its account left after it was chosen."""
+        """Answer the request; raises ``NoAccount`` when its account was removed after it was chosen."""
         account = self._directory.find(request.account)
         if account is None:
             raise NoAccount(f"This process has no account {request.account!r}; see `maestro accounts list`.")
-        return await self._clients.of(account).ask(account, request)
+        return await self._client_of(account).ask(account, request)
+
+    def _client_of(self, account: Account) -> AccountClient:
+        if account.provider == DEMO:
+            return self._demo
+        return self._command if account.type is AccountType.CLI else self._http
 
 
 def _reported_model(answer: Any) -> str:
-    """Return how the provider calls the model, empty unless that is a name: it enters workflow histories."""
+    """Return the provider's name of the model, empty unless it looks like one: it enters workflow histories."""
     name = str(answer.model or "").removeprefix("ollama_chat/")
     return name if _NAME.fullmatch(name) else ""
 

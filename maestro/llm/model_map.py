@@ -5,39 +5,16 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maestro.domain.llm.models import ModelFacts, ModelTable, Price, bare
+from maestro.domain.settings.llm import ModelSettings
 
 _FILE = "model_prices_and_context_window_backup.json"
 
 
-class ConfiguredModel(Protocol):
-    """What a person says of a model; None where they leave it to us. Prices are US dollars per million tokens."""
-
-    @property
-    def name(self) -> str:
-        """Its name without its provider, or the beginning of it."""
-        ...
-
-    @property
-    def window(self) -> int | None:
-        """Tokens of its context window."""
-        ...
-
-    @property
-    def input_usd(self) -> float | None:
-        """What it reads costs."""
-        ...
-
-    @property
-    def output_usd(self) -> float | None:
-        """What it writes costs."""
-        ...
-
-
-def model_table(configured: Iterable[ConfiguredModel] = ()) -> ModelTable:
-    """Return what is known of models: what people say, then our own table, then litellm's.
+def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
+    """Return what is known of models: the settings, then Maestro's own table, then litellm's.
 
     See docs/decisions.md: tokens.
     """
@@ -54,7 +31,7 @@ def library_facts(model: str) -> ModelFacts:
 
 @cache
 def _table() -> Mapping[str, ModelFacts]:
-    """Read the table once; a release of litellm without it leaves us with our own."""
+    """Read litellm's table once; empty for a release of litellm without it."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(_FILE) if spec and spec.origin else Path(_FILE)
     if not path.is_file():
@@ -83,7 +60,7 @@ def _per_million(dollars: float) -> float:
     return round(dollars * 1_000_000, 6)
 
 
-def _facts_of(model: ConfiguredModel) -> ModelFacts:
+def _facts_of(model: ModelSettings) -> ModelFacts:
     if model.input_usd is None or model.output_usd is None:
         return ModelFacts(model.window)
     return ModelFacts(model.window, Price(model.input_usd, model.output_usd))

@@ -1,5 +1,6 @@
 """What a model call is: a request in, a response out, and middleware between."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,12 +18,8 @@ class LLMClient(Protocol):
         ...
 
 
-class Middleware(Protocol):
-    """Wraps a client into another one; the first of a chain is the outermost."""
-
-    def __call__(self, inner: LLMClient, /) -> LLMClient:
-        """Return a client that adds one concern to ``inner``."""
-        ...
+Middleware = Callable[[LLMClient], LLMClient]
+"""Wraps a client into another one that adds one concern; the first of a chain is the outermost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ Hear = Callable[[str], None]
 """Takes the next piece of a text; called on the event loop, so it must neither wait nor raise."""
 
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
-"""What OpenAI's wire, and those that are like it, send piece by piece in a message."""
-
+"""Fields of a message that OpenAI's format sends piece by piece."""
 
 _GROWING = frozenset({"text", "thinking", "signature", "partial_json"})
-"""What Anthropic sends piece by piece in a block."""
+"""Fields of a block that Anthropic sends piece by piece."""
 
 
 class StreamBroken(Exception):
@@ -27,7 +26,7 @@ class StreamBroken(Exception):
 
 
 class StreamedTexts:
-    """Texts that come in pieces, by name; put together once, since a long one has very many."""
+    """Texts that arrive in pieces, by name; joined once at the end, because a long text has thousands of pieces."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[str]] = {}
@@ -59,7 +58,7 @@ class StreamedAnswer(Protocol):
 
 
 class OpenAIAnswer:
-    """Chat completions, of OpenAI and of everybody who speaks like it."""
+    """Chat completions of OpenAI, and of the providers with the same wire format."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -91,7 +90,7 @@ class OpenAIAnswer:
 
     def _grow_call(self, call: Json) -> None:
         index, function = call.get("index"), call.get("function") or {}
-        # Who sends calls whole need not number them, and some give all of them the same number.
+        # Providers that send whole calls need not number them, and some give all of them the same number.
         if index is None or self._is_another(self._calls.get(index), call.get("id"), function):
             index = len(self._calls)
         known = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
@@ -162,7 +161,7 @@ class AnthropicAnswer:
 
 
 class GeminiAnswer:
-    """What Google generates."""
+    """A response of Gemini."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -190,7 +189,7 @@ class GeminiAnswer:
         return "" if part.get("thought") else str(part.get("text") or "")
 
     def body(self) -> Json:
-        """Return what was generated."""
+        """Return a response."""
         if not self._candidate:
             return self._head
         content = {"role": "model", "parts": self._parts}
@@ -198,7 +197,7 @@ class GeminiAnswer:
 
 
 class OllamaAnswer:
-    """What Ollama says in a chat."""
+    """A chat response of Ollama."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -224,7 +223,7 @@ class OllamaAnswer:
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """One provider's way to stream: what is added to the body of a request, and what its answer is put together by.
+    """One provider's way to stream: fields added to the body of a request, and the class that assembles its answer.
 
     ``method`` takes the place of the one in the address, where there is one.
     """
@@ -244,7 +243,7 @@ _FORMATS = {
 
 
 def format_of(path: str) -> tuple[str, StreamFormat] | None:
-    """Return the end of this address and how its provider streams; None for what is no call that we can stream."""
+    """Return the end of this address and its stream format; None for a call that cannot be streamed."""
     return next(((ending, dialect) for ending, dialect in _FORMATS.items() if path.endswith(ending)), None)
 
 

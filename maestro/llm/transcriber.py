@@ -1,4 +1,4 @@
-"""Turns what somebody said into text, by the first account of the provider for that which can."""
+"""Transcribes voice messages by the first account of the configured provider that can."""
 
 import asyncio
 import time
@@ -58,47 +58,44 @@ class Transcriber:
     def __init__(
         self, book: AccountBook, library: LiteLLMLibrary, settings: Callable[[], TranscriptionSettings]
     ) -> None:
-        """``terms`` are asked for at each recording; None while nobody is to transcribe."""
+        """``settings`` are asked for at each recording."""
         self._book = book
         self._library = library
         self._settings = settings
 
     async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
-        """Have a recording transcribed; false when nobody can. Every attempt is kept before anything else happens.
+        """Have a recording transcribed; false when no account can. Every attempt is kept at once.
 
         Raises the last failure after which the same may be tried again soon.
         """
-        outcome = await self._ask_around(audio, keep)
-        if isinstance(outcome, LLMFailure):
-            # Raised out here, where no other exception is being handled.
-            raise outcome
-        return outcome
-
-    async def _ask_around(self, audio: Audio, keep: KeepAttempt) -> bool | LLMFailure:
-        terms, clock = self._settings(), asyncio.get_running_loop()
-        if not terms.enabled:
+        settings, clock = self._settings(), asyncio.get_running_loop()
+        if not settings.enabled:
             return False
-        walk = FailoverProgress((f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.max_seconds)
-        while walk.may_go_on(clock.time()):
+        progress = FailoverProgress(
+            (f"{settings.provider}/{bare(settings.model)}",), clock.time() + settings.max_seconds
+        )
+        while progress.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._book.read)
-            choice = _choose(roster, terms, walk)
+            choice = _choose(roster, settings, progress)
             account = self._book.find(choice.account.name) if choice else None
             if choice is None or account is None:
                 break
-            failure = await self._attempt(account, audio, keep, walk)
+            failure = await self._attempt(account, audio, keep, progress)
             if failure is None:
                 return True
-            walk.note(choice, failure)
+            progress.note(choice, failure)
             await uninterrupted(asyncio.to_thread(self._book.report, choice, failure))
             if not isinstance(failure, MOVES_ON):
                 break
-        return walk.repeatable[-1] if walk.repeatable else False
+        if progress.repeatable:
+            raise progress.repeatable[-1]
+        return False
 
     async def _attempt(
-        self, account: Account, audio: Audio, keep: KeepAttempt, walk: FailoverProgress
+        self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
-        """Ask one account and keep what came of it; a failure is returned."""
-        site = CallSite(account.provider, account.name, bare(walk.wanted[0]))
+        """Ask one account and keep the outcome; a failure is returned."""
+        site = CallSite(account.provider, account.name, bare(progress.wanted[0]))
         started = time.monotonic()
 
         def attempt(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:
@@ -106,7 +103,7 @@ class Transcriber:
 
         try:
             await keep(attempt(CallState.SENT))
-            text = await self._text(account, site, audio, walk.until)
+            text = await self._text(account, site, audio, progress.until)
         except LLMFailure as failure:
             await keep(attempt(CallState.FAILED, error=type(failure).__name__))
             return failure
@@ -117,7 +114,7 @@ class Transcriber:
         return None
 
     async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
-        """Return what was said; raises an ``LLMFailure`` without any text."""
+        """Return the transcript; raises an ``LLMFailure`` without any text."""
         arguments = {
             "model": f"{account.provider}/{site.model}",
             "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
@@ -135,15 +132,15 @@ class Transcriber:
         raise failure
 
 
-def _choose(roster: Roster, terms: TranscriptionSettings, walk: FailoverProgress) -> Choice | None:
-    """Return whom to ask; unlike with texts, nobody can stand in with a model of another kind."""
+def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverProgress) -> Choice | None:
+    """Return the account to ask; unlike with texts, no model of another kind can stand in."""
     able = [
         account
         for account in roster.usable
-        if account.provider == terms.provider and account.type is AccountType.API_KEY
+        if account.provider == settings.provider and account.type is AccountType.API_KEY
     ]
-    choice = choose(able, walk.wanted, roster.limited, walk.tried)
-    return choice if choice is not None and choice.model == bare(terms.model) else None
+    choice = choose(able, progress.wanted, roster.limited, progress.tried)
+    return choice if choice is not None and choice.model == bare(settings.model) else None
 
 
 def _transcript(answer: Any) -> str:

@@ -1,10 +1,11 @@
-"""A chat request in its provider's words, and its answer in OpenAI's: litellm's translation and nothing else of it."""
+"""Translates chat requests and answers between OpenAI's format and a provider's, by litellm's transforms alone."""
 
 import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,8 +14,7 @@ import structlog
 from maestro.llm.protocols import Account
 
 NO_KEY = "no-key"
-"""Sent where an account has no key: without one litellm would look in the environment and could send a key it finds
-there to somebody else's address."""
+"""Sent where an account has no key: else litellm could send a key from the environment to a wrong address."""
 
 Json = dict[str, Any]
 
@@ -23,43 +23,7 @@ log = structlog.get_logger(__name__)
 SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro asks for"
 
 TRANSLATIONS = 256
-"""How many models are remembered with what litellm knows of them."""
-
-
-_CHOICE = {"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}
-_CHAT = {
-    "id": "1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "model",
-    "choices": [_CHOICE],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-}
-_ANSWERS: Mapping[str, Json] = {
-    "openai": _CHAT,
-    "openrouter": _CHAT,
-    "anthropic": {
-        "id": "1",
-        "type": "message",
-        "role": "assistant",
-        "model": "model",
-        "content": [{"type": "text", "text": "hello"}],
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    },
-    "gemini": {
-        "candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-    },
-    "ollama_chat": {
-        "model": "model",
-        "message": {"role": "assistant", "content": "hello"},
-        "done": True,
-        "prompt_eval_count": 1,
-        "eval_count": 1,
-    },
-}
-"""What each provider answers to the request of a rehearsal."""
+"""Models whose translation is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +59,7 @@ def model_name(account: Account) -> str:
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address the account's calls go to; None leaves a provider we do not know to litellm."""
+    """Return the address the account's calls go to; None leaves an unknown provider to litellm."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:
@@ -109,7 +73,7 @@ def key(account: Account) -> str:
 
 
 class UnsuccessfulStatus(Exception):
-    """The provider answered with a status that is no success; what it said is on record in the exchange."""
+    """The provider answered with an error status; the exchange has its headers and body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +125,9 @@ def translator_of(litellm: Any) -> "Translator | None":
     """
     try:
         translator = Translator(litellm)
+        answers: Mapping[str, Json] = json.loads(Path(__file__).with_name("rehearsal.json").read_text(encoding="utf-8"))
         for prefix, provider in PROVIDERS.items():
-            translator.rehearse(prefix, provider.base_url)
+            translator.rehearse(prefix, provider.base_url, answers[prefix])
     # What a litellm of another release raises here is anything.
     except Exception as error:  # noqa: BLE001
         log.warning("llm.translation_unavailable", error=type(error).__name__, effect=SLOWER)
@@ -192,15 +157,15 @@ class Translator:
         self._translation_of = lru_cache(TRANSLATIONS)(self._translation)
 
     def translation_of(self, chat: ChatRequest) -> "Translation | None":
-        """Return how to translate a request; None where litellm offers that in its own entry point alone.
+        """Return the translation for a request; None where only litellm's entry point can send it.
 
-        These are providers that Maestro does not name itself, whose addresses and keys only that entry point knows,
+        These are providers that Maestro does not name itself: only that entry point knows their addresses and keys,
         and models of OpenAI that it asks on another wire (``/responses``).
         """
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
-    def rehearse(self, prefix: str, base_url: str) -> None:
-        """Translate a request to some model of a provider, and an answer; nothing is sent."""
+    def rehearse(self, prefix: str, base_url: str, answered: Json) -> None:
+        """Translate a request to some model of a provider, and what it would answer; nothing is sent."""
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
         parameters = {"max_tokens": 1, "tools": [tool]}
@@ -208,7 +173,7 @@ class Translator:
         translation = self.translation_of(chat)
         if translation is None:
             raise LookupError(prefix)
-        answer = httpx.Response(200, json=_ANSWERS[prefix])
+        answer = httpx.Response(200, json=answered)
         if translation.read(chat, translation.translate(chat), answer).choices[0].message.content != "hello":
             raise ValueError(prefix)
 
@@ -324,7 +289,7 @@ class Translation:
 
 
 class AnthropicTranslation(Translation):
-    """Anthropic's wire, whose headers name the trial features that a request uses."""
+    """Anthropic's format, in which headers name the beta features that a request uses."""
 
     def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
         headers, body = super()._request(chat, parameters, scratch)
@@ -332,7 +297,7 @@ class AnthropicTranslation(Translation):
 
 
 class GeminiTranslation(Translation):
-    """Gemini's wire, for which litellm's description has no request: it stands beside it, as a function."""
+    """Gemini's format, for which litellm builds the body in a function of its own."""
 
     def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
         headers = self._headers(chat, {"x-goog-api-key": chat.api_key}, parameters, scratch)
@@ -360,7 +325,7 @@ _KINDS: Mapping[str, type[Translation]] = {"anthropic": AnthropicTranslation, "g
 
 
 def _introduce(litellm: Any, model: str) -> None:
-    """Tell litellm that a Gemini newer than its table takes a system message; else it hands ours to the user."""
+    """Tell litellm that a Gemini newer than its table takes a system message; else litellm makes it a user message."""
     if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
         known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
         litellm.register_model({model: known})

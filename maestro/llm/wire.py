@@ -1,11 +1,11 @@
-"""What really goes over the wire in one model call: at most one request, and the status, headers and body it met.
+"""Observes the HTTP exchange of a model call: at most one request, and the status, headers and body of its answer.
 
-A library between us and the provider retries where nobody asked it to, follows redirects with our key in its
-headers, and reports statuses it made up. The transport sees what happened.
+The library between Maestro and a provider retries, follows redirects with the key in its headers, and reports statuses
+of its own. The transport sees what happened.
 
-Where somebody wants to hear an answer while it is written, the request asks for a stream, and the library is given the
-whole: its own reading of streams takes one that was cut for an answer, and loses tool calls of some providers. A model
-that may not be streamed says so before it begins, and is asked to answer at once: nothing was done twice by that.
+Where a listener is set, the request asks for a stream, and the library is given the whole answer: its own reading of
+streams takes one that was cut for an answer, and loses tool calls of some providers. A model that refuses to stream
+says so before it begins, and is asked for the answer at once.
 """
 
 import json
@@ -20,7 +20,7 @@ import httpx
 from maestro.llm.streams import Hear, StreamBroken, StreamFormat, format_of, put_together
 
 STREAMS = ("text/event-stream", "application/x-ndjson")
-"""What an answer that is streamed says it is."""
+"""Content types of a streamed answer."""
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Bytes of an error body that are read, so that one which sends a whole prompt back is whole JSON."""
@@ -55,7 +55,7 @@ _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
 class SecondRequestError(Exception):
-    """Something tried to send again within one call: repeating is the engine's business.
+    """The library tried to send a second request within one call; retries are Temporal's task.
 
     See docs/invariants.md: one layer retries.
     """
@@ -133,7 +133,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
     async def _heard(
         self, exchange: HttpExchange, request: httpx.Request, found: tuple[str, StreamFormat], hear: Hear
     ) -> httpx.Response:
-        """Ask for a stream and return the whole answer; who cannot stream answers at once, and nobody hears it."""
+        """Ask for a stream and return the whole answer; a model that cannot stream answers at once, unheard."""
         ending, dialect = found
         body = json.loads(request.content)
         asked = (request.url.host + request.url.path, str(body.get("model")))
@@ -148,7 +148,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             return response
         try:
             whole = await put_together(response.aiter_bytes(), dialect.answer(), hear)
-        # What a stream says in another shape than it ever does is as good as cut; nothing of it is told.
+        # A stream of an unknown shape is treated as one that was cut; nothing of its text is reported.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
@@ -179,7 +179,7 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     error = told.get("error") if isinstance(told, dict) else None
     if isinstance(error, dict) and error.get("param") is not None:
         return str(error["param"]).partition(".")[0] in ("stream", "stream_options")
-    # What is quoted of a person may speak of anything, but a name that we have added stands in few other texts.
+    # A quoted prompt may hold any word, but hardly the name of a field that was added here.
     return "stream_options" in exchange.body
 
 
@@ -199,7 +199,7 @@ class LimitedBody(httpx.AsyncByteStream):
     """A body without its packing; reading it raises ``OversizedBody`` at the limit, before more is kept."""
 
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
-        """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for one nobody asked for."""
+        """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
         self._body = body
         self._unpack = _unpacker(encoding.strip().lower())
         self._limit = limit

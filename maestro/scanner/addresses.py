@@ -1,4 +1,4 @@
-"""Secrets in addresses: passwords before the host, tokens in the query, webhooks whose address is the key."""
+"""Secrets in addresses: passwords before the host, tokens in the query, and secret paths of webhooks."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _LOOSE = (b"key=", b"code=", b"auth=", b"session", b"sid=", b"sig", b"token=")
 
 
 class AddressPlugin(SpanPlugin):
-    """Finds what in an address nobody else may know."""
+    """Finds the secret parts of addresses."""
 
     secret_type = "Secret in an address"  # noqa: S105 - a name
 
@@ -126,7 +126,7 @@ def _is_sham(value: bytes, user: bytes) -> bool:
 
 
 def has_more(value: bytes) -> bool:
-    """Say whether a word that could be a placeholder has more in it than letters: then somebody chose it."""
+    """Say whether a word that could be a placeholder has more in it than letters: then a person chose it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 

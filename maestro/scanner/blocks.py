@@ -63,7 +63,7 @@ class BlockPlugin(SpanPlugin):
                     over = end
 
     def _tails(self, data: bytes, ends: list[int]) -> Iterator[ByteRange]:
-        """Return the ends of blocks whose beginning is not there, with the lines of a key before them."""
+        """Return the ends of blocks without a beginning, with the lines of a key before them."""
         over = 0
         for match in self._end.finditer(data):
             if match.end() in ends:
@@ -75,7 +75,7 @@ class BlockPlugin(SpanPlugin):
             over = match.end()
 
     def _end_of(self, data: bytes, body: int) -> int:
-        """Return where a block ends whose body begins here; 0 where there is no key in it."""
+        """Return the end of the block with a body that begins here; 0 where it has no key."""
         stop = min(len(data), body + _LONGEST)
         other = _NEXT_BEGIN.search(data, body, stop)
         limit = other.start() if other else stop
@@ -109,7 +109,7 @@ def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
 
 
 def _first_line(data: bytes, end: int, earliest: int) -> int:
-    """Return where the lines of a key begin that ends here and whose beginning is not there."""
+    """Return the start of the lines of a key that ends here without its beginning."""
     at = first = data.rfind(b"\n", earliest, end) + 1 or earliest
     if not _is_prose(data[at:end]) and _BODY_RUN.search(data, at, end):
         return at

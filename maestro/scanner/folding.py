@@ -44,7 +44,7 @@ class Folder(dict[int, str | None]):
     """Folds texts; it remembers what it decided about a character, so one is kept for many texts."""
 
     def __missing__(self, code: int) -> str | None:
-        """Decide what a character looks like: an ASCII character, nothing, or nothing we know."""
+        """Decide what a character looks like: an ASCII character, nothing, or another character."""
         self[code] = folded = _look(chr(code))
         return folded
 

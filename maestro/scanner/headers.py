@@ -1,4 +1,4 @@
-"""Secrets in what programs say to log in: headers of HTTP, cookies, and the options of commands."""
+"""Secrets that programs log in with: headers of HTTP, cookies, and the options of commands."""
 
 import re
 from base64 import b64decode
@@ -35,7 +35,7 @@ def is_login(value: bytes) -> bool:
 
 
 def is_chosen(value: bytes) -> bool:
-    """Say whether somebody may have chosen it as a password: it is no word, variable, path or date."""
+    """Say whether a person may have chosen it as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False

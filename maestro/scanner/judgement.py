@@ -1,4 +1,4 @@
-"""Whether a value that stands behind the name of a secret is one, or a word, a variable, a piece of code."""
+"""Judges whether a value behind the name of a secret is one, or a word, a variable, a piece of code."""
 
 import re
 

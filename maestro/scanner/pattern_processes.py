@@ -20,7 +20,7 @@ from maestro.scanner import pattern_program
 MOST = 8
 """Processes at once: so many scans may hang before another one has to wait."""
 WARM = 2
-"""Processes that are kept although nobody needs them at the moment."""
+"""Idle processes that are kept."""
 
 
 class PatternsFailed(Exception):
@@ -51,7 +51,7 @@ class PatternProcesses:
             self._places.release()
 
     def close(self) -> None:
-        """End the processes that wait for work; they end with this process too, whose sockets they read."""
+        """End the idle processes; they also end with this process, because they read its sockets."""
         with self._lock:
             idle, self._idle = self._idle, []
         for one in idle:
@@ -69,7 +69,7 @@ class PatternProcesses:
                 if places is None:
                     unread.append(str(number))
             whole = True
-        except (OSError, ValueError) as error:  # it hangs, or somebody killed it in the middle of an answer
+        except (OSError, ValueError) as error:  # it hangs, or was killed in the middle of an answer
             raise PatternsFailed("a pattern of your own took too long", tuple(found)) from error
         finally:
             self._give_back(one) if whole else self._replace(one)

@@ -12,13 +12,13 @@ import socket
 from collections.abc import Iterator
 
 GRACE_SECONDS = 1.0
-"""How long after the deadline it ends itself, should nobody be there any more to do it."""
+"""The time after the deadline at which it ends itself, should its parent be gone."""
 GROUP = "secret"
 """A pattern with a group of this name means that group alone."""
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests until the connection ends."""
     # A regular expression cannot be interrupted from within: only the system can, and by default it does.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for line in connection.makefile("r", encoding="ascii"):

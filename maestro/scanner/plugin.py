@@ -1,4 +1,4 @@
-"""The base of our plugins for detect-secrets: they find places, not values."""
+"""The base class of the scanner's plugins for detect-secrets: they find ranges of bytes, not values."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Iterator

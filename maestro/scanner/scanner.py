@@ -40,7 +40,7 @@ class OutOfTime(Exception):
 
 
 class Rules:
-    """Every rule of ours; built once, asked by any number of threads, with nothing that changes between two texts."""
+    """All rules of the scanner, without state: built once and used by any number of threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Prepare the patterns, which takes some milliseconds."""
@@ -88,7 +88,7 @@ class Rules:
 
 @cache
 def shipped() -> Rules:
-    """Return the rules of this process: whoever scans here, posts or lines of the log, asks the same ones."""
+    """Return the rules of this process, which posts and lines of the log share."""
     return Rules()
 
 
@@ -100,7 +100,7 @@ def _without(data: bytes, places: list[ByteRange]) -> bytes:
 
 
 class DetectSecretsScanner:
-    """Finds secrets by our rules in this thread and by the operator's patterns in other processes.
+    """Finds secrets by its rules in this thread and by the operator's patterns in other processes.
 
     It has no global settings and heeds no comment in the text that asks not to be scanned. What was found before an
     error is told with the error, so a pattern that hangs does not switch the rules off.
@@ -129,12 +129,12 @@ class DetectSecretsScanner:
         return ScanResult(text, apart(found))
 
     def close(self) -> None:
-        """End the processes at once; nobody has to, for they end with this one."""
+        """End the processes at once; without this they end with this process."""
         self._children.close()
 
 
 class GuardedScanner:
-    """A scanner whose errors cost nobody a post: they are logged, counted, and met as the rules say."""
+    """A scanner that never raises: errors are logged, counted, and met by the fail mode."""
 
     def __init__(self, scanner: SecretScanner, failed: Callable[[], None] = lambda: None) -> None:
         """Guard a scanner; ``failed`` is called for each text that could not be scanned whole, from any thread."""
@@ -151,7 +151,7 @@ class GuardedScanner:
             result = ScanResult(text, (), type(error).__name__)
         if not result.error:
             return result
-        # Operators search the log for this field. The text is not told: nobody knows what is in it.
+        # Operators search the log for this field. The text is left out: it may hold secrets.
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
         return result if rules.fail_mode == "open" else ScanResult(text, (Span(0, len(text)),), result.error)

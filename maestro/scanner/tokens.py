@@ -16,7 +16,7 @@ SHAM = re.compile(rb"(?i)x{5}|example|placeholder|your[_-]|(?:test|fake|dummy|sa
 _LONGEST = 2048
 """Bytes that are read of a token before it is judged, so that a text of prefixes alone costs no more than others."""
 _FEW = 6
-"""A token with fewer different characters than this is somebody's drawing of a token."""
+"""A token with fewer different characters than this is a placeholder."""
 
 _AMAZON = rb"\baws|amazon|\bs3\b|\x01{10}|a[ksbc][ic]a[a-z0-9]{16}"
 _AZURE = rb"azure|account|storage|cosmos|windows\.net|service ?bus|event ?hub"
@@ -50,7 +50,7 @@ def token_table() -> Sequence[Token]:
 
 
 def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
-    """Return a pattern for folded text, whose search takes time in proportion to the text, whatever it says."""
+    """Return a pattern for folded text; its search takes time linear in the length of the text."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.case_sensitive = not any_case
@@ -104,7 +104,7 @@ def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
 
 
 def _is_drawn(body: bytes, token: Token) -> bool:
-    """Say whether a machine drew it: nobody wrote it down as an example, and it is no name, such as of a branch."""
+    """Say whether a machine drew it: it is no example of documentation and no name, such as of a branch."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)

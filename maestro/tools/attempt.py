@@ -1,4 +1,4 @@
-"""Understanding and making one tool call: whatever goes wrong is a sentence for the model, never an exception."""
+"""One tool call: parsed, prepared and made; every failure becomes a sentence for the model."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ToolCallResult:
-    """What the model reads of a call, and is shown, and whether it failed."""
+    """The result of a call for the model, with pictures, and whether it failed."""
 
     text: str
     failed: bool = False

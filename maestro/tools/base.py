@@ -1,4 +1,4 @@
-"""What a tool is: a description for the model, and one of three ways to act."""
+"""The interface of tools: a description for the model, and one of three ways to act."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from maestro.domain.media import IMAGE_TYPES, MAX_IMAGE_BYTES
 from maestro.store.transaction import Transaction
 
 Arguments = Mapping[str, Any]
-"""What the model wants, checked against the tool's schema."""
+"""The arguments of a call, checked against the tool's schema."""
 
 
 @dataclass(frozen=True)
 class ToolCaller:
-    """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet.
+    """The job, agent and conversation that a tool acts for; ``folder`` is the conversation's own and may not exist yet.
 
-    ``place`` is where the agent remembers things, empty for everywhere. ``turn`` is which call of which round this is.
+    ``place`` is the memory scope, empty for everywhere. ``turn`` is the number of the round and of the call in it.
     """
 
     job_id: str
@@ -61,9 +61,9 @@ class ToolFailure(MaestroError):
 
 
 class Tool(Protocol):
-    """A tool; ``idempotent`` says that a call whose outcome is unknown may simply be made again.
+    """A tool; an ``idempotent`` one may be called again when the outcome of a call is unknown.
 
-    ``read_only`` says that it changes nothing anywhere.
+    A ``read_only`` one changes nothing anywhere.
     """
 
     spec: ToolSpec
@@ -91,16 +91,16 @@ class StoreTool(Protocol):
 
 @runtime_checkable
 class PreparingTool(StoreTool, Protocol):
-    """A tool that has something to do before it touches the store: what takes long must not hold up who writes."""
+    """A tool with slow work before its transaction, which must not hold up other writers."""
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
-        """Return what to act on in the place of these arguments; raises ``ToolFailure``. It may be done twice."""
+        """Return the arguments to act on; raises ``ToolFailure``. It may be called twice."""
         ...
 
 
 @dataclass(frozen=True)
 class ToolQuestion:
-    """A question in a person's words, what they should know before they answer, and answers they may choose from."""
+    """A question for a person, with context and with answers to choose from."""
 
     text: str
     context: str = ""
@@ -109,7 +109,7 @@ class ToolQuestion:
 
 @runtime_checkable
 class QuestionTool(Protocol):
-    """A tool whose result is a person's answer."""
+    """A tool that returns a person's answer."""
 
     def question(self, arguments: Arguments) -> ToolQuestion:
         """Return what to ask; raises ``ToolFailure``."""
@@ -117,7 +117,7 @@ class QuestionTool(Protocol):
 
 
 def tool_spec(name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()) -> ToolSpec:
-    """Return what a model is told of a tool with these arguments, each a JSON schema; any other is refused."""
+    """Return the description of a tool with these arguments, each a JSON schema; any other is refused."""
     schema = {
         "type": "object",
         "properties": properties,

@@ -33,7 +33,7 @@ class Calculate:
     idempotent = True
     read_only = True
 
-    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool is told who calls
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool gets the caller
         """Return the value."""
         return evaluate(arguments["expression"])
 

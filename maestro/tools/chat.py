@@ -69,7 +69,7 @@ def posted_json(posted: PostedMessage) -> dict[str, object]:
 
 
 class ChatGetNew:
-    """Returns the unread posts; the cursor is moved by who asks the model, once it has answered.
+    """Returns the unread posts; the cursor moves once the model has answered.
 
     See docs/decisions.md: agent chat.
     """

@@ -94,7 +94,7 @@ class ListFiles:
 
 
 def inside(folder: Path, path: str) -> Path:
-    """Return a place in the folder, links followed; raises ``ToolFailure`` for one that is outside."""
+    """Return the path of a file in the folder, links followed; raises ``ToolFailure`` for one outside of it."""
     try:
         root = folder.resolve()
         place = (root / path).resolve()
@@ -107,7 +107,7 @@ def inside(folder: Path, path: str) -> Path:
 
 def _read(place: Path) -> str:
     with explained("The file cannot be read"):
-        # Opening a pipe would wait for ever for somebody to write into it.
+        # Opening a pipe would wait for ever for a writer.
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -121,7 +121,7 @@ def _read(place: Path) -> str:
 
 
 def _write(folder: Path, path: str, content: str) -> None:
-    """Replace the file at once: whoever reads it meanwhile, and a crash, finds the old text or the new one."""
+    """Replace the file atomically: a reader, or a crash, finds the old text or the new one."""
     place = inside(folder, path)
     arriving = place.with_name(f".{ULID()}.arriving")
     with explained("The file cannot be written"):
@@ -151,7 +151,7 @@ def _listed(folder: Path, place: Path) -> str:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn what the disk says into words for a model."""
+    """Turn an ``OSError`` into a ``ToolFailure`` for the model."""
     try:
         yield
     except OSError as error:
@@ -226,7 +226,7 @@ def _key(file: JobFile) -> tuple[str, str]:
 
 def _copied(place: Path, copy: Path) -> int:
     """Copy a file and return its bytes; what it was opened as is what is copied, whatever its name means later."""
-    # Opening a pipe would wait for ever for somebody to write into it.
+    # Opening a pipe would wait for ever for a writer.
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as source, copy.open("wb") as target:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -159,7 +159,7 @@ class _McpSession:
                         patience.deadline = math.inf
                         await self._news.wait()
                         patience.deadline = anyio.current_time() + CONNECT_SECONDS
-        # A server is somebody else's program: whatever it does wrong, the other tools and the answers go on.
+        # A server is a foreign program: none of its errors may end the other tools or an answer.
         except Exception as error:  # noqa: BLE001 - see above
             reason = self._clean(_cause(error))
         finally:
@@ -186,7 +186,7 @@ class _McpSession:
         return Client(transport, client_info=ourselves, message_handler=self._heard, cache=None)
 
     async def _watch(self, client: Client) -> None:
-        """Hear of other tools from a server of the newer protocol, which tells only those who listen."""
+        """Listen for changes of the tools, which servers of the newer protocol send to listeners only."""
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -198,7 +198,7 @@ class _McpSession:
             self._news.set()
 
     def _offered(self, listed: Sequence[types.Tool]) -> Sequence[Tool]:
-        """Return the server's tools under our names; what a model could not be told of properly is left out."""
+        """Return the server's tools under local names; those without a valid schema or name are left out."""
         tools: dict[str, Tool] = {}
         for tool in sorted(listed, key=lambda tool: tool.name):
             try:
@@ -241,7 +241,7 @@ class McpTool:
     async def run(
         self,
         arguments: Arguments,
-        caller: ToolCaller,  # noqa: ARG002 - every tool is told who calls
+        caller: ToolCaller,  # noqa: ARG002 - every tool gets the caller
     ) -> str | ToolOutput:
         """Call it; a cancellation is passed on to the server."""
         return await self.call(arguments)

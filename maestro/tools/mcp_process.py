@@ -1,7 +1,7 @@
-"""An MCP server that is a program of ours: messages over its standard input and output, its complaints in the log.
+"""An MCP server as a child process: messages over its standard input and output, its error output in the log.
 
-The SDK's own transport leaves behind what a program started when the program itself ends in good order, and its
-complaints on our error output. Here the whole process group is ended with the session, however that ends.
+The SDK's own transport leaves the children of a program that ends by itself, and writes its errors to Maestro's error
+output. Here the whole process group is ended with the session, however that ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ GRACE_SECONDS = 2.0
 """How long a program may take to end after its input was closed, and again after it was asked to."""
 MAX_MESSAGE_BYTES = 32_000_000
 MAX_ODD_LINES = 100
-"""Lines on its output that are no messages; a program with more of them speaks something else, or to nobody."""
+"""Other lines on its output; a program with more of them does not speak MCP."""
 LOGGED_LINES = 100
 LOGGED_CHARS = 500
 
@@ -38,7 +38,7 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @dataclass(frozen=True)
 class Program:
-    """What to start; ``clean`` takes secrets out of what it complains of, ``ended`` is called when it stops talking."""
+    """A program to start; ``clean`` redacts its error output, ``ended`` is called when its output ends."""
 
     name: str
     words: tuple[str, ...]
@@ -49,7 +49,7 @@ class Program:
 
 @asynccontextmanager
 async def running(program: Program) -> AsyncIterator[Streams]:
-    """Start the program and lend the streams of its messages; raises ``OSError`` when it cannot be started."""
+    """Start the program and yield the streams of its messages; raises ``OSError`` when it cannot be started."""
     process = await asyncio.create_subprocess_exec(
         *program.words,
         stdin=asyncio.subprocess.PIPE,
@@ -75,7 +75,7 @@ async def running(program: Program) -> AsyncIterator[Streams]:
 
 
 async def _hear(process: asyncio.subprocess.Process, heard: _Heard, program: Program) -> None:
-    """Hand on what the program says, one message a line; what is none is passed over, unless there is no end of it."""
+    """Forward the messages of the program, one a line; skip other lines, up to a limit."""
     assert process.stdout is not None
     rest, odd = b"", 0
     try:
@@ -126,7 +126,7 @@ async def _log_complaints(process: asyncio.subprocess.Process, program: Program)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close the program's input, as the protocol has it, wait a little, and end whatever is left of its group."""
+    """Close the program's input, as the protocol demands, wait a little, and kill the rest of its group."""
     assert process.stdin is not None
     process.stdin.close()
     await _exited(process)
@@ -147,7 +147,7 @@ async def _exited(process: asyncio.subprocess.Process) -> None:
 
 
 async def _emptied(process: asyncio.subprocess.Process) -> None:
-    """Read what nobody has read: only then does the library let go of the pipes."""
+    """Read the rest of the pipes: only then does asyncio close them."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             for pipe in filter(None, (process.stdout, process.stderr)):

@@ -1,4 +1,4 @@
-"""What is known of an MCP server before it is asked: how it is reached, and how its tools are called here."""
+"""The configuration of an MCP server: its address or program, and the local names of its tools."""
 
 import hashlib
 import re
@@ -14,10 +14,10 @@ _HASH_CHARS = 8
 
 @dataclass(frozen=True)
 class McpServerSpec:
-    """A server: a program that is started and spoken to, when ``words`` are set, else an address.
+    """An MCP server: a program that is started, where ``words`` are set, else an address.
 
     ``environment`` is the program's, ``headers`` go with every request to the address. ``idempotent`` are the server's
-    names of tools that may be called again when nobody knows whether a call took effect.
+    names of tools that may be called again when it is unknown whether a call took effect.
     """
 
     name: str
@@ -29,7 +29,7 @@ class McpServerSpec:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not stand in any log; a number or a single word would only make it unreadable."""
+        """The values to remove from logs; short ones are left, because redacting them makes logs unreadable."""
         values = [secret.get_secret_value() for secret in (*self.environment.values(), *self.headers.values())]
         return tuple(value for value in values if len(value) >= MIN_SECRET_CHARS)
 

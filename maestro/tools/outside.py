@@ -1,4 +1,4 @@
-"""What agents outside may call over MCP: the chat, and a question to the operators."""
+"""The tools for external agents over MCP: the chat, and a question to the operators."""
 
 import asyncio
 import json
@@ -23,20 +23,19 @@ from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew
 from maestro.tools.registry import parse
 
 LOOK_SECONDS = 0.5
-"""How often it is looked whether a question has its answer."""
+"""The interval at which an open question is read again."""
 
 POSTS_AT_ONCE = 32
-"""Threads for posts, beside those for everything else: each may wait for the scanner as long as that has, and as many
-posts as there are processors must not hold up who only reads or shows a token."""
+"""Threads for posts alone: each may wait for the scanner until its timeout, and must not hold up other requests."""
 
 Result = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class OutsideTool:
-    """A tool with a name as outside, the schemas of its arguments and its result as canonical JSON, and its effect.
+    """A tool for external agents: its name, the schemas of arguments and result as canonical JSON, and its function.
 
-    ``chat`` says that only those have it who take part in the chat.
+    A ``chat`` tool is only for agents that take part in the chat.
     """
 
     name: str
@@ -50,7 +49,7 @@ class OutsideTool:
 
 
 class OutsideTools:
-    """All tools for agents outside; without a chat, the question alone.
+    """All tools for external agents; without a chat, the question alone.
 
     ``chat`` says whether there is one.
     """
@@ -61,7 +60,7 @@ class OutsideTools:
         self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
 
     def close(self) -> None:
-        """Let nobody wait for an answer any longer: the process ends, and agents ask another one again."""
+        """End all waits for answers: the process ends, and agents ask another one again."""
         self._asking.closing.set()
 
     def of(self, agent: Agent) -> Sequence[OutsideTool]:

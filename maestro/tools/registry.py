@@ -32,18 +32,18 @@ _log = structlog.get_logger(__name__)
 
 
 class ToolSource(Protocol):
-    """Brings tools that come and go, such as those of servers elsewhere."""
+    """A source of tools that come and go, such as MCP servers."""
 
     def tools(self) -> Sequence[Tool]:
         """Return those that can be called now; never blocks."""
         ...
 
     async def settled(self) -> None:
-        """Return when it is known what there is, or when that takes too long."""
+        """Return when the tools are known, or when that takes too long."""
         ...
 
     async def serve(self) -> None:
-        """Look after where they come from until cancelled; never returns by itself."""
+        """Keep the source open until cancelled."""
         ...
 
 
@@ -60,7 +60,7 @@ class ToolRegistry:
     ) -> None:
         """``default`` names the tools of agents that list none.
 
-        Those of the ``chat`` have all agents that take part in it, whatever they list, and nobody else.
+        The ``chat`` tools are for all agents that take part in it, whatever they list, and for no others.
         """
         self._chat = {tool.spec.name: tool for tool in chat}
         self._fixed = {tool.spec.name: tool for tool in fixed} | self._chat
@@ -80,9 +80,9 @@ class ToolRegistry:
             await self._source.serve()
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return what an agent's model is told, by name: the tools that it lists, or the default ones, and the chat.
+        """Return the tools of an agent by name: those that it lists, or the default ones, and those of the chat.
 
-        Names nobody has are left out: a server may be away, and a tool may be switched off.
+        Unknown names are left out: a server may be away, and a tool may be switched off.
         """
         names = self._names(agent)
         return tuple(tool.spec for name, tool in sorted(self._all().items()) if name in names)
@@ -127,7 +127,7 @@ class Described(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called by who called it."""
+        """The name that the caller uses."""
         ...
 
     @property
@@ -176,7 +176,7 @@ def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[Validati
 
 
 def _unchecked(*_: object) -> Iterable[ValidationError]:
-    """Check no patterns: a hostile one would take for ever, and whoever wrote it checks it anyway."""
+    """Check no patterns: a hostile one would take for ever, and the tool checks its arguments itself."""
     return ()
 
 

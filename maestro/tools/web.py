@@ -15,32 +15,17 @@ from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchR
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolOutput, picture_of, shortened, tool_spec
 
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe"})
-_BLOCKS = frozenset(
-    (
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "body",
-            "caption",
-            "dd",
-            "details",
-            "div",
-            "dl",
-            "dt",
-            "fieldset",
-        ),
-        *("figcaption", "figure", "footer", "form", "header", "hr", "html", "main", "nav", "ol", "p", "pre", "section"),
-        *("summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
-    )
-)
+_BLOCK_TAGS = """
+address article aside blockquote body caption dd details div dl dt fieldset figcaption figure footer form header hr html
+main nav ol p pre section summary table tbody tfoot thead tr ul
+"""
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _MAX_LINK_CHARS = 300
 _DEEPEST = 100
 
-# Pages come from anybody, and the library's parser takes minutes for 60 kB of tags that never end (measured). Nothing
-# here goes back: each quantifier is possessive or bounded, and what is no whole tag is text.
+# The library's parser takes minutes for 60 kB of tags that never end (measured), and any site may send those. No
+# quantifier here backtracks: each is possessive or bounded, and an incomplete tag is text.
 _ATTRIBUTES = r"""(?:[^<>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,5000}+"""
 _MARKUP = re.compile(
     rf"<!--.*?(?:--!?>|\Z)|<[!?][^<>]*+>|<(?P<end>/?)(?P<tag>[a-z][^\s/<>\"']*+)(?P<rest>{_ATTRIBUTES})>", re.S | re.I
@@ -52,19 +37,8 @@ FETCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=20, cut=True)
 
 _ERRORS_FROM = 400
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
-_TEXTS = frozenset(
-    {
-        "application/json",
-        "application/xml",
-        "application/javascript",
-        "application/x-javascript",
-        "application/yaml",
-        "application/x-yaml",
-        "application/toml",
-        "application/x-ndjson",
-        "application/sql",
-    }
-)
+_TEXT_KINDS = "json xml javascript x-javascript yaml x-yaml toml x-ndjson sql"
+_TEXTS = frozenset(f"application/{kind}" for kind in _TEXT_KINDS.split())
 _SNIFFED_BYTES = 1024
 _CUT = "\n[the page was longer than what was read of it]"
 
@@ -169,7 +143,7 @@ class _Page:
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
     def _target(self, href: str) -> str:
-        """Return what stands behind a link: its whole address, or nothing where that helps nobody."""
+        """Return the absolute address of a link in brackets; empty for one that leads nowhere."""
         try:
             target = urljoin(self._url, href)
         except ValueError:
@@ -206,7 +180,7 @@ class HttpFetch:
     async def run(
         self,
         arguments: Arguments,
-        caller: ToolCaller,  # noqa: ARG002 - every tool is told who calls
+        caller: ToolCaller,  # noqa: ARG002 - every tool gets the caller
     ) -> str | ToolOutput:
         """Return the text, or the picture, marked as untrusted."""
         try:
@@ -273,7 +247,7 @@ class WebSearch:
         self._access = FetchAccess(private_hosts=private_hosts | {httpx.URL(url).host.lower()})
         self._network = network
 
-    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool is told who calls
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool gets the caller
         """Return what was found, or that nothing was."""
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}

@@ -54,21 +54,21 @@ MOVES_ON = (
     RequestTooLarge,
     NoAccount,
 )
-"""What another account may do better. What is wrong with the request itself, or a person's wish, passes."""
+"""Failures that another account may not have. Those of the request itself, and a person's stop, are raised at once."""
 
 OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)
-"""What every other model of the same account would meet with too."""
+"""Failures that every model of the same account would have."""
 
 TIMEOUTS = 2
-"""After so many timeouts in one attempt nobody else is asked: people have waited long enough to hear of it."""
+"""Timeouts in one attempt after which no other account is asked: the user has waited long enough."""
 
 REQUESTS = 2
-"""An account is asked only in the time that so many whole requests take, so that all of it takes one more at most."""
+"""Another account is asked only within the time of so many whole requests, so that an attempt ends after one more."""
 
 
 @dataclass(slots=True)
 class Circuit:
-    """How one provider did lately; ``round`` counts the changes of state.
+    """The recent failures of one provider; ``round`` counts the changes of state.
 
     An outcome counts only in the round in which its call began: what was under way when the circuit opened says
     nothing about how the provider does after that.
@@ -81,7 +81,7 @@ class Circuit:
     probing: bool = False
 
     def seconds_open(self, rules: BreakerSettings, now: float) -> float:
-        """Return for how long nothing is let through, 0 when something may be."""
+        """Return the seconds until a request may pass, 0 when one may now."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
     def succeeded(self, began: int, rules: BreakerSettings) -> bool:
@@ -116,7 +116,7 @@ class Circuit:
 
 
 CircuitKey = tuple[AccountType, str, str]
-"""What a circuit is kept for: the way to a provider, its name and its address."""
+"""The type of an account, its provider and its address."""
 
 
 @dataclass(slots=True)
@@ -136,10 +136,10 @@ class CircuitBreaker:
     recovered: Callable[[], None] = lambda: None
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``CircuitOpen``, having touched nothing inside, when the provider rests."""
+        """Pass the request on; raises ``CircuitOpen`` while the provider is not to be called."""
         account = self.directory.find(request.account)
         if account is None:
-            return await self.inner.complete(request)  # the transport says what is wrong with it
+            return await self.inner.complete(request)  # the transport raises the failure
         key = (account.type, account.provider, account.base_url)
         circuit = self.circuits.get(key) or self.circuits.setdefault(key, Circuit())
         if circuit.probing or circuit.seconds_open(self.rules(), self.now()):
@@ -180,9 +180,9 @@ class CircuitBreaker:
 
 @dataclass
 class FailoverProgress:
-    """How one attempt went so far; ``until`` is a moment of the event loop's clock.
+    """The failures of one attempt so far; ``until`` is a time of the event loop's clock.
 
-    ``fits`` says who can read all of what is asked.
+    ``fits`` checks whether a model's window is large enough for the request.
     """
 
     wanted: Sequence[str]
@@ -193,13 +193,13 @@ class FailoverProgress:
     failures: list[LLMFailure] = field(default_factory=list)
 
     def note(self, choice: Choice, failure: LLMFailure) -> None:
-        """Remember who failed, so that nobody is asked the same twice."""
+        """Note a failure, so that no account is asked the same twice."""
         whole, model = choice.keys
         self.tried.add(whole if isinstance(failure, OF_THE_WHOLE_ACCOUNT) else model)
         self.failures.append(failure)
 
     def may_go_on(self, now: float) -> bool:
-        """Say whether there is patience left."""
+        """Say whether another account may be asked in the time that is left."""
         return now < self.until and self.count(ModelTimeout) < TIMEOUTS
 
     def count(self, *kinds: type[LLMFailure]) -> int:
@@ -212,25 +212,25 @@ class FailoverProgress:
 
     @property
     def repeatable(self) -> list[LLMFailure]:
-        """Return the failures after which the same may be tried again soon."""
+        """Return the failures after which a retry may help soon."""
         waits = (*LIMITS, LimiterBusy)
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
     def circuit(self) -> CircuitOpen | None:
-        """Return the open circuit of a provider that may be asked again first, also one that opened just now."""
+        """Return the open circuit that closes first, also one that opened just now."""
         met = (one for failure in self.failures for one in (failure, failure.instead))
         circuits = [one for one in met if isinstance(one, CircuitOpen)]
         return min(circuits, key=lambda one: one.retry_after, default=None)
 
     @property
     def room_in(self) -> timedelta | None:
-        """Return after how long there may be room under our own limits, None where these did not matter."""
+        """Return the time until there may be room under Maestro's own limits, None where these did not matter."""
         return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
 
 
 class Failover:
-    """Puts the account, and that account's own name of the model, into each request (docs/decisions.md: failover)."""
+    """Chooses the account and its model for each request, one after the other (docs/decisions.md: failover)."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class Failover:
         self._underway: Counter[int] = Counter()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer by the best account whose window is large enough for the request, where there is one.
+        """Answer by the best account, of those with a window large enough where there is one.
 
         Raises the last failure worth repeating, else ``AccountsExhausted`` or ``CircuitOpen`` when all that could
         answer only wait, else why no account can be asked. What a failure means for an account is committed before
@@ -279,15 +279,15 @@ class Failover:
 
 
 def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
-    """Return the accounts that can answer with a model that is wanted, as far as others are not, and read all of it."""
+    """Return the accounts that can answer and read the whole request; of an exact one, those with a wanted model."""
     roster = snapshot.roster.able(progress.wanted) if progress.exact else snapshot.roster
     return roster.fitting(progress.wanted, progress.fits)
 
 
 def _verdict(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     """Return what to raise when no other account is asked."""
-    nobody = roster.unavailable(progress.wanted, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
-    waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
+    unavailable = roster.unavailable(progress.wanted, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
+    waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
     if progress.circuit is not None:
         progress.circuit.wake_at = roster.now + progress.circuit.retry_after
         waits.append(progress.circuit)
@@ -299,4 +299,4 @@ def _verdict(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     if wait is not None:
         log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
         return wait
-    return next(reversed(progress.of(AuthenticationFailed) or progress.failures), nobody)
+    return next(reversed(progress.of(AuthenticationFailed) or progress.failures), unavailable)

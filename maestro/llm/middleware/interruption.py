@@ -19,7 +19,7 @@ Ready = Callable[[LLMRequest], Awaitable[None]]
 
 
 class StopWatch:
-    """Ends running work whose job was asked to stop, or ended; the store's watcher looks at all of them together."""
+    """Cancels the work of a job that was stopped or ended; the store's watcher looks for all jobs together."""
 
     def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class StopWatch:
         self._looking: asyncio.Task[None] | None = None
 
     async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return what the work of a job returns, or raise ``Stopped`` when a person stopped the job meanwhile.
+        """Return the result of a job's work; raises ``Stopped`` when a person stopped the job meanwhile.
 
         A job may have several works at once. When the caller is cancelled, so is the work.
         """

@@ -15,14 +15,14 @@ from maestro.llm.middleware.replay import without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 
 FILL = 0.9
-"""The share of a minute's limit that may be used at once: our count of tokens is an estimate."""
+"""The share of a minute's limit that may be used at once: the count of tokens is an estimate."""
 
 ROUNDING = 1e-6
-"""What a bucket may lack: time is a fraction."""
+"""The most that a bucket may lack by rounding."""
 
 
 class LeakyBucket:
-    """How much of a limit per minute is used; it flows back evenly. Time is that of the event loop, in seconds."""
+    """The used part of a limit per minute, which leaks evenly. Times are the event loop's, in seconds."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -37,7 +37,7 @@ class LeakyBucket:
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
     def take(self, need: float) -> None:
-        """Use some of it, which has to be there."""
+        """Use some of it; there has to be room."""
         self._used += need
 
     def _flow(self, per_minute: int, now: float) -> None:
@@ -94,7 +94,7 @@ class AccountLimiter:
         if wait > seconds:
             return None
         if not wait and self._is_free(slot) and not any(self._queues.values()):
-            self._take(slot)  # passing an empty queue changes nothing in whose turn it is
+            self._take(slot)  # an empty queue would leave the order of the others as it is
             return slot
         slot.admitted = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(precedence.priority, FairLine())
@@ -193,7 +193,7 @@ class RateLimit:
         """
         account = self._directory.find(request.account)
         if account is None:
-            return await self._inner.complete(request)  # the transport says what is wrong with it
+            return await self._inner.complete(request)  # the transport raises the failure
         tokens, rules = _tokens(account, request), self._llm()
         limiter = self._limiters.get(account.name)
         if limiter is None:

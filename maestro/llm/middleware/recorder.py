@@ -33,7 +33,7 @@ from maestro.store.transaction import Transaction
 from maestro.supervision import uninterrupted
 
 RESERVED_WAIT = timedelta(seconds=10)
-"""How long a call waits for reservations of other calls to be settled."""
+"""The wait for reservations of other calls to be settled."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,11 +65,11 @@ class CallReservation:
 
 
 class Budget:
-    """Reserves with a call and releases after one that failed; what answers it settles it, with the answer.
+    """Reserves the cost of a call, and releases it after a failure; the recorder settles it with the answer.
 
     A call is let through while anything is left of every limit, and what calls under way may cost counts as spent, so
     that a budget is overspent by at most one call's estimate. The snapshot decides, and the transaction that commits
-    the request decides again as it reserves. Without a limit nothing is written; nor for a call whose price is unknown
+    the request decides again as it reserves. Without a limit nothing is written; nor for a call of unknown price
     or nothing, though a budget that is used up stops it too.
     """
 
@@ -139,10 +139,10 @@ class Budget:
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
     def _reserve(self, call: CallReservation) -> Limit | None:
-        """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.
+        """Reserve the cost of the call, or else of a cheaper one; return the limit that is used up, if one is.
 
-        What an attempt that died had reserved is given back first: a call reserves once. Beyond the limit of an agent,
-        a client or a conversation a cheaper call still counts, against the limit of everybody together.
+        The reservation of an attempt that died is given back first: a call reserves once. Beyond the limit of an agent,
+        a client or a conversation a cheaper call still counts, against the limit of the day.
         """
         if not (call.usd or call.cheaper_usd):
             return call.budgets.used_up
@@ -158,7 +158,7 @@ class Budget:
             return used_up
 
     def _refusal(self, limit: Limit) -> BudgetExceeded:
-        """Wait for the next day, or, where only calls under way have reserved what is left, for their end."""
+        """Return the failure: it lasts a day, or, where calls under way reserved the rest, until they are settled."""
         with self._store.view() as tx:
             spent, tomorrow = tx.llm.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
@@ -172,13 +172,13 @@ class Budget:
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # else what is reserved now is of the attempt that took the step
+            if not tx.jobs.steps.overtaken:  # else the reservation belongs to the attempt that took the step
                 tx.llm.budgets.release(request.key)
 
 
 @dataclass(frozen=True)
 class RecordedRequest:
-    """A request that leaves, the number of the attempt, and when it began, by a clock that is never set."""
+    """A committed request, the number of its attempt, and its start on a monotonic clock."""
 
     number: int
     request: LLMRequest
@@ -187,12 +187,12 @@ class RecordedRequest:
 
     @property
     def milliseconds(self) -> int:
-        """Return how long it has taken."""
+        """Return the time since its start."""
         return round((time.monotonic() - self.began) * 1000)
 
 
 class Recorder:
-    """What it passes on is exactly what it has committed: nothing inside of it may change a request.
+    """Commits each request before it is sent, and its answer; no layer inside may change a request.
 
     Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets. An
     answer is held until that transaction is committed.
@@ -206,7 +206,7 @@ class Recorder:
         self._answers = AnswerSpool(store, keep)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
+        """Send the request, or that of an earlier attempt that was cut off, and commit the answer."""
         attempt = await self._sent(request)
         _log_request(attempt)
         try:
@@ -223,7 +223,7 @@ class Recorder:
         return response
 
     async def _sent(self, request: LLMRequest) -> RecordedRequest:
-        """Commit the request; when cancelled meanwhile, see to it that nobody takes it for one that left."""
+        """Commit the request; when cancelled meanwhile, delete it again, because it was not sent."""
         sending = asyncio.create_task(asyncio.to_thread(self._send, request))
         try:
             return await asyncio.shield(sending)
@@ -232,13 +232,13 @@ class Recorder:
             raise
 
     async def _take_back(self, sending: asyncio.Task[RecordedRequest]) -> None:
-        """Wait for the commit of a request that is not to leave any more; there is nothing to do where it failed."""
+        """Wait for the commit of a request that will not be sent, and delete it."""
         await asyncio.wait([sending])
         if sending.exception() is None:
             await asyncio.to_thread(self._unsent, sending.result())
 
     def _send(self, request: LLMRequest) -> RecordedRequest:
-        # Both read the whole prompt: not while others wait to write.
+        # Both read the whole prompt, so they run before the write transaction.
         estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
             if request.on_send is not None:
@@ -268,7 +268,7 @@ class Recorder:
 
 
 def _log_request(attempt: RecordedRequest) -> None:
-    """Write to the log what leaves now."""
+    """Log a request that is about to be sent."""
     request = attempt.request
     log.info(
         "llm.request",
@@ -283,7 +283,7 @@ def _log_request(attempt: RecordedRequest) -> None:
 
 
 def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
-    """Return what a failed attempt took: an answer of nothing is paid, and so is one that is too late."""
+    """Return the cost of a failed attempt: an empty answer is paid, and so is one after the deadline."""
     if isinstance(error, ModelTimeout):
         read = Usage(input_tokens=attempt.estimate.input_tokens)
         return Expense(read, attempt.estimate.cost_usd, attempt.milliseconds)
@@ -293,7 +293,7 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
-    """Return the request with all that is kept under the digest, but for the account and its model."""
+    """Return the request with all fields stored under the digest, except for account and model."""
     kept = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
     return request.model_copy(
         update={
@@ -311,7 +311,7 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
 
 
 class DraftText:
-    """The text that one attempt has written so far; longer than anything that is shown, it grows no more."""
+    """The text of one attempt so far, up to the most that a draft shows."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -331,9 +331,9 @@ class DraftText:
 
 
 class DraftStreaming:
-    """Listens to one attempt at one account: a repeat, or another account, begins the same draft from nothing.
+    """Stores drafts of an answer while it is written; each attempt begins the same draft anew.
 
-    What it keeps is a courtesy: nothing of it is ever an answer, and what goes wrong with it concerns nobody.
+    A draft is never an answer, and an error in it never affects the call.
     """
 
     def __init__(self, inner: LLMClient, store: Store) -> None:
@@ -366,7 +366,7 @@ class DraftStreaming:
         if text and text != kept:
             try:
                 with self._store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # else another process shows what it is told
+                    if not tx.jobs.steps.overtaken:  # else another process writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

@@ -30,7 +30,7 @@ FOLDER = "answers"
 """Beside the database; answers are in it only while the database cannot be written."""
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
-"""Keeps something more with an answer, in its transaction."""
+"""Writes further rows with an answer, in its transaction."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
-    """Keep nothing but the answer."""
+    """Write no further rows."""
 
 
 class SpooledAnswer(Value):
@@ -55,14 +55,14 @@ class SpooledAnswer(Value):
 
 
 class _CallbackFailed(Exception):
-    """What should have followed from an answer could not be done with it; the cause says why."""
+    """The caller's function for an answer failed; the cause says why."""
 
 
 class AnswerSpool:
-    """Commits answers, each exactly once, however often that has to be tried and by whichever process.
+    """Commits each answer exactly once, however often that is tried and by any process.
 
-    The spool file says which attempt it answers. So an answer whose process died between its commit and the removal of
-    its file is found committed, and the file is only removed.
+    While the store cannot be written, answers are in spool files, named after the attempt they answer. So when a
+    process died between the commit of an answer and the removal of its file, the answer is found committed.
     """
 
     def __init__(self, store: Store, keep: Keep = nothing_more) -> None:
@@ -76,7 +76,7 @@ class AnswerSpool:
     ) -> None:
         """Return once the answer is in the store; a cancellation leaves it in its spool file.
 
-        ``payer`` is who is charged, where that is known: else it is read.
+        Without a ``payer`` the one of the job is read and charged.
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # Who found its file may have committed it already; a restored backup may not know the call.
+            # The process that found its file may have committed it; a restored backup may not know the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
@@ -157,11 +157,11 @@ class AnswerSpool:
 
 
 def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
-    """Do, and write, what the caller wants done in the transaction of its answer; raises ``_CallbackFailed``."""
+    """Call the caller's function in the transaction of its answer, and flush; raises ``_CallbackFailed``."""
     try:
         on_answer(tx, response)
         tx.flush()
-    # Whatever it is, it is about what follows from the answer, and not about the answer.
+    # Any error concerns what follows from the answer, never the answer itself.
     except Exception as error:
         raise _CallbackFailed from error
 
@@ -177,7 +177,7 @@ def _flush(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PayerBudgets:
-    """Whom a call is charged to, the limits that hold for it, and the first of them that is used up.
+    """The payer of a call, the limits that hold for it, and the first of them that is used up.
 
     ``cheaper_model`` is asked instead when the budget is used up; empty for none.
     """
@@ -190,7 +190,7 @@ class PayerBudgets:
 
 @dataclass(frozen=True, slots=True)
 class CallSnapshot:
-    """What the middleware decides by: accounts, budgets, and what the agent is told of #maestro.
+    """The rows that the middleware decides by: accounts, budgets, and unread posts of #maestro.
 
     It travels with the request and holds for one attempt that neither waits nor follows another one. Middleware that
     waits or asks again hands the request on without it (``without_snapshot``), and what is needed then is read anew.
@@ -208,7 +208,7 @@ def without_snapshot(request: LLMRequest) -> LLMRequest:
 
 
 class CallReader:
-    """Reads snapshots; ``budgets`` is asked at each, ``chat`` says whether agents are told what others posted."""
+    """Reads snapshots; ``budgets`` is asked at each, ``chat`` says whether agents get the posts of #maestro."""
 
     def __init__(self, store: Store, book: AccountBook, budgets: Callable[[], DailyBudgets], *, chat: bool) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What is changed of a request: secrets, cache marks, tools that a model takes none of, guidance, and the chat feed."""
+"""Changes of a request: redaction, cache marks, the chat feed, and a second attempt with a changed request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ CallTarget = tuple[str, str]
 GUIDANCE = "Your last reply was empty. Please reply now with a text."
 GUIDANCE_WITH_TOOLS = "Your last reply was empty. Please reply now with a text, or call one of your tools."
 NOTHING_TO_SAY = "I have worked on this but have no answer to give. Please ask again, perhaps in other words."
-"""What a person reads when the model had nothing to say, not even when it was told so."""
+"""The answer that a user gets when the model gave an empty one twice."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,9 +65,9 @@ class Redaction:
 
 
 class CacheMarkers:
-    """Adds the marks for accounts of Anthropic alone.
+    """Adds cache marks for accounts of Anthropic alone.
 
-    Of the others some keep beginnings by themselves, some make further requests for a mark, some refuse it.
+    Of the others some cache by themselves, some send a further request for a mark, some refuse it.
     """
 
     def __init__(self, directory: Directory, enabled: Callable[[], bool]) -> None:
@@ -184,7 +184,7 @@ def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
 
 
 def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
-    """Return the failure with what the empty answer took: it is paid for."""
+    """Return the failure with the usage of the empty answer: it is paid for."""
     failure = EmptyResponse(
         f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} "
         f"{_advice(response.finish_reason, request.max_output_tokens)}"
@@ -196,7 +196,7 @@ def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
 
 
 def _advice(finish_reason: str, max_output_tokens: int) -> str:
-    """Say what an empty answer usually means."""
+    """Return the usual cause of an empty answer."""
     match finish_reason:
         case "length":
             return (
@@ -264,7 +264,7 @@ class ChatFeed:
 def reminded(request: LLMRequest) -> LLMRequest:
     """Return the request with the reminder as the first line of its system message.
 
-    Nothing of that message is worth keeping then: it begins so this once.
+    That message is not cached then: it begins so in this request only.
     """
     system, *rest = request.messages
     assert system.role is Role.SYSTEM, "every request begins with its system message"
@@ -273,9 +273,9 @@ def reminded(request: LLMRequest) -> LLMRequest:
 
 
 def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
-    """Move the cursor to what the answered request told, and note what the next one has to remind of.
+    """Move the cursor behind the posts of the answered request, and note the reminder for the next one.
 
-    A request that fails changes nothing: the next one tells and reminds of the same. Nor does a what-if.
+    A request that fails changes nothing: the next one has the same posts and reminder. Nor does a what-if.
     """
     if request.what_if or not listens(request):
         return

@@ -6,7 +6,7 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
-from maestro.llm.litellm_client import AccountTransport, LiteLLMLibrary, ProviderClients
+from maestro.llm.litellm_client import AccountTransport, LiteLLMLibrary
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import request_of, response_of
 
@@ -37,7 +37,7 @@ class Client:
 
 
 TRANSPORT = AccountTransport(
-    Known(), ProviderClients(http=Client("http"), command=Client("command"), demo=Client("demo")), LiteLLMLibrary()
+    Known(), LiteLLMLibrary(), http=Client("http"), command=Client("command"), demo=Client("demo")
 )
 
 

@@ -2,23 +2,13 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import Usage
+from maestro.domain.settings.llm import ModelSettings
 from maestro.llm.model_map import library_facts, model_table
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a person says of a model."""
-
-    name: str
-    window: int | None = None
-    input_usd: float | None = None
-    output_usd: float | None = None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +44,12 @@ def test_what_is_paid_otherwise_has_no_price_by_the_token() -> None:
 
 
 def test_the_configured_figures_win() -> None:
-    table = model_table([Told("llama3.1", 32_768), Told("gpt-4o", None, 1.0, 2.0)])
+    table = model_table(
+        [
+            ModelSettings(name="llama3.1", window=32_768),
+            ModelSettings(name="gpt-4o", input_usd=1.0, output_usd=2.0),
+        ]
+    )
     assert table.context_window("ollama/llama3.1") == 32_768
     assert table.price("ollama/llama3.1") is None
     assert table.context_window("openai/gpt-4o") == 128_000
