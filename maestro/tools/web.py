@@ -15,11 +15,10 @@ from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchR
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolOutput, picture_of, shortened, tool_spec
 
 _SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe"})
-_BLOCK_TAGS = """
-address article aside blockquote body caption dd details div dl dt fieldset figcaption figure footer form header hr html
-main nav ol p pre section summary table tbody tfoot thead tr ul
-"""
-_BLOCKS = frozenset(_BLOCK_TAGS.split())
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|body|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|header|hr"
+    "|html|main|nav|ol|p|pre|section|summary|table|tbody|tfoot|thead|tr|ul"
+)
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _MAX_LINK_CHARS = 300
 _DEEPEST = 100
@@ -37,8 +36,7 @@ FETCH_LIMITS = FetchLimits(max_bytes=2_000_000, seconds=20, cut=True)
 
 _ERRORS_FROM = 400
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
-_TEXT_KINDS = "json xml javascript x-javascript yaml x-yaml toml x-ndjson sql"
-_TEXTS = frozenset(f"application/{kind}" for kind in _TEXT_KINDS.split())
+_TEXT = re.compile(r"text/.+|.+\+(?:json|xml)|application/(?:json|xml|(?:x-)?(?:javascript|yaml)|toml|x-ndjson|sql)")
 _SNIFFED_BYTES = 1024
 _CUT = "\n[the page was longer than what was read of it]"
 
@@ -127,7 +125,7 @@ class _Page:
             self._pieces.append("\n- ")
         elif tag in ("td", "th"):
             self._pieces.append(" | ")
-        elif tag == "br" or tag in _BLOCKS:
+        elif tag == "br" or _BLOCK.fullmatch(tag):
             self._pieces.append("\n" if tag in ("br", "tr") else "\n\n")
         elif tag == "img" and attributes.get("alt"):
             self._pieces.append(f"[image: {attributes['alt']}]")
@@ -136,7 +134,7 @@ class _Page:
         self._preformatted += tag == "pre"
 
     def _end(self, tag: str) -> None:
-        if tag in _HEADINGS or tag in _BLOCKS:
+        if tag in _HEADINGS or _BLOCK.fullmatch(tag):
             self._pieces.append("\n\n" if tag != "tr" else "")
         elif tag == "a" and self._links:
             self._pieces.append(self._links.pop())
@@ -208,7 +206,7 @@ def _text(answer: Fetched) -> str:
     charset = header.get_content_charset()
     if kind in _HTML:
         return readable(_decoded(answer.body, charset or _declared(answer.body)), answer.url)
-    if not (kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
+    if not _TEXT.fullmatch(kind):
         raise ToolFailure(f"There is no text at this address: its content type is {kind[:100]}.")
     return _decoded(answer.body, charset or "utf-8")
 
