@@ -30,85 +30,86 @@ Made = TypeVar("Made")
 Query = TypeVar("Query", bound=Callable[..., Any])
 
 MAX_CACHED = 1_000
-"""Things on one shelf."""
+"""The most values of one cached query."""
 
 log = structlog.get_logger(__name__)
 
 
 class CachedRows(Generic[Key, Made]):
-    """Keeps, by key, what was made of rows, for as long as their edition is the same; when it is full it is emptied.
+    """A cache of values made of rows, by key, for as long as the version of these rows is the same.
 
-    The database draws a new edition in the transaction that changes the rows, in whatever process. Who reads an edition
-    and then the rows, in one transaction, reads what belongs together: so what was made under an edition is what would
-    be made now.
+    The database draws a new version in the transaction that changes the rows, in whatever process. A transaction that
+    reads a version before the rows reads them consistently, so that a value cached under a version is what would be
+    made now.
 
-    Threads may share a shelf. An edition and its things are one value, which is only ever replaced as a whole: what a
-    slow thread still makes of an older edition is put beside things of that edition, or nowhere.
+    Threads may share a cache. A version and its values are one tuple, which is only ever replaced as a whole: a value
+    that a slow thread makes of an older version is never stored under a newer one.
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[object, dict[Key, Made]] = (None, {})
+        self._cached: tuple[object, dict[Key, Made]] = (None, {})
 
-    def get(self, edition: object, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the thing under this key, made now if there is none of this edition."""
-        kept, things = self._kept
-        if key in things and kept == edition:
-            return things[key]
-        if kept != edition or len(things) >= MAX_CACHED:
-            things = {}
-            self._kept = (edition, things)
-        made = things[key] = make()
+    def get(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
+        """Return the value of this key, made now if there is none of this version."""
+        cached_version, values = self._cached
+        if key in values and cached_version == version:
+            return values[key]
+        if cached_version != version or len(values) >= MAX_CACHED:
+            values = {}
+            self._cached = (version, values)
+        made = values[key] = make()
         return made
 
 
 class RowVersions(Repository):
-    """The editions of each kind of rows; of accounts, only what decides which of them is asked first."""
+    """The versions of all cached tables; of accounts, only the columns that decide their order count."""
 
     _ALL = PreparedStatement(select(Edition.name, Edition.stamp))
 
     @property
     def are_cacheable(self) -> bool:
-        """Whether what this transaction makes of rows may be kept: it has certainly changed none of a kind that is."""
-        return self._link.reads_kept
+        """Whether this transaction may cache values: it has certainly changed no row of a cached table."""
+        return self._link.reads_cached
 
     @read_once
     def now(self) -> Stamps:
-        """Return all of them, as they are when the transaction first asks.
+        """Return all versions, as they are when the transaction first reads them.
 
-        What is made of the rows after that, and before this transaction changes them, may be kept under the stamp.
+        Values made of rows that are read after that, and before this transaction changes rows, may be cached under
+        these versions.
         """
         found = dict(self._rows(self._ALL))
         return Stamps(*map(found.get, Stamps._fields))
 
 
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
-    """Have a query that returns values keep what it found for the transactions to come, until one changes these tables.
+    """Cache the results of a query for later transactions, until a transaction changes these tables.
 
-    A transaction that may itself have changed rows of a kind that is kept reads them anew (``Link.reads_kept``).
+    A transaction that may itself have changed rows of a cached table reads them anew (``Link.reads_cached``).
     """
 
-    def keep(method: Query) -> Query:
+    def cached(method: Query) -> Query:
         @wraps(method)
         def reading(self: Repository, *arguments: Any) -> Any:
-            if not self._link.reads_kept:
+            if not self._link.reads_cached:
                 return method(self, *arguments)
             stamps = RowVersions(self._link, self._now).now()
-            shelf = self._link.shelves.setdefault(method.__qualname__, CachedRows())
-            edition = tuple(getattr(stamps, table) for table in tables)
-            return shelf.get(edition, arguments, lambda: method(self, *arguments))
+            cache = self._link.caches.setdefault(method.__qualname__, CachedRows())
+            version = tuple(getattr(stamps, table) for table in tables)
+            return cache.get(version, arguments, lambda: method(self, *arguments))
 
         return cast("Query", reading)
 
-    return keep
+    return cached
 
 
 class StoreState(NamedTuple):
-    """What the loops of a process wait for, as one look found it.
+    """The state that the loops of a process wait for, as read at one moment.
 
-    ``settings`` is the newest version of the live settings; ``agents``, ``bot_instances`` and ``schedules`` are
-    editions. Then whether a batch is open, a pending job unclaimed, a waiting one due, and a running one asked to stop.
+    ``settings`` is the newest version of the overrides; ``agents``, ``bot_instances`` and ``schedules`` are row
+    versions. Then whether a batch is open, a pending job unclaimed, a waiting one due, and a running one asked to stop.
     ``unwanted`` are those of the watched jobs that were asked to stop, or ended. ``next_at`` is when a job is due or a
-    claim lapses. ``number`` counts the looks.
+    claim lapses. ``number`` counts the reads.
     """
 
     settings: int
@@ -125,10 +126,10 @@ class StoreState(NamedTuple):
 
 
 class StoreStates(Repository):
-    """The one statement of such a look."""
+    """The one statement that reads a ``StoreState``."""
 
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
-    # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
+    # Statuses are literals, and not parameters, so that SQLite can use the partial indexes.
     _WAITING = (text("queue.status = 'waiting'"),)
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
@@ -164,7 +165,7 @@ class StoreStates(Repository):
     )
 
     def now(self, watched: Collection[str]) -> StoreState:
-        """Return how the store is; ``watched`` are the ids of the jobs that running work belongs to."""
+        """Return the state of the store; ``watched`` are the ids of the jobs that have work under way."""
         row = self._row(
             self._STATE,
             watched=json.dumps(list(watched)),
@@ -180,7 +181,7 @@ class StoreStates(Repository):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeSubscription:
-    """What a loop waits for: an event that is set whenever ``holds`` is true of the newest state."""
+    """The interest of a loop: an event that is set whenever ``holds`` is true of the newest state."""
 
     holds: Callable[[StoreState], bool]
     seconds: Callable[[], float]
@@ -188,16 +189,16 @@ class ChangeSubscription:
 
 
 class ChangeWatcher:
-    """Looks at the store for all loops of a process: not at all while nobody changes it, and seldom under load.
+    """A watcher of the store for all loops of a process, which reads nothing while no process commits a change.
 
-    SQLite says in microseconds whether anything was committed. A look follows half an interval after the first sign of
-    that, so that the commits of one message are seen together; it follows at once when it is asked for.
+    SQLite tells in microseconds whether anything was committed. A read follows half an interval after the first sign of
+    a commit, so that the commits of one message are seen together; it follows at once on request.
     """
 
     def __init__(
         self, mark: Callable[[], str], read: Callable[[Collection[str]], StoreState], clock: Callable[[], datetime]
     ) -> None:
-        """``mark`` differs after each change, and ``read``, which touches the store, returns its state."""
+        """``mark`` differs after each change, and ``read``, which reads the store, returns its state."""
         self._mark_now = mark
         self._read = read
         self._clock = clock
@@ -220,7 +221,7 @@ class ChangeWatcher:
     ) -> Iterator[asyncio.Event]:
         """Give an event that is set, again and again, while ``holds`` is true of the newest state.
 
-        ``seconds`` is how late at most a change is seen.
+        ``seconds`` is the longest delay after which a change is seen.
         """
         one = ChangeSubscription(holds, seconds, changed or asyncio.Event())
         self._subscriptions.append(one)
@@ -236,26 +237,26 @@ class ChangeWatcher:
                 self._looking.cancel()
 
     def watch(self, job_id: str) -> None:
-        """Say of this job from the next look on whether it is unwanted."""
+        """Report from the next read on whether this job is unwanted."""
         if job_id not in self._jobs:
             self._jobs[job_id] = next(self._watches)
 
     def forget(self, job_id: str) -> None:
-        """Say nothing more of this job."""
+        """Stop watching this job."""
         self._jobs.pop(job_id, None)
         if self.state is not None:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
     def look_soon(self) -> None:
-        """Look without waiting for the next interval, if the store was changed; any thread may call this."""
+        """Read the state without waiting for the next interval, if the store was changed; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
 
     async def look(self, *, at_once: bool = True) -> None:
-        """Look if the store was changed or something is due, and set the events of those who wait for what is there.
+        """Read the state if the store was changed or something is due, and set the events of matching subscriptions.
 
-        Unless ``at_once``, the first sign of a change is only noticed, and the next call looks.
+        Unless ``at_once``, the first sign of a change is only noticed, and the next call reads.
         """
         try:
             await self._renew(at_once=at_once)
@@ -269,7 +270,7 @@ class ChangeWatcher:
 
     async def _renew(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        known = self._jobs.items() <= self._jobs_seen.items()  # one may be unwanted since before the last look
+        known = self._jobs.items() <= self._jobs_seen.items()  # it may be unwanted since before the last read
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
             return
@@ -283,7 +284,7 @@ class ChangeWatcher:
         self._mark, self._jobs_seen, self._looked_at, self._noticed = mark, jobs, now, False
 
     def _is_due(self, now: datetime) -> bool:
-        """Say whether a time has come that the last look knew of; a clock that was set back is looked after."""
+        """Return whether a time known from the last read has come; true as well after the clock was set back."""
         next_at = self.state.next_at if self.state is not None else None
         return now < self._looked_at or (next_at is not None and next_at <= now)
 
@@ -293,11 +294,11 @@ class ChangeWatcher:
             self._called.clear()
             try:
                 await self.look(at_once=called)
-            # Whatever is wrong with one look, the loops must hear of the change that puts it right.
+            # Whatever is wrong with one read, the loops must be told of the change that repairs it.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((one.seconds() for one in self._subscriptions), default=1.0) / 2
-            if called:  # however often it is called, it looks but once in a while
+            if called:  # at most one read per interval, however often it is called
                 await asyncio.sleep(interval)
                 continue
             await self._rest(interval)

@@ -1,4 +1,4 @@
-"""Files by the SHA-256 of their content, each kept once (docs/invariants.md: by reference)."""
+"""Media files by the SHA-256 of their content, each stored once (docs/invariants.md: by reference)."""
 
 import hashlib
 import os
@@ -31,30 +31,30 @@ class MediaFolder:
         return digest
 
     def put(self, content: bytes) -> str:
-        """Keep these bytes and return their digest."""
+        """Store these bytes and return their digest."""
         with self.arriving() as folder:
             (folder / "content").write_bytes(content)
             return self.take(folder / "content")
 
     @contextmanager
     def arriving(self) -> Iterator[Path]:
-        """Lend an empty folder beside the files, so that what arrives there is taken in without a copy."""
+        """Lend an empty folder on the same file system, so that a file can be moved in without a copy."""
         self._root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     def sweep(self, until: float) -> None:
-        """Remove what a killed process left arriving; ``until`` is when the youngest of it changed last."""
+        """Remove incomplete files of a killed process; ``until`` is the latest time of their last change."""
         for folder in self._root.glob(f"{ARRIVING}*"):
             if folder.stat().st_mtime <= until:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, digest: str) -> Path:
-        """Return where a file is or would be."""
+        """Return the path of a file with this digest, whether it exists or not."""
         return self._root / digest[:2] / digest
 
     def read(self, digest: str) -> bytes:
-        """Return a file's bytes; raises ``NotFound``."""
+        """Return the content of a file; raises ``NotFound``."""
         path = self.path(digest)
         if not path.is_file():
             raise NotFound(f"the file {digest} is not in the media folder")

@@ -1,4 +1,4 @@
-"""A look at the store from outside, beside whoever uses it, that changes nothing."""
+"""Inspection of the store from outside, beside a running Maestro, without changing anything."""
 
 import sqlite3
 import time
@@ -29,12 +29,12 @@ from maestro.store.platforms.bots import Bots
 from maestro.store.users.web import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
-"""Instructions of SQLite's machine between two looks at the clock."""
+"""Instructions of SQLite's virtual machine between two reads of the clock."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the store holds; ``damage`` is SQLite's word for what is wrong, empty when nothing was found.
+    """The content and state of the store; ``damage`` is SQLite's report, empty when nothing was found.
 
     ``thorough`` is false when the time did not suffice to read every page.
     """
@@ -50,7 +50,7 @@ class Inspection:
 
 
 def inspect(path: Path, seconds: float) -> Inspection:
-    """Look at the database; reading all its pages is given up after ``seconds``.
+    """Inspect the database; reading all its pages is given up after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
@@ -74,9 +74,9 @@ def inspect(path: Path, seconds: float) -> Inspection:
 
 
 def is_locked(path: Path, seconds: float) -> bool:
-    """Return whether another program keeps everybody from writing for so long.
+    """Return whether another program holds the lock for writing for that long.
 
-    Ask only while a Maestro uses the database: who closes it last changes its files.
+    Call it only while a Maestro uses the database: closing the last connection changes its files.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=seconds, isolation_level=None)) as connection:
@@ -102,7 +102,7 @@ def _jobs(session: Session) -> Counter[str]:
 
 
 def _damage(connection: Connection, seconds: float) -> str | None:
-    """Return what SQLite finds wrong, empty when it is nothing, None when there was not enough time."""
+    """Return the damage that SQLite reports, empty for none, None when there was not enough time."""
     deadline = time.monotonic() + seconds
     driver = connection.connection.driver_connection
     assert driver is not None

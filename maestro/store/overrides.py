@@ -1,4 +1,4 @@
-"""Settings that were changed at run time, version by version."""
+"""Settings overridden at run time, version by version."""
 
 import json
 from collections.abc import Mapping
@@ -10,21 +10,21 @@ from maestro.store.engine.repository import Repository
 
 
 class SettingsOverrides(Repository):
-    """All versions of the values; the newest one holds."""
+    """All versions of the overrides; the newest one is in effect."""
 
     def version(self) -> int:
-        """Return the number of the newest version, 0 when nothing was ever set."""
+        """Return the number of the newest version, 0 when nothing was ever overridden."""
         return self._session.exec(select(func.max(SettingsVersion.version))).one() or 0
 
     def values(self) -> Mapping[str, object]:
-        """Return what is set, by key."""
+        """Return the overrides in effect, by key."""
         newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
         kept = self._session.exec(newest).first()
         values: dict[str, object] = json.loads(kept) if kept else {}
         return values
 
     def add(self, values: Mapping[str, object], actor: str) -> int:
-        """Make these the values that hold, and return the number of the version."""
+        """Put these overrides in effect, and return the number of the version."""
         version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
         self._session.add(version)
         self._session.flush()

@@ -1,4 +1,4 @@
-"""What a replay is judged by, in one transaction: who answers the same now, and whether what is changed fits."""
+"""Checks and previews of replays: which agent answers the same input now, and whether edits fit."""
 
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
@@ -10,7 +10,7 @@ from maestro.store.transaction import Transaction
 
 
 def newest_of(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message, or does the same task, now; a what-if stands for itself."""
+    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest."""
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
@@ -19,10 +19,10 @@ def newest_of(tx: Transaction, job: Job) -> Job:
 
 
 def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> Job:
-    """Return the newest job of the same message or task, of which a replay would be.
+    """Return the newest job of the same message or task, which a replay would repeat.
 
-    Raises ``Conflict`` where it cannot be, ``InvalidEdit`` for edits that do not fit, kept ones too: an agent that an
-    operator chose the last time may be gone by now.
+    Raises ``Conflict`` where that cannot be, and ``InvalidEdit`` for edits that do not fit; stored edits are checked as
+    well, because a chosen agent may be gone by now.
     """
     newest = newest_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
@@ -32,13 +32,13 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
-    if mode is not ReplayMode.RESUME:  # which asks nobody anew who answers
+    if mode is not ReplayMode.RESUME:  # a resume keeps its agent
         chosen_agent(tx, edits_that_count(job, newest, mode, edits))
     return newest
 
 
 def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
-    """Return what a replay would do now, and change nothing; raises ``NotFound``, and ``InvalidEdit``."""
+    """Return the preview of a replay, and change nothing; raises ``NotFound``, and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = judged(tx, job, mode, edits)
@@ -64,7 +64,7 @@ def _evidence(tx: Transaction, job: Job) -> Evidence:
 
 
 def assign(tx: Transaction, job: Job) -> Job:
-    """Say who does a new job that nobody routes, if an operator chose, or no longer chooses, who does."""
+    """Set the agent of a new job that no message routes, where an operator chose one, or withdrew the choice."""
     if not is_background(job):
         return job
     chosen = chosen_agent(tx, edits_of(job))
@@ -76,7 +76,7 @@ def assign(tx: Transaction, job: Job) -> Job:
 
 
 def _first(tx: Transaction, job: Job) -> Job:
-    """Return the job of which all the others are restarts: whose work it was before an operator chose."""
+    """Return the original of all restarts, with the agent that it had before an operator chose."""
     ancestors = tx.jobs.ancestors(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 

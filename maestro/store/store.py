@@ -31,7 +31,7 @@ from maestro.store.transaction import Transaction
 Clock = Callable[[], datetime]
 
 PROVEN_SECONDS = 10.0
-"""How long a write that succeeded proves that the store can be written."""
+"""How long a successful write proves that the store can be written."""
 NO_ROOM = (
     "the disk of the store is nearly full: what was kept free on it for answers that are paid for has been given up. "
     "Free some space on its disk."
@@ -40,7 +40,7 @@ NO_ROOM = (
 Result = TypeVar("Result")
 
 LATE_SECONDS = 1.0
-"""How long a commit may take before what it records is kept outside of the store: a process may die while it waits."""
+"""How long a commit may take before its content is spooled to a file: the process may die while it waits."""
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 
 def utc_now() -> datetime:
-    """Return the time, aware."""
+    """Return the present time, with its zone."""
     return datetime.now(UTC)
 
 
@@ -56,7 +56,7 @@ class Store:
     """The database of one data folder; safe to share between threads."""
 
     def __init__(self, path: Path, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
-        """``busy_seconds`` is how long a write waits for its turn before it fails."""
+        """``busy_seconds`` is how long a write waits for the lock before it fails."""
         self._clock = clock
         self.path = path
         self._writer = Writer(path, busy_seconds)
@@ -64,14 +64,14 @@ class Store:
         self._readers = open_readers(path)
         self._sentinel = CommitMark(path)
         self._open = local()
-        self._shelves: dict[str, Any] = {}
+        self._caches: dict[str, Any] = {}
         self.changes = ChangeWatcher(self.mark, self._state, clock)
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
-        """Open the store and bring its tables up to this release.
+        """Open the store and migrate its tables to this release.
 
-        Raises ``StoreUnreadable`` or ``NewerDatabase``, each with the fix.
+        Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, each with the fix.
         """
         upgrade(path)
         return cls(path, clock)
@@ -80,8 +80,8 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """Write: begins immediately, commits at the end of the block, rolls back on an exception.
 
-        Within another one of the same thread it is a part of that one, with a time of its own: all of it is committed
-        together, so that steps of a flow need not know whether they are done alone. Raises ``StoreBusy`` when another
+        Inside of another transaction of the same thread it becomes a part of that one, with its own time, and all is
+        committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when another
         program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
         outer = self._outer
@@ -89,7 +89,7 @@ class Store:
             yield Transaction(outer, self._clock())
             outer.flush_objects()
             return
-        with self._writer.begin() as connection, closing(Link(connection, self._shelves)) as link:
+        with self._writer.begin() as connection, closing(Link(connection, self._caches)) as link:
             self._open.link = link
             try:
                 yield Transaction(link, self._clock())
@@ -103,7 +103,7 @@ class Store:
     def view(self) -> Iterator[Transaction]:
         """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does.
 
-        Within a transaction that writes, in the same thread, it reads what that one has written.
+        Inside of a writing transaction of the same thread it reads the uncommitted changes of that one.
         """
         outer = self._outer
         if outer is not None:
@@ -112,7 +112,7 @@ class Store:
         with (
             _store_failures(self.path),
             self._readers.begin() as connection,
-            closing(Link(connection, self._shelves)) as link,
+            closing(Link(connection, self._caches)) as link,
         ):
             yield Transaction(link, self._clock())
 
@@ -123,18 +123,18 @@ class Store:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the running code is within a transaction that writes."""
+        """Whether the running code is inside of a writing transaction."""
         return self._outer is not None
 
     @property
     def _outer(self) -> Link | None:
-        """The transaction of this thread that writes, if it is in one."""
+        """The writing transaction of this thread, if there is one."""
         return getattr(self._open, "link", None)
 
     def mark(self) -> str:
-        """Return a word that is another one after anybody, in any process, committed a change; it reads no table.
+        """Return a text that differs after every commit of any process; reads no table.
 
-        It counts for this store alone, as long as it is open.
+        It is comparable within this store object only, as long as it is open.
         """
         with _store_failures(self.path):
             return self._sentinel.mark()
@@ -145,13 +145,13 @@ class Store:
 
     @property
     def writes(self) -> WriteHistory:
-        """How writing went in this process."""
+        """The results of writes in this process."""
         return self._writer.history
 
     def problem(self) -> str | None:
         """Return why the store cannot be read or written, or None.
 
-        Where no write succeeded lately, or the last one failed, one is made.
+        A test write is made where no write succeeded lately, or the last one failed.
         """
         try:
             with self.view() as tx:
@@ -164,11 +164,11 @@ class Store:
         return NO_ROOM if self._reserve.missing else None
 
     def keep_reserve(self) -> None:
-        """Keep some room on the disk for what must not be lost when the disk is full."""
+        """Create a reserve file, for answers that must be committed when the disk is full."""
         self._reserve.want()
 
     def make_room(self) -> bool:
-        """Give the reserve up; false when that makes no room, because it was given up before."""
+        """Release the reserve; false when it was released before, which makes no room."""
         return self._reserve.give_up()
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Store:
 
 @contextmanager
 def _store_failures(path: Path) -> Iterator[None]:
-    """Turn the driver's errors into ours, without the statement that met them."""
+    """Raise errors of the driver as errors of the store, without the statement that met them."""
     try:
         yield
     except DATABASE_ERRORS as error:
@@ -190,11 +190,11 @@ def _store_failures(path: Path) -> Iterator[None]:
 
 
 async def committed(store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None) -> Result:
-    """Return what ``commit`` returns, repeated until the store takes it; both callables run in threads.
+    """Return the result of ``commit``, repeated until the store accepts it; both callables run in threads.
 
-    When the disk is full, the reserve of the store is given up. ``spool`` keeps what is to be committed outside of the
-    store and is called once the commit is late or has failed. A cancellation lets the try under way end, and is raised
-    then, whether that try succeeded or not.
+    When the disk is full, the reserve of the store is released. ``spool`` writes what is to be committed to a file and
+    is called once the commit is late or has failed. On a cancellation the attempt under way ends first, and the
+    cancellation is raised then, whether the attempt succeeded or not.
     """
     work = _Commit(store, commit, spool)
     task = asyncio.current_task()
@@ -208,17 +208,17 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
         work.last.set()
         await asyncio.wait([trying])
         if not trying.cancelled():
-            trying.exception()  # the cancellation is what the caller hears of
+            trying.exception()  # the caller is told of the cancellation instead
         raise
     except StoreBusy:
-        raise asyncio.CancelledError from None  # only the last try of a cancelled commit may fail
+        raise asyncio.CancelledError from None  # only the last attempt of a cancelled commit may fail
     if cancelled:
         raise asyncio.CancelledError
     return result
 
 
 class _Commit(Generic[Result]):
-    """One commit; once ``last`` is set, it is not repeated any more."""
+    """One commit, repeated until it succeeds or ``last`` is set."""
 
     def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
         self._store = store
@@ -248,13 +248,13 @@ class _Commit(Generic[Result]):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait; a cancellation ends the wait, and one more try is made."""
+        """Wait; a cancellation ends the wait, and one more attempt is made."""
         waiting = asyncio.create_task(self.last.wait())
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
 
     async def _spooled(self, spool: Callable[[], object]) -> None:
-        """Spool in a thread of its own: those of the store may all be waiting for the lock of the database."""
+        """Spool in a separate thread: all threads of the pool may be waiting for the lock of the database."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         try:
             await asyncio.get_running_loop().run_in_executor(thread, spool)
@@ -266,7 +266,7 @@ class _Commit(Generic[Result]):
 
 
 async def finished(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what the work returns, also when cancelled meanwhile: what it returns is committed before the caller ends.
+    """Return the result of the work, also when cancelled meanwhile, so that the caller can commit it before it ends.
 
     The cancellation is then raised by ``maestro.store.store.committed``.
     """

@@ -1,4 +1,4 @@
-"""Agents, the channels bound to them, and what routing decides by."""
+"""Agents, the channels bound to them, and the rows that routing decides by."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ from maestro.store.engine.statements import PreparedStatement, insert, one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 
 MOST_KNOWN = 10_000
-"""Channels and threads of one account that are looked at after an outage, those seen last."""
+"""The most recent channels and threads of an account, which are read after an outage."""
 
 
 class Agents(Repository):
@@ -38,11 +38,11 @@ class Agents(Repository):
     _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
 
     def all(self) -> Sequence[Agent]:
-        """Return every agent by slug."""
+        """Return all agents by slug."""
         return self._session.exec(select(Agent).order_by(Agent.slug)).all()
 
     def slugs(self) -> Sequence[str]:
-        """Return the slug of every agent, in their order, without reading the rest."""
+        """Return the slugs of all agents, sorted, without reading the rest."""
         return self._session.exec(select(Agent.slug).order_by(Agent.slug)).all()
 
     def active(self) -> Sequence[Agent]:
@@ -76,11 +76,11 @@ class Agents(Repository):
         return agent
 
     def binding(self, address: Address) -> AgentChannel | None:
-        """Return how the channel is bound, if it is."""
+        """Return the binding of a channel, if it has one."""
         return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return how the channel is bound, if it is, as a value: cheaper than ``binding``, and cannot be changed."""
+        """Return the binding of a channel as a value: cheaper than ``binding``, and cannot be changed."""
         return self._binding(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
@@ -107,11 +107,11 @@ def _channel(address: Address) -> dict[str, str]:
 
 
 class Colleagues(Repository):
-    """Who works here."""
+    """Queries for the active agents."""
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
-        # The status is written out, and not a parameter, so that an index of just these rows can be used.
+        # The status is a literal, and not a parameter, so that SQLite can use the partial index.
         .where(text("agents.status = 'active'"))
         .order_by(col(Agent.slug))
     )
@@ -128,9 +128,9 @@ class Colleagues(Repository):
 
 
 class RoutingSnapshots(Repository):
-    """Reads the snapshots of ``domain.routing``."""
+    """Queries for the snapshots of ``domain.routing``."""
 
-    # An index holds all that is read here: an agent's row may be long.
+    # An index contains all columns that are read here: the row of an agent may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
@@ -166,14 +166,14 @@ class RoutingSnapshots(Repository):
     )
 
     def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings) -> Snapshot:
-        """Return what decides who answers this message; ``binding`` is that of its channel."""
+        """Return the rows that decide which agent answers this message; ``binding`` is that of its channel."""
         bound = binding.agent_id if binding is not None else None
         is_marked = marked(message.content)
         address = message.address
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
-        tied = (own or bound) and not (group and is_marked)  # in a group, the first mention is meant
+        tied = (own or bound) and not (group and is_marked)  # in a group, the first mention decides
         these = [agent for agent in agents if agent.id in (own, bound)]
         if tied and these:
             agents = these
@@ -181,7 +181,7 @@ class RoutingSnapshots(Repository):
         return Snapshot(agents, own, bound, takes_part, rules)
 
     def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
-        """Say whether an agent talks in a thread already, or is about to."""
+        """Return whether an agent takes part in a thread already, or is about to."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
@@ -194,10 +194,10 @@ class RoutingSnapshots(Repository):
     def _agents_of(
         self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[Candidate]]:
-        """Return the id of the agent of an account, and who may be meant.
+        """Return the id of an account's agent, and the agents that may be mentioned.
 
-        The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; where
-        they are left out any active agent may be meant.
+        The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; without
+        them any active agent may be mentioned.
         """
         place = {"platform": platform, "account": account}
         if not others:
@@ -209,7 +209,7 @@ class RoutingSnapshots(Repository):
 
 
 class Channels(Repository):
-    """The cursors of every account of ours, and the channels that a platform closed to it."""
+    """The cursors of all accounts, and channels that a platform closed to them."""
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
@@ -222,7 +222,7 @@ class Channels(Repository):
         func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
         and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
     )
-    """Ids of platforms are numbers, or times of one length."""
+    """Message ids of platforms are numbers, or times of one length."""
     _ADVANCE = PreparedStatement(
         _ADD.on_conflict_do_update(
             index_elements=["platform", "account", "channel", "thread"],
@@ -260,43 +260,43 @@ class Channels(Repository):
     def last_heard(self, place: Address) -> datetime | None:
         """Return when the newest message of a channel was written, None for one without any.
 
-        It need not be the one that came last: platforms post again what we did not take.
+        It need not be the last one to arrive: platforms deliver unacknowledged messages again.
         """
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         heard: datetime | None = self._value(self._LAST_HEARD, **at)
         return heard
 
     def moved_to(self, place: Address) -> str:
-        """Return the id under which the platform goes on with a channel, its own where it was never moved."""
+        """Return the id to which the platform moved a channel, its own where it was never moved."""
         moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
         return moved if moved is not None else place.channel
 
     def cursor(self, place: Address) -> str | None:
-        """Return up to which message of the platform a channel is in the inbox, None for one never seen."""
+        """Return the platform's id of the message up to which the inbox is complete; None for a new channel."""
         mark: str | None = self._value(self._MARK, **place.model_dump())
         return mark
 
     def advance(self, place: Address, mark: str) -> None:
-        """Keep that everything up to this message is in the inbox; an earlier mark changes nothing."""
+        """Move the cursor of a channel to this message; an earlier one changes nothing."""
         self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
     def remember(self, place: Address, *, direct: bool) -> None:
-        """Keep that there is such a channel and that something was seen there now."""
+        """Note that a channel exists and was active now."""
         self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
-        """Return the channels and threads that an account saw, the last one first."""
+        """Return the channels and threads that an account has seen, the most recent first."""
         own = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._session.exec(own.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN)).all()
 
     def disable(self, place: Address, reason: str) -> None:
-        """Send nothing more to a channel, until it is enabled."""
+        """Stop sending to a channel, until it is enabled."""
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         self._session.merge(DisabledChannel(**at, reason=reason, disabled_at=self._now))
         self._session.flush()
 
     def enable(self, place: Address) -> bool:
-        """Let a channel be sent to again; false when it could be."""
+        """Allow sending to a channel again; false when it was allowed."""
         closed = delete(DisabledChannel).where(
             col(DisabledChannel.platform) == place.platform,
             col(DisabledChannel.account) == place.account,
@@ -305,11 +305,11 @@ class Channels(Repository):
         return self._run(closed).rowcount > 0
 
     def why_disabled(self, place: Address) -> str | None:
-        """Return why nothing is sent to a channel, None where that is not so."""
+        """Return the reason why sending to a channel is stopped, None where it is allowed."""
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         reason: str | None = self._value(self._REASON, **at)
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:
-        """Return the channels to which nothing is sent, the last one first."""
+        """Return the channels to which sending is stopped, the most recent first."""
         return self._session.exec(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc())).all()

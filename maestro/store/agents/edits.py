@@ -32,17 +32,17 @@ from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
-"""What decides whether a model can be asked: a change wakes the jobs that wait for one."""
+"""Fields that decide whether a model can be called: a change wakes the jobs that wait for one."""
 
 EARLIER = "an earlier release"
-"""Who made what an agent is before its first edit, where nobody wrote down who."""
+"""The author of versions whose author was not recorded."""
 
 
 class AgentVersions(Repository):
-    """The history of every agent."""
+    """The versions of all agents."""
 
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
-        """Keep what an agent is now, under the number it bears."""
+        """Store the present state of an agent under its version number."""
         version = AgentVersion(
             agent_id=agent.id or 0,
             version=agent.version,
@@ -70,7 +70,7 @@ class AgentVersions(Repository):
         return version, next(iter(self.of(agent, before=number, limit=1)), None)
 
     def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
-        """Return what people could edit of an agent at a moment, None where it was never edited."""
+        """Return the editable fields of an agent at a moment, None where it was never edited."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         found = (
@@ -81,7 +81,7 @@ class AgentVersions(Repository):
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
-        # A number may be larger than the store has any.
+        # A number may exceed the largest integer of SQLite.
         found = self._session.exec(wanted).first() if 1 <= number <= agent.version else None
         if found is None:
             raise NotFound(f"agent {agent.slug} has no version {number}; the newest is {agent.version}")
@@ -89,7 +89,7 @@ class AgentVersions(Repository):
 
 
 class Bindings(Agents):
-    """All agents, and how channels become theirs; ``actor`` is who the audit log says it was."""
+    """All agents, and the edits of their bindings; ``actor`` is the author in the audit log."""
 
     def named(self, slug: str) -> Agent:
         """Return the agent of this slug; raises ``NotFound``."""
@@ -111,10 +111,10 @@ class Bindings(Agents):
         return found
 
     def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
-        """Give a channel to an agent.
+        """Bind a channel to an agent.
 
-        Raises ``Conflict`` when the channel belongs to an agent already or the agent is archived, and
-        ``InvalidEdit`` for an unknown client.
+        Raises ``Conflict`` when the channel is bound already or the agent is archived, and ``InvalidEdit`` for an
+        unknown client.
         """
         _require_present(agent)
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
@@ -129,7 +129,7 @@ class Bindings(Agents):
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
-        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for no such agent."""
+        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for an unknown agent."""
         _require_ours(binding)
         if change.agent:
             agent = self.named(change.agent)
@@ -147,11 +147,11 @@ class Bindings(Agents):
         Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        """Show a binding."""
+        """Return a binding as a view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
     def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
-        """Show up to ``limit`` bound channels after that id, of one agent if its slug is given."""
+        """Return views of up to ``limit`` bindings after that id, of one agent if its slug is given."""
         wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
@@ -160,7 +160,7 @@ class Bindings(Agents):
         return BindingPage(items=items, next=str(items[-1].id) if len(found) > limit else None)
 
     def binding_fields(self, binding: AgentChannel) -> BindingFields:
-        """Return what people can edit of a binding."""
+        """Return the editable fields of a binding."""
         return BindingFields.model_construct(
             permission=binding.permission,
             key_by_user=binding.key_by_user,
@@ -170,7 +170,7 @@ class Bindings(Agents):
         )
 
     def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel as the configuration says, whoever had it before."""
+        """Bind a channel as the configuration says, also if it was bound before."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
         binding = self.binding(address) or AgentChannel(
             agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
@@ -180,7 +180,7 @@ class Bindings(Agents):
         return binding
 
     def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Let an agent answer all that comes in at one of our accounts, as the configuration says; None: nobody."""
+        """Bind an account to an agent as the configuration says, or to none."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -220,10 +220,10 @@ def _require_ours(binding: AgentChannel) -> None:
 
 
 class AgentEdits(Bindings):
-    """All agents, and how they are changed; ``actor`` is who the history and the audit log say it was."""
+    """All agents, and their edits; ``actor`` is the author in the versions and the audit log."""
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
-        """Make an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
+        """Add an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
         taken = self.by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
@@ -237,10 +237,10 @@ class AgentEdits(Bindings):
         return agent
 
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
-        """Change an agent; what changes nothing makes no version.
+        """Change an agent; an edit without differences makes no version.
 
-        Raises ``Conflict`` when somebody else was faster, or when it is the last conductor that would go, and
-        ``InvalidEdit`` for an unknown client. Channels of an agent that is archived are free.
+        Raises ``Conflict`` when the agent was edited meanwhile, or when it is the last conductor that would go, and
+        ``InvalidEdit`` for an unknown client. The channels of an archived agent become free.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
@@ -267,15 +267,15 @@ class AgentEdits(Bindings):
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
-        """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
+        """Make a new version with the fields of an old one; raises ``NotFound``, and the errors of ``change``."""
         old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
-        """Take an agent away for good, with its versions and bindings; ``force`` lets the last conductor go.
+        """Delete an agent with its versions and bindings; ``force`` allows it for the last conductor.
 
-        Raises ``Conflict`` while anything speaks of it, and for one that the configuration names.
+        Raises ``Conflict`` while other rows refer to it, and for one that the configuration names.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
@@ -290,15 +290,15 @@ class AgentEdits(Bindings):
         self._audit.add(actor, "agent.purge", agent.slug)
 
     def detail(self, agent: Agent) -> AgentDetail:
-        """Show everything about an agent."""
+        """Return all details of an agent."""
         return agent_detail(agent, self.fields(agent), tuple(map(self.view, self.channels_of(agent))))
 
     def fields(self, agent: Agent) -> AgentFields:
-        """Return what people can edit of an agent."""
+        """Return the editable fields of an agent."""
         return fields_of(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
-        """Keep what an agent is now if nothing was kept of it yet: it was made before versions were."""
+        """Store the present state of an agent that has no version yet."""
         if not AgentVersions(self._link, self._now).of(agent, limit=1):
             self._record(agent, EARLIER, "")
 
@@ -306,7 +306,7 @@ class AgentEdits(Bindings):
         AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
 
     def _spoken_of_in(self, agent: Agent) -> str:
-        """Return the tables, by name, that have rows about an agent besides those that go with it."""
+        """Return the tables, by name, that refer to an agent, besides those that are deleted with it."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
         tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
@@ -332,5 +332,5 @@ class AgentEdits(Bindings):
 
 
 def _has_agents(table: Table) -> bool:
-    """Say whether the rows of a table are of agents by their number; those of the chat are by their slug."""
+    """Return whether a table refers to agents by their number; the tables of the chat do by slug."""
     return "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)

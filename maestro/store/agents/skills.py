@@ -18,7 +18,7 @@ _LISTS = ("keywords", "patterns", "required_tools")
 
 
 class Skills(Repository):
-    """All skills, known by their slugs, and what is wrong with their files."""
+    """All skills by slug, and the problems of their files."""
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
@@ -26,24 +26,24 @@ class Skills(Repository):
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
     def enabled(self) -> Sequence[Skill]:
-        """Return the skills that messages may be given, by slug."""
+        """Return the enabled skills, by slug."""
         return [Skill.of(row) for row in self._read_all(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
     def repertoire(self) -> Repertoire:
-        """Return the skills that messages may be given, ready to be tried on one."""
+        """Return the enabled skills, ready to be matched against a message."""
         return Repertoire(self.enabled())
 
     def all(self) -> Sequence[SkillRow]:
-        """Return every skill, by slug."""
+        """Return all skills, by slug."""
         return self._session.exec(self._ALL).all()
 
     def known(self) -> Sequence[Known]:
-        """Return where each skill was read from."""
+        """Return the file of each skill."""
         return [Known(slug, source) for slug, source in self._run(self._KNOWN)]
 
     def problems(self) -> Sequence[SkillProblem]:
-        """Return what is wrong with files now, by file."""
+        """Return the present problems, by file."""
         return self._session.exec(self._PROBLEMS).all()
 
     def by_slug(self, slug: str) -> SkillRow | None:
@@ -58,7 +58,7 @@ class Skills(Repository):
         return row
 
     def enter(self, library: Library) -> None:
-        """Make the store say what the files say; what is neither taken from them nor kept is removed."""
+        """Replace the stored skills by those of the files; a skill that is neither in a file nor kept is removed."""
         self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.taken, *library.kept])))
         for file in library.taken.values():
             self.put(file)
@@ -67,13 +67,13 @@ class Skills(Repository):
         self._session.flush()
 
     def note(self, source: str, problems: Sequence[str]) -> None:
-        """Note what is wrong with a file now."""
+        """Note a present problem of a file."""
         self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
     def put(self, file: FoundFile) -> SkillRow:
-        """Enter the skill of a file; whether it is enabled stays as it was, and a new one is."""
+        """Store the skill of a file; it stays enabled or disabled, and a new one is enabled."""
         assert file.skill is not None
         skill = file.skill
         said = {
@@ -90,7 +90,7 @@ class Skills(Repository):
         return row
 
     def enable(self, slug: str, enabled: bool) -> SkillRow:
-        """Let a skill be given, or not; raises ``NotFound``."""
+        """Enable or disable a skill; raises ``NotFound``."""
         row = self.get(slug)
         row.enabled, row.updated_at = enabled, self._now
         self._session.add(row)

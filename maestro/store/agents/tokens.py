@@ -1,4 +1,4 @@
-"""The bearer tokens of agents outside; what is kept of a token cannot be used as one."""
+"""The bearer tokens of external agents, stored as digests, which cannot be used as tokens."""
 
 import secrets
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from maestro.store.users.audit import Audit
 
 
 class AgentTokens(Repository):
-    """All tokens, those that were revoked too."""
+    """All tokens, also revoked ones."""
 
     _HELD = (
         select(AgentToken, Agent)
@@ -70,13 +70,13 @@ class AgentTokens(Repository):
         return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
 
     def all_valid(self, before: int | None, limit: int) -> Sequence[Holder]:
-        """Return up to ``limit`` tokens that are not revoked and older than ``before``, newest first, with whose."""
+        """Return up to ``limit`` valid tokens older than ``before``, newest first, with their agents."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [Holder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
-        """Let a token hold no more; one that was revoked stays as it is. Raises ``NotFound``."""
+        """Revoke a token; a revoked one stays as it is. Raises ``NotFound``."""
         kept = self._session.get(AgentToken, token_id)
         if kept is None or kept.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
@@ -88,16 +88,16 @@ class AgentTokens(Repository):
         return kept
 
     def holder(self, token: str) -> Holder | None:
-        """Return who shows this token; nobody's if it is unknown or revoked, whatever became of the agent."""
+        """Return the agent of a token, even an archived one; None if the token is unknown or revoked."""
         found = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
         return Holder(*found) if found is not None else None
 
     def used(self, token: AgentToken) -> None:
-        """Note that a token is used now, unless that was noted a moment ago."""
+        """Note that a token is used now, unless a recent use is noted."""
         self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_NOTED_EVERY)
 
     def forget(self, agent: Agent) -> None:
-        """Delete the tokens of an agent that is removed for good."""
+        """Delete the tokens of an agent that is purged."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
     def _count(self, agent: Agent) -> int:

@@ -25,15 +25,15 @@ BUSY_SECONDS = 30.0
 """How long a transaction waits for the lock of the database, and a thread for a connection."""
 READERS = 8
 CACHED_STATEMENTS = 512
-"""What a message asks of the store is more than the 128 statements that the driver would keep of itself."""
+"""A message needs more statements than the 128 that the driver caches by default."""
 OBSERVER_SECONDS = 2.0
 DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
-"""What SQLAlchemy and the driver raise."""
+"""Errors of SQLAlchemy and of the driver."""
 PRIMARY_CODE = 0xFF
-"""The part of SQLite's extended result codes that is the plain one."""
+"""The mask of the primary code in SQLite's extended result codes."""
 
 _NOT_UTF_8 = "Could not decode to UTF-8"
-"""How Python's driver begins an error about a text; it has no code for it."""
+"""The beginning of the driver's error about a text that is not UTF-8; it has no code."""
 
 RESCUE = (
     "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
@@ -43,7 +43,7 @@ RESCUE = (
 RESERVE_BYTES = 512 * 1024
 """Room for some ten commits of an answer; random bytes, as a file system may keep others compressed or not at all."""
 LOOK_SECONDS = 10.0
-"""How often at most it is tried to make the file again."""
+"""The shortest time between two attempts to create the file again."""
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 
     Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
     """
-    # What is deleted is overwritten: whether it is without being asked, each build of SQLite decides for itself.
+    # Deleted content is overwritten; the default for it differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
@@ -63,17 +63,17 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 def open_readers(path: Path) -> Engine:
     """Return the engine for reading; its connections cannot write and never block a writer.
 
-    The journal is the writer's: who sets it while somebody else makes the database is refused at once, however long it
-    would wait.
+    The journal mode is set by the writer alone: setting it while another process creates the database is refused at
+    once, whatever the timeout.
     """
     return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
 
 
 def open_observer(path: Path) -> Engine:
-    """Return the engine for a look that leaves no trace: it creates no file and changes none.
+    """Return the engine for an inspection that leaves no trace: it creates no file and changes none.
 
-    After a clean end there is no write-ahead log, and SQLite would make one even to read; so the file is then read as
-    one that nobody changes. With a log, somebody may be writing, and the log belongs to what is read.
+    After a clean shutdown there is no write-ahead log, and SQLite would create one even to read; so the file is then
+    opened as immutable. With a log, a process may be writing, and the log is read as well.
     """
     settled = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
@@ -90,9 +90,9 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
 
 
 def store_failure(error: Exception, path: Path) -> StoreBusy | None:
-    """Return what a failure of the database means, without the statement that met it.
+    """Return the store's error for an error of the database, without the statement that met it.
 
-    None for an error about what was to be written, such as a constraint.
+    None for an error about the written values, such as a constraint.
     """
     cause = error.orig if isinstance(error, DatabaseError) else error
     if damaged := damage(path, cause):
@@ -105,7 +105,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 
 
 def damage(path: Path, cause: BaseException | None) -> str:
-    """Say what a person does about damage that the driver found; empty when its error is about something else."""
+    """Describe damage that the driver found, and its repair; empty when the error is about something else."""
     if str(cause).startswith(_NOT_UTF_8):
         found = "a text in it is not UTF-8"  # the driver's own sentence quotes the text
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -119,9 +119,9 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
-        hide_parameters=True,  # an error would otherwise quote what people wrote
+        hide_parameters=True,  # an error would otherwise quote messages of users
         pool_size=size,
-        pool_use_lifo=True,  # the connection that was used last has the pages and the statements at hand
+        pool_use_lifo=True,  # the connection used last has warm caches of pages and statements
         max_overflow=0,
         pool_timeout=busy_seconds,
         connect_args={
@@ -133,7 +133,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # The driver's own transaction handling would begin deferred; ours decides.
+        # The driver would begin transactions as deferred; the listener below begins them.
         connection.isolation_level = None
         for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
@@ -141,15 +141,15 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        driver.execute(begin)  # each transaction pays for it, and nobody reads what SQLAlchemy would make of it
+        driver.execute(begin)  # directly, because SQLAlchemy's result object would cost each transaction
 
     return engine
 
 
 class Reserve:
-    """The reserve of one database, shared by all processes that use it; ``path`` is that of the database.
+    """The reserve file of one database, shared by all processes that use it; ``path`` is that of the database.
 
-    Only a process that asked for it makes it, and makes it again after it was given up.
+    Only a process that asked for it creates it, and creates it again after it was released.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,16 +159,16 @@ class Reserve:
 
     @property
     def missing(self) -> bool:
-        """Whether it was given up, and there has been no room for it since."""
+        """Whether it was released, and the disk has had no room for it since."""
         return self._wanted and not self._path.exists()
 
     def want(self) -> None:
-        """Make it, and keep it from now on."""
+        """Create the reserve, and maintain it from now on."""
         self._wanted = True
         self.restore()
 
     def give_up(self) -> bool:
-        """Give its room back to the disk; false when there was none."""
+        """Release the reserve's space on the disk; false when there was none."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Make it again where it is missing and there is room for more than just that."""
+        """Create the reserve again where it is missing and the disk has room for twice its size."""
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -203,9 +203,9 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteHistory:
-    """How writing went in this process.
+    """The results of writes in this process.
 
-    The moments are seconds since 1970 and 0 for never, ``problem`` is why the last failed write failed, and
+    The moments are seconds since 1970 and 0 for never, ``problem`` is the reason of the last failed write, and
     ``replaced`` counts the writing connections that were lost.
     """
 
@@ -222,11 +222,12 @@ class WriteHistory:
 
 
 class Writer:
-    """The pool of the one writing connection of a process; threads wait in it for each other.
+    """The pool of the one writing connection of a process, in which threads queue.
 
-    A thread that is interrupted inside of the pool can lose the connection: nobody holds it, and nobody gets it. It is
-    replaced when a thread has waited in vain for a connection that no living thread holds, and none has given back
-    meanwhile: one that was given back is with the thread that got it, which may not have said so yet.
+    A thread that is interrupted inside of the pool can lose the connection, so that no thread holds it and none gets
+    it. It is replaced when a thread has timed out waiting for a connection that no living thread holds, and that none
+    has given back meanwhile: a connection just given back belongs to a thread that may not have registered as its
+    holder yet.
     """
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
@@ -243,7 +244,7 @@ class Writer:
     def begin(self) -> Iterator[Connection]:
         """Give the connection, in a transaction that is committed at the end; raises ``StoreBusy``.
 
-        Only a transaction that changed something counts as a successful write.
+        Only a transaction that changed rows counts as a successful write.
         """
         try:
             with self._held() as connection:
@@ -287,7 +288,7 @@ class Writer:
             try:
                 yield connection
             finally:
-                self._given_back += 1  # before there is no holder, or who has waited in vain takes it for lost
+                self._given_back += 1  # before there is no holder, or a thread that timed out takes it for lost
                 self._holder = None
 
     def _connected(self) -> Connection:
@@ -310,7 +311,7 @@ class Writer:
     def _replaced(self, waited_for: Engine, given_back: int) -> bool:
         """Replace the engine that a thread waited for; false where its connection is not lost.
 
-        ``given_back`` is how often it had been given back when the thread began to wait.
+        ``given_back`` is the count of returned connections when the thread began to wait.
         """
         with self._lock:
             if self.engine is not waited_for:
@@ -319,7 +320,7 @@ class Writer:
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):
-                self._driver.close()  # the transaction that it may be in would keep the next one from writing
+                self._driver.close()  # its open transaction would block the next writer
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
             self.engine = self._opened()
@@ -327,10 +328,10 @@ class Writer:
 
 
 class CommitMark:
-    """A connection that changes nothing, so that each change it hears of is that of another one.
+    """A connection that only reads ``data_version``, a number that moves with every commit of other connections.
 
-    SQLite keeps a number for each connection that moves with the commits of all others, those of other processes too:
-    to ask for it takes microseconds, where the cheapest look at a table takes a hundred.
+    It counts the commits of other processes too. To read it takes microseconds, where the cheapest query of a table
+    takes a hundred.
     """
 
     def __init__(self, path: Path) -> None:
@@ -339,7 +340,7 @@ class CommitMark:
         self._connection: sqlite3.Connection | None = None
 
     def mark(self) -> str:
-        """Return the number as a word."""
+        """Return the number as text."""
         with self._lock:
             if self._connection is None:
                 self._connection = self._opened()
@@ -347,7 +348,7 @@ class CommitMark:
         return str(version)
 
     def close(self) -> None:
-        """Close the connection; the next question would open another one."""
+        """Close the connection; the next call of ``mark`` opens another one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

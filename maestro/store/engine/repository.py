@@ -1,4 +1,4 @@
-"""What every repository has: its transaction's connection and session, and the transaction's time."""
+"""The base of all repositories: the connection and session of a transaction, and helpers for prepared statements."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,53 +17,53 @@ Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
 
 STAMPED = frozenset(Editions._fields)
-"""The tables whose rows are kept from transaction to transaction."""
+"""The tables whose rows are cached from transaction to transaction."""
 
 
 class Link:
-    """The connection of one transaction, and its session, which is made when somebody first asks for it."""
+    """The connection of one transaction, and its session, which is created at its first use."""
 
-    def __init__(self, connection: Connection, shelves: dict[str, Any] | None = None) -> None:
-        """``shelves`` hold what is kept from transaction to transaction, by the name of the query."""
+    def __init__(self, connection: Connection, caches: dict[str, Any] | None = None) -> None:
+        """``caches`` hold rows from transaction to transaction, by the name of the query."""
         self.connection = connection
-        self.shelves = shelves if shelves is not None else {}
-        self.reads_kept = True
-        """Whether this transaction has certainly changed no row of a kind that is kept."""
+        self.caches = caches if caches is not None else {}
+        self.reads_cached = True
+        """Whether this transaction has certainly changed no row of a cached table."""
         self.driver = driver_of(connection)
         self.when_committed: list[Callable[[], None]] = []
         self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
         self.known: dict[str, dict[object, Any]] = {}
-        """What was read in this transaction, by repository, for as long as that changes nothing."""
+        """Values read in this transaction, by repository, until that repository changes a row."""
 
     def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
-        """Have these values written before the commit, by one call with all that is noted under repository and key."""
+        """Write these values before the commit, by one call with all values noted under the same repository and key."""
         noted, _ = self._unwritten.get((name, key), ({}, write))
         self._unwritten[(name, key)] = ({**noted, **values}, write)
 
     def write_noted(self, *names: str) -> None:
-        """Write what is noted for these repositories, or for all where none is named."""
+        """Write the noted values of these repositories, or of all where none is named."""
         for place in [place for place in self._unwritten if not names or place[0] in names]:
             noted, write = self._unwritten.pop(place)
             write(noted)
 
     def committed(self) -> None:
-        """Call what was to be called once the transaction is committed."""
+        """Make the calls that waited for the commit."""
         for call in self.when_committed:
             call()
 
     @cached_property
     def session(self) -> Session:
-        """The objects of this transaction, which may be rows of a kind that is kept."""
-        self.reads_kept = False
+        """The objects of this transaction, which may be rows of a cached table."""
+        self.reads_cached = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush(self) -> None:
-        """Write what was noted, and what was added or changed as an object."""
+        """Write noted values, and added or changed objects."""
         self.write_noted()
         self.flush_objects()
 
     def flush_objects(self) -> None:
-        """Write what was added or changed as an object."""
+        """Write added or changed objects."""
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
             self.write_noted()
             self.known.clear()
@@ -71,24 +71,24 @@ class Link:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back what the block wrote when it raises."""
+        """Roll back the changes of the block when it raises."""
         self.flush()
         try:
             with self._savepoint():
                 yield
                 self.flush()
-        except BaseException:  # whatever it raised, it goes on
+        except BaseException:  # re-raised at once
             self.known.clear()
             self._unwritten.clear()
             raise
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        """A session that was made in the block is closed when it raises."""
+        """Open a savepoint; a session that was created in the block is closed when it raises."""
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
-                self.session.connection()  # begins it now, so that statements run on the driver are within it
+                self.session.connection()  # begins it now, so that statements on the driver are inside
                 yield
                 self.session.flush()
             return
@@ -96,20 +96,20 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    self.session.commit()  # SQLAlchemy gave the session a savepoint of its own inside of this one
-            except BaseException:  # whatever it raised, it goes on
+                    self.session.commit()  # SQLAlchemy gave the session a nested savepoint
+            except BaseException:  # re-raised at once
                 self.close()
                 self.__dict__.pop("session", None)
                 raise
 
     def close(self) -> None:
-        """Forget the objects."""
+        """Close the session."""
         if "session" in self.__dict__:
             self.session.close()
 
 
 def read_once(method: Query) -> Query:
-    """Have a query that returns values run once per transaction and arguments, until its repository changes a row."""
+    """Run a query that returns values once per transaction and arguments, until its repository changes a row."""
 
     @wraps(method)
     def reading(self: "Repository", *arguments: Any) -> Any:
@@ -124,7 +124,7 @@ def read_once(method: Query) -> Query:
 
 
 def with_values(row: Row, **values: object) -> Row:
-    """Return a row that was read as a value, with other values in some columns."""
+    """Return a copy of a row that was read as a value, with other values in some columns."""
     changed: Row = type(row).__new__(type(row))
     changed.__dict__.update(row.__dict__, **values)
     return changed
@@ -133,10 +133,10 @@ def with_values(row: Row, **values: object) -> Row:
 class Repository:
     """A set of queries about one noun, inside one transaction.
 
-    What every message asks is ``Prepared``, as a constant of its class, and runs on the driver's connection: decision
-    record 7 says what that saves. What is added or changed as an object is written when the session is flushed, and not
-    before: a statement finds, and changes, only what is written. Objects that are loaded keep the values they were
-    loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
+    Queries on the path of every message are ``PreparedStatement`` constants of the class and run on the driver's
+    connection (ADR 7). Objects that are added or changed are written when the session is flushed, and not before: a
+    statement finds, and changes, only rows that are written. Loaded objects keep the values they were loaded with: to
+    see a row after a change, read it as a value, or load it for the first time.
     """
 
     _noun = "Repository"
@@ -157,20 +157,20 @@ class Repository:
         return self._link.session
 
     def _known(self) -> dict[object, Any]:
-        """What was read in this transaction and is still so."""
+        """Return the values that were read in this transaction and still hold."""
         return self._link.known.setdefault(self._noun, {})
 
     def _read_anew(self, prepared: PreparedStatement | None = None) -> None:
-        """Read anew from here on: a row of this noun has changed, by a prepared statement or another one."""
+        """Forget known values of this noun: a row of it changes, by a prepared statement or another one."""
         if prepared is None or prepared.table in STAMPED:
-            self._link.reads_kept = False
+            self._link.reads_cached = False
         names = (self._noun, *self._also_changes)
         self._link.write_noted(*names)
         for name in names:
             self._link.known.pop(name, None)
 
     def _rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a statement reads, or changed, in its order."""
+        """Return the rows that a statement reads, in its order."""
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
@@ -189,19 +189,19 @@ class Repository:
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement that changes rows and return what its ``returning`` says of each."""
+        """Run a statement that changes rows and return its ``returning`` columns for each."""
         self._read_anew(prepared)
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _insert(self, prepared: PreparedStatement, **values: object) -> int:
-        """Run a statement that adds a row and return the row's number."""
+        """Run a statement that adds a row and return the row's id."""
         self._read_anew(prepared)
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:
-        """Write a new row without the session and return it, with the id it was given where it came without one.
+        """Write a new row without the session and return it, with its new id where it came without one.
 
-        It stays outside of the session: a later change of a column needs a statement of its own.
+        It stays outside of the session: a later change of a column needs its own statement.
         """
         number = self._insert(row_insert(type(row)), **vars(row))
         if getattr(row, "id", number) is None:
@@ -211,8 +211,8 @@ class Repository:
     def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
         """Return the first row of a ``select`` of a whole table as a value, None when there is none.
 
-        It is no part of the session, and a tenth of the work of loading it as an object. It cannot be changed: setting
-        a column raises, and so does adding it to the session.
+        It is not part of the session, and costs a tenth of loading an object. It cannot be changed: setting a column
+        raises, and so does adding it to the session.
         """
         row = self._row(prepared, **values)
         return prepared.made(model, row) if row is not None else None
@@ -228,19 +228,19 @@ class Repository:
         return int(row[0]) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
-        """Let a table without reuse of ids give only ids above the floor from now on; it never goes back."""
+        """Let a table without reuse of ids give only ids above the floor from now on; the floor never sinks."""
         name, driver = table.__tablename__, self._link.driver
         if self._highest_id(table) >= floor:
             return
         changed = driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount
-        if not changed:  # SQLite makes the row with the first one of the table
+        if not changed:  # SQLite adds this row with the first row of the table
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement that is not prepared on the transaction's connection, with the values of its parameters.
 
-        For what changes rows or reads columns: it costs half of what the session takes, because the session would also
-        look through the objects it has loaded.
+        For changes of rows and reads of columns: it costs half of the session's way, which also looks through its
+        loaded objects.
         """
         self._read_anew()
         return self._link.connection.execute(statement, values)

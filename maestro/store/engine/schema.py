@@ -1,4 +1,4 @@
-"""Brings the tables up to this release, and refuses a database it does not understand."""
+"""Creates and migrates the tables, and refuses a database of an unknown release."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from maestro.store.engine.database import damage, open_readers, open_writer
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 OLDEST_SQLITE = (3, 35)
-"""The first one in which a change can return the rows that it changed."""
+"""The first version with ``RETURNING``."""
 
 
 def upgrade(path: Path) -> None:
@@ -31,16 +31,16 @@ def upgrade(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Make sure that the database file is of this release, without changing it: another process may be using it.
+    """Require the database file to be of this release, without changing it: another process may be using it.
 
-    Raises ``OlderDatabase`` when an earlier release wrote it, and what ``upgrade`` raises.
+    Raises ``OlderDatabase`` when an earlier release wrote it, and the errors of ``upgrade``.
     """
     with opened(open_readers(path), path) as connection:
         require_release(connection, path)
 
 
 def require_release(connection: Connection, path: Path) -> None:
-    """Make sure that the tables are those of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
+    """Require the tables of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
     if not _is_present(connection, path):
         raise OlderDatabase(
             f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
@@ -49,7 +49,7 @@ def require_release(connection: Connection, path: Path) -> None:
 
 
 def revision(path: Path) -> str:
-    """Return which revision of the tables the file has, empty when there is no file or nothing in it.
+    """Return the revision of the tables in the file, empty when there is no file or nothing in it.
 
     Raises ``StoreUnreadable`` when it is no readable SQLite file.
     """
@@ -61,7 +61,7 @@ def revision(path: Path) -> str:
 
 @contextmanager
 def opened(engine: Engine, path: Path) -> Iterator[Connection]:
-    """Connect, and say in our words why a file cannot be read; raises ``StoreUnreadable``."""
+    """Connect; raises ``StoreUnreadable`` with the reason and the fix when the file cannot be read."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnreadable(
@@ -78,7 +78,7 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
 
 
 def _why(path: Path, cause: BaseException | None) -> str:
-    """Say what the driver's error means for a person."""
+    """Return the reason and the fix for an error of the driver."""
     damaged = damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
         return damaged
@@ -108,7 +108,7 @@ def _is_present(connection: Connection, path: Path) -> bool:
 
 
 def _migrate(connection: Connection) -> None:
-    """Run the migrations that the database lacks."""
+    """Run the missing migrations."""
     # Imported here because Alembic takes a tenth of a second of CPU time, and most starts find tables of this release.
     command, config = import_module("alembic.command"), import_module("alembic.config").Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -126,5 +126,5 @@ def _current(connection: Connection) -> str | None:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Return the revisions of this release, the oldest first: the numbers that the files of migrations begin with."""
+    """Return the revisions of this release, oldest first: the numbers in the file names of the migrations."""
     return tuple(sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py")))

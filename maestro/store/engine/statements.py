@@ -1,6 +1,6 @@
-"""Statements that are compiled once and run on the driver itself: a fifth of what SQLAlchemy takes for each.
+"""Statements that are compiled once and run on the driver itself, at a fifth of SQLAlchemy's cost for each.
 
-What differs between databases is here and in ``repository``: the dialect, upserts, a list as one parameter, the larger
+Differences between databases are here and in ``repository``: the dialect, upserts, a list as one parameter, the larger
 of two values. Repositories import these from here, so that a second database needs its branches in two modules only.
 """
 
@@ -40,10 +40,10 @@ NO_LIMIT = -1
 
 @dataclass(frozen=True, slots=True)
 class _CompiledStatement:
-    """The SQL of a statement, its parameters by place, and its columns.
+    """The SQL of a statement, its parameters by index, and its columns.
 
-    ``fixed`` has a value for each place; those of ``open`` are given each time. A convert function is there where the
-    type of a parameter or a column is another one in Python than in SQLite.
+    ``fixed`` has a value for each parameter; those of ``open`` are given for each run. A convert function is there
+    where a type differs between Python and SQLite.
     """
 
     sql: str
@@ -54,10 +54,10 @@ class _CompiledStatement:
 
 
 class PreparedStatement:
-    """A statement with ``bindparam``s for what differs, ready to run again and again; a constant of its repository.
+    """A statement with ``bindparam``s for its variable values, compiled at its first run; a constant of its repository.
 
-    The SQL is made when it is first needed. A list cannot be a parameter, for it would change the SQL: of constants,
-    write ``one_of``; for others, ``in_list`` takes a ``json_list``.
+    A list cannot be a parameter, for it would change the SQL: for constants, write ``one_of``; for others, ``in_list``
+    takes a ``json_list``.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
@@ -65,12 +65,12 @@ class PreparedStatement:
 
     @cached_property
     def table(self) -> str:
-        """The table that it changes; empty for a statement that only reads."""
+        """The table that the statement changes; empty for a statement that only reads."""
         changed = getattr(self._statement, "table", None)
         return changed.name if changed is not None else ""
 
     def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """Run it; raises ``KeyError`` for a parameter without a value, and what the driver raises."""
+        """Run the statement; raises ``KeyError`` for a parameter without a value, and the driver's errors."""
         ready = self._ready
         arguments = list(ready.fixed)
         for place, name, convert in ready.open:
@@ -79,7 +79,7 @@ class PreparedStatement:
         return driver.execute(ready.sql, arguments)
 
     def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Turn what the driver read into what Python means by it."""
+        """Convert rows of the driver to Python's types."""
         results = self._ready.results
         if not results:
             return list(cells)
@@ -94,7 +94,7 @@ class PreparedStatement:
     def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
         """Return a row of a table as a value; see ``Repository._read``.
 
-        The columns of the table begin at the place ``first`` of the statement, and there may be others after them.
+        The columns of the table begin at the index ``first`` of the statement, and other columns may follow.
         """
         value: Row = model.__new__(model)
         value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
@@ -127,7 +127,7 @@ class PreparedStatement:
 
 @cache
 def _dialect() -> Dialect:
-    """Return what turns statements into SQL: of the one database that there is."""
+    """Return the dialect of SQLite."""
     return sqlite.dialect(paramstyle="qmark")
 
 
@@ -137,12 +137,12 @@ def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> C
 
 
 def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column holds a value of the ``json_list`` that this parameter is given."""
+    """Return the condition that a column holds one of the values in the ``json_list`` of this parameter."""
     return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
 
 
 def json_list(values: Iterable[object]) -> str:
-    """Return the value of a parameter of ``in_list``."""
+    """Return values as a parameter of ``in_list``."""
     return json.dumps(list(values))
 
 
@@ -153,12 +153,12 @@ def greatest(one: Any, other: Any) -> ColumnElement[Any]:
 
 @cache
 def row_insert(table: type[SQLModel]) -> PreparedStatement:
-    """Return what adds a row; the value of each column goes by its name."""
+    """Return the statement that adds a row; the parameters have the names of the columns."""
     return PreparedStatement(insert(table))
 
 
 @cache
 def row_update(table: type[SQLModel], *names: str) -> PreparedStatement:
-    """Return what sets these columns of the row with the id ``its_id``; the value of each is called ``its_<name>``."""
+    """Return the statement that sets columns of the row with the id ``its_id``; their parameters are ``its_<name>``."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     return PreparedStatement(update(table).where(inspect(table).c.id == bindparam("its_id")).values(values))

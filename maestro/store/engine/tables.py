@@ -1,4 +1,4 @@
-"""Every table, imported so that the metadata is complete."""
+"""All tables, imported so that the metadata is complete."""
 
 from sqlmodel import SQLModel
 

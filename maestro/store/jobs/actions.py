@@ -1,4 +1,4 @@
-"""What jobs did: the actions of their tags, and their tool calls."""
+"""Effects of jobs: the actions of tags in their answers, and their tool calls."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,14 +16,14 @@ from maestro.store.engine.repository import Repository
 from maestro.store.jobs.steps import StepRecords
 
 LATELY = 20_000
-"""Of how many actions, the newest of all agents, those of one are looked for."""
+"""The newest actions of all agents, among which those of one are found."""
 
 
 class Actions(Repository):
     """All actions."""
 
     def add(self, job_id: str, performed: Sequence[tuple[Tag, Performed]]) -> None:
-        """Keep what came of each tag of a job's answer, in the order of the answer."""
+        """Store the outcome of each tag of a job's answer, in the order of the answer."""
         self._session.add_all(
             Action(
                 job_id=job_id,
@@ -39,11 +39,11 @@ class Actions(Repository):
         self._session.flush()
 
     def of(self, job_id: str) -> Sequence[Action]:
-        """Return what came of the tags of a job's answer, in their order."""
+        """Return the outcomes of the tags of a job's answer, in their order."""
         return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
 
     def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
-        """Return what came of the tags in an agent's latest answers, newest first; what is long past is left out."""
+        """Return outcomes of tags in an agent's latest answers, newest first, among the newest ``LATELY`` of all."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
         return self._session.exec(
@@ -55,13 +55,13 @@ class ToolRuns(Repository):
     """The rows of ``tool_calls``."""
 
     def of(self, job_id: str) -> Sequence[ToolRun]:
-        """Return the calls of a job in the order the model asked for them."""
+        """Return the tool calls of a job in the order in which the model made them."""
         return self._session.exec(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
         ).all()
 
     def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
-        """Return the names of the tools that brought text from outside into these jobs, in their order."""
+        """Return the names of the tools that brought text from outside into these jobs, sorted."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
         found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INSIDE))
         return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
@@ -76,7 +76,7 @@ class ToolRuns(Repository):
         return run
 
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
-        """Return the pictures that the calls of a job returned, by the number and the place of the call."""
+        """Return the pictures that the tool calls of a job returned, by number and index of the call."""
         rows = self._session.exec(
             select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq))
         ).all()
@@ -87,20 +87,20 @@ class ToolRuns(Repository):
         return found
 
     def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
-        """Keep which pictures a call returned."""
+        """Store the pictures that a tool call returned."""
         which = run.model_dump(include={"job_id", "number", "place"})
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()
 
     def put(self, run: ToolRun) -> ToolRun:
-        """Add or change a call."""
+        """Add or change a tool call."""
         run.finished_at = self._now if run.state.ended else None
         self._session.add(run)
         self._session.flush()
         return run
 
     def begin(self, run: ToolRun) -> ToolRun:
-        """Note that the call is made now; raises ``StepTaken`` where a newer attempt at its step makes it."""
+        """Note that the tool is called now; raises ``StepTaken`` where a newer attempt at its step calls it."""
         StepRecords(self._link, self._now).require_newest()
         run.state = ToolState.STARTED
         run.attempts += 1

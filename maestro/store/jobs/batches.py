@@ -1,4 +1,4 @@
-"""Batches of replays: the jobs that are meant, what is known of them, and the items with their outcomes."""
+"""Batches of replays: candidates with the facts for a preview, and items with their outcomes."""
 
 import json
 from collections import defaultdict
@@ -28,7 +28,7 @@ JOBS_AT_ONCE = 1000
 """Jobs that are read at a time."""
 
 PRICED_CALLS = 1000
-"""Model calls, the newest, whose cost tells what one costs."""
+"""The newest model calls, whose average cost is the price."""
 
 Key = TypeVar("Key")
 
@@ -36,8 +36,8 @@ Key = TypeVar("Key")
 class Batches(Repository):
     """``replay_batches`` and ``replay_items``.
 
-    Each item is settled in the transaction of what is done with its job, so a job is begun once however often the
-    process dies, and whichever processes work on the batch at the same time.
+    Each item is settled in the transaction of its job's change, so a job is begun once however often the process dies,
+    and however many processes work on the batch.
     """
 
     _OPEN = PreparedStatement(
@@ -53,11 +53,11 @@ class Batches(Repository):
     )
 
     def add(self, batch: ReplayBatch, outlooks: Iterable[Outlook]) -> None:
-        """Keep a batch with an item for each job, in their order; a job with a problem is refused at once."""
+        """Add a batch with an item for each job, in their order; a job with a problem is refused at once."""
         self._session.add(batch)
         self._session.flush()
         for place, one in enumerate(outlooks, start=1):
-            # As a prepared statement: nobody else writes while a hundred thousand of them are kept.
+            # As a prepared statement, because no other process can write while 100,000 of them are added.
             self._insert(
                 self._ADDED,
                 batch_id=batch.id,
@@ -87,11 +87,11 @@ class Batches(Repository):
         return self._read_all(self._OPEN, ReplayBatch)
 
     def progress(self, batch_id: str) -> Progress:
-        """Return how far a batch is."""
+        """Return the progress of a batch."""
         return Progress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
 
     def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
-        """Return up to ``limit`` items with these states, or any if there are none, that follow the place."""
+        """Return up to ``limit`` items after an index, with these states, or any if there are none."""
         found = (
             select(ReplayItem, Job.status)
             .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
@@ -109,32 +109,32 @@ class Batches(Repository):
         return self._run(found).scalars().all()
 
     def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
-        """Return the places and lanes of the items whose turn is next; none of the lanes ``but``."""
+        """Return the indexes and lanes of the items that are next, without those in the lanes ``but``."""
         found = select(ReplayItem.place, ReplayItem.lane).where(
             *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
         return [(place, lane) for place, lane in self._run(found.order_by(col(ReplayItem.place)).limit(limit))]
 
     def take(self, batch_id: str, place: int) -> str | None:
-        """Return the job of an item if that still waits for its turn, else None."""
+        """Return the job of an item that is still waiting, else None."""
         job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
         return job_id
 
     def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
-        """Write what came of a job; with the last one, the batch has ended."""
+        """Write the outcome of a job; with the last one, the batch has ended."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
         self._run(row.values(state=state, began=began, problem=problem, at=self._now))
         self.end(batch_id)
 
     def stop(self, batch_id: str) -> None:
-        """Let no more of its jobs begin."""
+        """Skip all items that are still waiting."""
         self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
         left = update(ReplayItem).where(*_waiting_of(batch_id))
         self._run(left.values(state=ItemState.SKIPPED, at=self._now))
         self.end(batch_id)
 
     def end(self, batch_id: str) -> None:
-        """End a batch of which no item waits."""
+        """End a batch without waiting items."""
         rest = select(ReplayItem.place).where(*_waiting_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~rest.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
@@ -157,7 +157,7 @@ def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
 
 
 class BatchCandidates(Repository):
-    """Reads only, a thousand jobs with a handful of queries: a batch may have a hundred times as many."""
+    """The jobs of a batch, read a thousand at a time with a handful of queries."""
 
     _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
@@ -189,19 +189,19 @@ class BatchCandidates(Repository):
     )
 
     def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
-        """Return the jobs of a filter in the order of their turns, as many as its list shows."""
+        """Return the jobs of a filter in the order of their positions, as many as its list shows."""
         found = select(Job.id).where(*conditions(wanted))
         return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def of(self, ids: Sequence[str]) -> Iterator[tuple[str, Prospect | None]]:
-        """Yield each job with what there is to know, None for one that does not exist; in the order given."""
+        """Yield each job with its facts, None for one that does not exist; in the order given."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
             found = self._chunk(chunk)
             yield from ((job_id, found.get(job_id)) for job_id in chunk)
 
     def prices(self) -> Prices:
-        """Return what a model call cost of late."""
+        """Return the average cost of recent model calls."""
         newest = (
             select(UsageRow.agent_id, UsageRow.model, UsageRow.cost_usd)
             .where(UsageRow.state == CallState.ANSWERED, col(UsageRow.cost_usd).is_not(None))
@@ -237,7 +237,7 @@ class BatchCandidates(Repository):
         }
 
     def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
-        """Return the job that answers the same message, or does the same task, now, for each."""
+        """Return for each job the one that answers the same message, or does the same task, now."""
         ids = list(jobs)
         answered_by = dict(self._found(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}

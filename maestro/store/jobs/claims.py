@@ -1,4 +1,4 @@
-"""Jobs that wait to begin: which is claimed next, and which are answered together.
+"""Pending jobs: which are claimed next, and which are answered together.
 
 See docs/decisions.md: busy agents.
 """
@@ -29,23 +29,23 @@ from maestro.store.engine.statements import PreparedStatement, one_of
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
 CLAIM_LAPSES = timedelta(seconds=10)
-"""How long who claimed a job has to start it; then a claim that led to nothing counts as none."""
+"""How long a dispatcher has to start a claimed job; then its claim lapses."""
 
 FEW = 10
-"""So many begin without a look at how much there is to do already."""
+"""So many jobs begin without a count of the jobs under way."""
 
 LOOKED_AT = 20
-"""Where many wait, so many times those who can begin are looked at."""
+"""Where many jobs wait, so many times the limit of claims are read."""
 
 _COLUMNS = len(Candidate._fields)
 
 LEAST = Priority.SCHEDULED
-"""The priority that everything has at least."""
+"""The lowest priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A job that is to be started, and how soon its work is done as far as is known before it is routed."""
+    """A job that is to be started, and its precedence as far as it is known before routing."""
 
     job: Job
     precedence: Precedence
@@ -57,14 +57,14 @@ class ClaimedJob:
 
 
 def _lately(moment: Mapped[Any]) -> ColumnElement[bool]:
-    """Return the condition that something happened within the time a claim holds; what is still to come did not."""
+    """Return the condition that a moment is within the lifetime of a claim; future moments are not."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
 
 class Claims(Repository):
-    """The part of the ``queue`` table that dispatchers work on."""
+    """The queries of dispatchers on the ``queue`` table."""
 
-    # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
+    # A running job holds its lane, even against a job that resumes with an earlier position.
     _HEADS = (
         columns(
             col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
@@ -74,7 +74,7 @@ class Claims(Repository):
         .subquery()
     )
     _LEADING = aliased(Job)
-    # What an answer leads to comes after it.
+    # Jobs that an answer leads to come after it.
     _LED_TO = (
         columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
@@ -95,7 +95,7 @@ class Claims(Repository):
         or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
         or_(col(Job.parent_id).is_(None), ~_LED_TO),
     )
-    # Who pays is known of a message only when it is routed; before, it is who pays for what its channel's agent does.
+    # The paying client of a message is known only after routing; before, it is that of the channel's agent.
     _FOUND = (
         columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
@@ -122,7 +122,7 @@ class Claims(Repository):
         .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
         .label("place")
     ).subquery()
-    # First one of each who waits, then a second of each, and so on: a flood of one must not hide the others.
+    # First one job of each client or channel, then a second of each: the flood of one must not hide the others.
     _CROWD = PreparedStatement(
         columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
@@ -140,7 +140,7 @@ class Claims(Repository):
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
-    # Who stands still waits for somebody else, such as a process that is away: counted, a few would keep everybody out.
+    # A job without progress waits for something else, such as a stopped process: counted, a few would block all others.
     _IN_HAND = PreparedStatement(
         columns(func.count())
         .select_from(Job)
@@ -162,7 +162,7 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
-    # What the columns of a new job hold where nothing else is said.
+    # The default values of the columns of a new job.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
     )
@@ -175,27 +175,27 @@ class Claims(Repository):
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
     def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
-        """Return up to ``limit`` pending jobs whose turn it is, the most urgent first, whoever they belong to.
+        """Return up to ``limit`` pending jobs at the head of their lanes, the most urgent first, of all clients.
 
-        A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
+        A claim without a start lapses: one made before ``abandoned_before`` does not count.
         """
         return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
 
     def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
-        """Say whether a job may begin, where so many may run in the background."""
+        """Return whether a job may begin, where so many may run in the background."""
         first = self.claimable(1, abandoned_before)
         return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
 
     def any_unclaimed(self) -> bool:
-        """Say whether a pending job waits that nobody has claimed, whether it is its turn or not."""
+        """Return whether a pending job is unclaimed, at the head of its lane or not."""
         return self._row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now) is not None
 
     def background_full(self, limit: int) -> bool:
-        """Say whether so many jobs run in the background already, those that are about to begin included."""
+        """Return whether so many background jobs run already, including those about to begin."""
         return self._running_behind(self._now - CLAIM_LAPSES) >= limit
 
     def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
-        """Take jobs whose turn it is, in the order of ``order``, so that no other dispatcher starts them as well."""
+        """Claim jobs at the head of their lanes, in the order of ``order``, so that no other dispatcher starts them."""
         order = order or ClaimOrder()
         found = self.claimable(limit + 1, abandoned_before)
         if len(found) > FEW:
@@ -204,7 +204,7 @@ class Claims(Repository):
             return []
         behind = sum(one.in_background for one in found)
         room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
-        # With one of the background among them, those of people are all there.
+        # With a background job among them, all jobs of users are there too.
         crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
@@ -212,9 +212,9 @@ class Claims(Repository):
         return [ClaimedJob(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
 
     def enter(self, **columns: object) -> Job:
-        """Add a job of these columns with the last place in its lane, and return it as a value without that place.
+        """Add a job of these columns at the end of its lane, and return it as a value without its position.
 
-        It costs a tenth of what it costs to add it as an object.
+        It costs a tenth of adding it as an object.
         """
         job: Job = Job.__new__(Job)
         job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
@@ -222,22 +222,22 @@ class Claims(Repository):
         return job
 
     def forget_claims(self) -> None:
-        """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
+        """Free the claims of a dispatcher that is gone; should it live, starting twice is harmless."""
         self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def unclaim(self, ids: Iterable[str]) -> None:
-        """Give back claims that could not be used."""
+        """Free claims that could not be used."""
         self._run(
             update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
         )
 
     def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
-        """Return how soon a job's work is done, now that it is known who pays for it, if anybody does."""
+        """Return the precedence of a job's work, now that its paying client is known, if it has one."""
         weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
         return precedence_of(priority, client_id, weight, address)
 
     def precedence_of(self, job: Job) -> Precedence:
-        """Return how soon the work of a routed job is done."""
+        """Return the precedence of a routed job's work."""
         return self.precedence(job.priority, job.client_id, job.address)
 
     def _candidates(self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int) -> list[Candidate]:
@@ -258,7 +258,7 @@ class Claims(Repository):
 
 
 class MergedJobs(Repository):
-    """``queue.merged_into``: which job answers in whose place."""
+    """``queue.merged_into``: the job that answers in the place of another."""
 
     _also_changes = ("Jobs",)
 
@@ -284,7 +284,7 @@ class MergedJobs(Repository):
     )
 
     def answered_messages(self, job: Job) -> Sequence[InboxRow]:
-        """Return every message that a job answers, in the order they came in; none for one that answers no message.
+        """Return all messages that a job answers, in the order of arrival; none for a job without a message.
 
         They are values, which cannot be changed.
         """
@@ -294,7 +294,7 @@ class MergedJobs(Repository):
         return self._answered(job.inbox_id, None if alone else job.id)
 
     def assume_none(self, job_id: str) -> None:
-        """Take it that a job answers in the place of no other one, as the caller has read in this transaction."""
+        """Assume that no job is merged into this one, as the caller has read in this transaction."""
         self._known()[("none", job_id)] = True
 
     @read_once
@@ -304,12 +304,12 @@ class MergedJobs(Repository):
         return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
     def waiting_behind(self, job: Job, limit: int) -> Sequence[Asked]:
-        """Return what waits behind a job in its lane, in order."""
+        """Return the pending jobs behind a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [Asked(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
     def open_in(self, lane: LaneKey) -> Sequence[Asked]:
-        """Return the open jobs of a lane that answer messages, those outside their place too, in order."""
+        """Return the open jobs of a lane that answer messages, in order, also those that gave their position back."""
         found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [Asked(*row) for row in self._session.exec(open_ones)]
@@ -322,21 +322,21 @@ class MergedJobs(Repository):
         ).all()
 
     def merge(self, ids: Sequence[str], host: str) -> None:
-        """Let a job answer in the place of others, and of those in whose place they would have answered."""
+        """Merge jobs into another one, together with the jobs that were merged into them."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
         self.follow(ids, host)
 
     def follow(self, ids: Sequence[str], host: str) -> None:
-        """Let everything that these jobs were to answer be answered by another."""
+        """Merge into another job all that was merged into these."""
         self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
         self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
     def release(self, ids: Sequence[str]) -> None:
-        """Let jobs that ended by themselves keep what they answered."""
+        """Undo the merges of jobs that ended on their own."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
     def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
-        """Return those of these jobs of whose answer nothing has left, as far as we know."""
+        """Return those of these jobs whose answer has surely not been sent, not even partly."""
         left = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == Purpose.ANSWER,

@@ -1,4 +1,4 @@
-"""Tasks that agents gave to other agents: jobs that hang on the job whose answer gave them.
+"""Tasks that agents gave to other agents: child jobs of the job whose answer gave them.
 
 See docs/decisions.md: delegation.
 """
@@ -23,14 +23,14 @@ STOPPED = "stopped before it began"
 class Delegations(Repository):
     """Delegation jobs and their delegators.
 
-    A job's *chain* is the job itself, the tasks whose results it waits to hear, and the jobs in which its agent goes
-    on with those results: a job with a parent and no task is such a *continuation* of its parent.
+    A job's *chain* is the job itself, the tasks whose results it waits for, and the jobs in which its agent continues
+    with those results: a job with a parent and no task is such a *continuation* of its parent.
     """
 
     _also_changes = ("Jobs",)
 
     _LED_TO = aliased(Job)
-    # An interrupted answer that was out already is none that a person stopped.
+    # An interrupted job whose answer was sent already was not stopped by a user.
     _STANDING = select(
         Job.parent_id,
         and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
@@ -38,10 +38,10 @@ class Delegations(Repository):
     ).where(Job.id == bindparam("of_job"))
 
     def settle_end(self, job_id: str, status: JobStatus) -> None:
-        """Do what the end of a job means for the tasks it gave, and for who waits to hear of it.
+        """Begin or withhold the tasks of a job that has ended, and report its end to a waiting delegator.
 
-        Tasks begin when the answer that gave them is out: its workflow starts them, and if that dies the dispatcher
-        does, once the claim has lapsed. Those of the background only the dispatcher starts, which knows how many may
+        Tasks begin after the answer that gave them is sent: its workflow starts them, and if that dies the dispatcher
+        does, once the claim has lapsed. Background tasks are started by the dispatcher alone, which knows how many may
         run. Without that answer they do not begin, nor after a ``/stop`` that came while it was being sent.
         """
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
@@ -53,7 +53,7 @@ class Delegations(Repository):
             self._report(self._fresh(job_id))
 
     def restore_withheld(self, job_id: str) -> None:
-        """Let tasks begin after all that did not because the job had failed or was stopped, now that it is resumed."""
+        """Let withheld tasks begin after all, because the failed or stopped job that gave them is resumed."""
         withheld = update(Job).where(
             col(Job.parent_id) == job_id,
             col(Job.status) == JobStatus.CANCELLED,
@@ -63,30 +63,30 @@ class Delegations(Repository):
         self._run(withheld.values(**again, stop_requested=False))
 
     def stop_reporting(self, jobs: Sequence[Job]) -> None:
-        """Let nobody wait to hear of these jobs any more: who says ``/stop`` does not want to hear about it."""
+        """Report the results of these jobs to no delegator any more, as after a ``/stop``."""
         self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
 
     def lineage(self, job: Job) -> list[Job]:
-        """Return a job and those above it, nearest first."""
+        """Return a job and its ancestors, nearest first."""
         found = [job]
         while found[-1].parent_id is not None:
             found.append(self._fresh(found[-1].parent_id))
         return found
 
     def of(self, job_id: str) -> Sequence[Job]:
-        """Return the jobs that hang on this one, in the order they were made."""
+        """Return the child jobs of a job, in the order they were made."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
             execution_options=_AFRESH,
         ).all()
 
     def below(self, job_ids: Iterable[str]) -> list[Job]:
-        """Return every job that these led to, directly or through others."""
+        """Return all jobs that these led to, directly or through others."""
         found = [job for job_id in job_ids for job in self.of(job_id)]
         return [*found, *self.below([job.id for job in found])] if found else []
 
     def newest(self, job: Job) -> Job:
-        """Return the job that does now what this one was to do: a restart of it, or one that answers in its place."""
+        """Return the job that replaces this one: its newest restart, or the job that it was merged into."""
         if job.merged_into is not None:
             return self.newest(self._fresh(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
@@ -95,32 +95,32 @@ class Delegations(Repository):
         return self.newest(again) if again is not None else job
 
     def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
-        """Return the tasks whose results a job wanted to hear, each with the job that has its result.
+        """Return the tasks whose results a job waited for, each with the job that has its result.
 
-        Of one that was restarted, it is the restart that counts.
+        Of a restarted task, its restart counts.
         """
         tasks = [task for task in self.of(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
         return [(task, self._last(task)) for task in tasks if task.id not in restarted]
 
     def lane_of(self, job: Job) -> str | None:
-        """Return the lane in which a job's task began, where its person says things; the job itself holds none."""
+        """Return the lane of the user's message from which a task came; the task itself has no lane."""
         return self.lineage(job)[-1].lane
 
     def delegator(self, job: Job) -> Job | None:
-        """Return the delegator that hears what this job says, None when everybody in the channel does."""
+        """Return the delegator that receives this job's answer, None when its answer goes to the channel."""
         origin = self._origin(job)
         return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
     def background_origin(self, job: Job) -> Job | None:
-        """Return the job without a person that led to what this one posts, None where a person or an agent hears it."""
+        """Return the background job that led to this job's post, None where a user or an agent waits for it."""
         began = self.lineage(job)[-1]
         return began if is_background(began) and self.delegator(job) is None else None
 
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
-        # What has no parent only tells people something about a task.
+        # A job without a parent is only a notice about a task.
         found = select(Job).where(
             *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )
@@ -129,7 +129,7 @@ class Delegations(Repository):
         return self._session.exec(found.order_by(col(Job.turn))).all()
 
     def _hand_over(self, job_id: str) -> None:
-        """Count the tasks of a job as claimed by its workflow; those of the background are left to the dispatcher."""
+        """Mark the tasks of a job as claimed by its workflow; background tasks are left to the dispatcher."""
         tasks = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING, col(Job.task) != "")
         of_people = col(Job.priority) <= Priority.MESSAGE
         self._run(update(Job).where(*tasks, of_people).values(claimed_at=self._now))
@@ -139,7 +139,7 @@ class Delegations(Repository):
         self._run(unbegun.values(status=JobStatus.CANCELLED, reason=reason, completed_at=self._now))
 
     def _report(self, job: Job) -> None:
-        """Let the delegator go on when everything it waits to hear has ended, unless it is about to anyway."""
+        """Let the delegator continue when all its results are there, unless it is about to anyway."""
         delegator = self.delegator(job)
         if delegator is None:
             return
@@ -148,7 +148,7 @@ class Delegations(Repository):
             self._continue(delegator)
 
     def _continue(self, delegator: Job) -> None:
-        """Make the job in which the delegator goes on, in its old turn: it is next in its lane.
+        """Add the job in which the delegator continues, at its old position, so that it is next in its lane.
 
         See docs/invariants.md: lanes.
         """
@@ -172,20 +172,20 @@ class Delegations(Repository):
         job.turn = turn
 
     def _origin(self, job: Job) -> Job:
-        """Return the job of which this one is the continuation, or itself."""
+        """Return the job that this one continues, or itself."""
         while job.parent_id is not None and not job.task:
             job = self._fresh(job.parent_id)
         return job
 
     def _goes_on(self, job: Job) -> bool:
-        """Say whether something in the chain of this job is still to come."""
+        """Return whether a job of this chain is still open."""
         return job.status in OPEN or any(self._goes_on(other) for other in self.of(job.id) if _is_in_chain(other))
 
     def _last(self, job: Job) -> Job:
-        """Return the job of a chain that says something for this one: its last continuation, or itself.
+        """Return the job of a chain that has its result: its last continuation, or itself.
 
-        One with an answer counts before one without. Where none has any, what the job said first, that it asks others,
-        is no result.
+        A job with an answer counts before one without. Where none has any, the first text of the job, that it asks
+        others, is no result.
         """
         continuations = [other for other in self.of(job.id) if not other.task]
         answered = [other for other in continuations if other.has_answer]
@@ -197,7 +197,7 @@ class Delegations(Repository):
 
 
 _AFRESH = {"populate_existing": True}
-"""Rows were changed past the objects that the session may have loaded before."""
+"""Rows may have been changed by statements since the session loaded them."""
 
 
 def _is_in_chain(job: Job) -> bool:
@@ -205,5 +205,5 @@ def _is_in_chain(job: Job) -> bool:
 
 
 def _is_unbegun_continuation(job: Job) -> bool:
-    """Say whether a delegator is about to go on: it will hear what has ended by then."""
+    """Return whether a job is a continuation that has not begun, and so will read all results up to its start."""
     return not job.task and job.status is JobStatus.PENDING and job.started_at is None

@@ -23,19 +23,19 @@ _ESCAPE = "\\"
 
 
 def unindexed(column: Any) -> ColumnElement[Any]:
-    """Return a column by which rows are sifted, and not found.
+    """Return a column in a form for which SQLite uses no index.
 
-    SQLite would rather find the rows by an index on the column, all ninety thousand of a status, and sort them. A
-    unary plus forbids it: the index of the list's order is read until the page is full.
+    SQLite would rather find the rows by an index on the column, all ninety thousand of a status, and sort them. A unary
+    plus forbids it: the index of the list's order is read until the page is full.
     """
     expression: ColumnElement[Any] = column.expression
     return UnaryExpression(expression, operator=custom_op("+"), type_=expression.type)
 
 
 def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
-    """Yield what a job must keep to be among those that are wanted.
+    """Yield the conditions of a filter.
 
-    ``sifted`` is for what reads all jobs in the order of a list, until a page is full: see ``walked``.
+    ``sifted`` is for queries that read all jobs in the order of a list, until a page is full: see ``unindexed``.
     """
     if wanted.since is not None:
         yield col(Job.created_at) >= wanted.since
@@ -53,7 +53,7 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
 
 
 def _present(at: datetime) -> ColumnElement[bool]:
-    """Say that a job was created around a moment, or was open then.
+    """Return the condition that a job was created around a moment, or was open then.
 
     Each of the three is found by an index: with one condition over all jobs, 100,000 rows are read for a page.
     """
@@ -68,9 +68,9 @@ def _present(at: datetime) -> ColumnElement[bool]:
 
 
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield what the index of the list knows of a job."""
+    """Yield the conditions on columns that the index of the list contains."""
     if wanted.status:
-        # Open jobs are few, and found by their status; ended ones are most of all there are.
+        # Open jobs are few, and found by their status; ended jobs are almost all.
         yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
     if wanted.kind:
         yield column(Job.kind).in_(wanted.kind)
@@ -83,10 +83,10 @@ def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnE
 
 
 def failed_step() -> ScalarSelect[str]:
-    """Return the step that a job failed with last, not counting those that follow every failure."""
+    """Return the step of a job's last failure, without the steps that follow every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
-        col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),  # an index has only those
+        col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),  # a partial index has only those
         *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH),
     )
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
@@ -122,9 +122,9 @@ def _like(pattern: str) -> str:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    """Say that a text is in the id, the message or the task of a job, in who wrote it, or in how it failed.
+    """Return the condition that a text is in a job's id, message, task, error or reason, or in its user's name.
 
-    Each place is looked at by itself: most jobs have no error, reason or task, and an index knows which have.
+    Each column has its own query: most jobs have no error, reason or task, and partial indexes have the others.
     """
     told = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
     messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
@@ -137,7 +137,7 @@ def _mentions(text: str) -> ColumnElement[bool]:
 
 
 def job_mentions(text: str) -> ColumnElement[bool]:
-    """Say what ``JobFilter.q`` says, for few jobs: each is looked at by itself, with the message it belongs to."""
+    """Return the condition of ``JobFilter.q`` for few jobs, which reads each of them with its message."""
     message = select(InboxRow.id).where(
         InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
     )
@@ -145,5 +145,5 @@ def job_mentions(text: str) -> ColumnElement[bool]:
 
 
 def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
-    # LIKE, which does not tell capital letters of ASCII from small ones, is three times as fast as lower() and LIKE.
+    # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
     return (col(place).contains(text, autoescape=True) for place in places)

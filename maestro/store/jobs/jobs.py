@@ -1,4 +1,4 @@
-"""Jobs, their places in lanes, and how they end."""
+"""Jobs, their positions in lanes, and how they end."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from maestro.store.engine.statements import PreparedStatement, one_of, row_updat
 from maestro.store.jobs.claims import HOLDS_LANE, Claims
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
-"""What a job waits for that cannot ask a model now."""
+"""The reasons of jobs that wait for a model."""
 
 SPREAD = 10
-"""How many jobs at most come back to a provider that is left alone in the time for which it is."""
+"""The most jobs that probe a failing provider within one cool-down."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """What a step must know of its job before it acts."""
+    """The state of a job that a step checks before it acts."""
 
     status: JobStatus
     run: int
@@ -37,9 +37,9 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """A job that begins a run; ``is_new`` says that no step of it was ever tried.
+    """The beginning of a job's run; ``is_new`` says that no step of it was ever tried.
 
-    ``has_merged`` says whether it answers in the place of other jobs.
+    ``has_merged`` says whether other jobs are merged into it.
     """
 
     is_new: bool
@@ -48,7 +48,7 @@ class JobStart:
 
 @cache
 def _update_open(*names: str) -> PreparedStatement:
-    """Return what sets these columns of an open job that nobody has stopped."""
+    """Return the statement that sets columns of an open job without a stop request."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     open_one = (one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
     return PreparedStatement(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))
@@ -62,7 +62,7 @@ class Jobs(Claims):
     )
     _DUE = (
         col(Job.status) == JobStatus.WAITING,
-        # A wait that begins in the future is one of a clock that was set back.
+        # A wait that began in the future means that the clock was set back.
         or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
     )
     _ANY_DUE = PreparedStatement(select(Job.id).where(*_DUE).limit(1))
@@ -116,7 +116,7 @@ class Jobs(Claims):
     )
 
     def add(self, job: Job) -> Job:
-        """Add a job; with a lane it takes the last place in it."""
+        """Add a job; with a lane it takes the last position there."""
         job.created_at = self._now
         job.turn = self._next_turn()
         self._session.add(job)
@@ -154,7 +154,7 @@ class Jobs(Claims):
             self.assume(with_values(known, **values))
 
     def note(self, job_id: str, **values: object) -> None:
-        """Set columns of a job that was read in this transaction, together with others, before it is committed."""
+        """Set columns of a job that was read in this transaction, with one statement before the commit."""
         self.assume(with_values(self.read(job_id), **values))
         self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
 
@@ -163,7 +163,7 @@ class Jobs(Claims):
         self._known()[("read", (job.id,))] = job
 
     def snapshot(self, job_id: str) -> JobSnapshot:
-        """Return where a job stands now; raises ``NotFound``."""
+        """Return the state of a job now; raises ``NotFound``."""
         job = self.read(job_id)
         return JobSnapshot(job.status, job.run, job.stop_requested, LaneKey(job.lane) if job.lane is not None else None)
 
@@ -172,13 +172,13 @@ class Jobs(Claims):
         return self.snapshot(job_id).status
 
     def pending(self) -> int:
-        """Count the jobs that wait for their turn."""
+        """Count the pending jobs."""
         return int(self._value(self._PENDING))
 
     def mark_started(self, job_id: str) -> JobStart | None:
-        """Note that the workflow of a pending job runs; None, and nothing is noted, while another of its lane does.
+        """Mark a pending job as running; None, and no change, while another job of its lane runs.
 
-        A job that was resumed began with its first run.
+        A resumed job is not new.
         """
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
@@ -187,12 +187,12 @@ class Jobs(Claims):
         return None
 
     def end(self, job_id: str, ending: Ending) -> bool:
-        """End an open job, which frees its place; false when it had ended already."""
+        """End an open job, which frees its lane; false when it had ended already."""
         its = {f"its_{name}": value for name, value in ending}
         return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
     def reopen(self, job: Job) -> Job:
-        """Let an ended job run again under the same id, from the step that failed, at the end of its lane."""
+        """Let an ended job run again under the same id, from the failed step, at the end of its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.attempts = job.recoveries = 0
@@ -206,7 +206,7 @@ class Jobs(Claims):
         return job
 
     def rerun(self, job: Job) -> None:
-        """Give an open job whose workflow is gone a new run in the same place."""
+        """Give an open job whose workflow is gone a new run at the same position."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.recoveries += 1
@@ -222,9 +222,9 @@ class Jobs(Claims):
             self.assume(with_values(known, **values))
 
     def park(self, job_id: str, wait: Wait) -> None:
-        """Let a running job wait: it gives its place back and keeps its turn, so that it is next when it goes on.
+        """Let a running job wait: it frees its lane and keeps its position, so that it is next when it resumes.
 
-        It goes on at ``wait.wake_at``, or sooner if ``wake`` was called since the last time it went on.
+        It resumes at ``wait.wake_at``, or sooner if ``wake`` was called since its last resumption.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
         at = self._spread(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
@@ -236,31 +236,31 @@ class Jobs(Claims):
             self._keep_order(job_id)
 
     def wake(self, job_id: str) -> None:
-        """Let a job go on that waits, or is about to; one that does neither is not disturbed."""
+        """Resume a waiting job, or one that is about to wait; any other is not disturbed."""
         self._wake(col(Job.id) == job_id)
 
     def wake_for_models(self, *reasons: WaitReason) -> None:
-        """Let the jobs go on that cannot ask a model, for one of these reasons or any, or are about to find out.
+        """Resume the jobs that wait for a model, for one of these reasons or any, or are about to.
 
         Accounts or budgets were changed, or a provider has recovered; a job for which that is not enough waits again.
         """
         self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def any_due(self) -> bool:
-        """Say whether a job has waited long enough."""
+        """Return whether the wait of a job is over."""
         return self._row(self._ANY_DUE, present=self._now) is not None
 
     def resume_due(self) -> None:
-        """Make every job that has waited long enough pending again, in its old turn, for a new run."""
+        """Make every job whose wait is over pending again, at its old position, for a new run."""
         self._change(self._GO_ON, present=self._now)
 
     def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
-        """Return the jobs of a lane that gave their place back, newest first."""
+        """Return the waiting jobs of a lane, newest first."""
         found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
         return self._session.exec(found.order_by(col(Job.turn).desc())).all()
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
-        """Say whether an open job of the lane has told its person to wait, though it may be trying again just now."""
+        """Return whether the user was notified that an open job of the lane waits, even if it runs again by now."""
         told = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
         return self._session.exec(told.limit(1)).first() is not None
 
@@ -272,23 +272,23 @@ class Jobs(Claims):
         return asked.rowcount > 0
 
     def stopping(self, ids: Iterable[str]) -> Sequence[str]:
-        """Return those of the given jobs that were asked to stop, or ended in another way."""
+        """Return those of these jobs that were asked to stop, or ended in another way."""
         unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
         return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
 
     def stopped_while_waiting(self) -> Sequence[str]:
-        """Return the running jobs that were asked to stop and are inside no step, so that no step can notice."""
+        """Return the running jobs with a stop request that are inside no step, so that no step can notice it."""
         return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def is_pending_notice(self, address: Address, text: str) -> bool:
-        """Say whether this notice is about to be sent to this place."""
+        """Return whether this notice is about to be sent to this address."""
         place = (Job.platform, Job.account, Job.channel, Job.thread)
         here = (col(part) == value for part, value in zip(place, address.model_dump().values(), strict=True))
         found = select(Job.id).where(col(Job.status) == JobStatus.PENDING, col(Job.notice) == text, *here)
         return self._session.exec(found.limit(1)).first() is not None
 
     def head_of(self, lane: LaneKey) -> Job | None:
-        """Return the job that holds this lane or takes it next; one that is being interrupted gives it up."""
+        """Return the job that holds this lane or takes it next; an interrupted job gives it up."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
         return self._session.exec(
             holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
@@ -299,11 +299,11 @@ class Jobs(Claims):
         return self._session.exec(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING)).all()
 
     def waiting_in(self, lane: LaneKey) -> int:
-        """Count the jobs that wait in this lane."""
+        """Count the pending jobs of this lane."""
         return int(self._value(self._WAITING, its_lane=lane))
 
     def running(self) -> Sequence[Job]:
-        """Return every job whose workflow should exist."""
+        """Return all jobs whose workflow should exist."""
         return self._session.exec(select(Job).where(Job.status == JobStatus.RUNNING)).all()
 
     def ancestors(self, job: Job) -> list[str]:
@@ -320,14 +320,14 @@ class Jobs(Claims):
         return (last or 0) + 1
 
     def _spread(self, wait: Wait) -> datetime | None:
-        """Return when a job comes back to a provider that is left alone: only one request at a time may probe it."""
+        """Return when a job probes a failing provider again: later than others, so that requests come one at a time."""
         if wait.wake_at is None:
             return None
         waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
         return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
 
     def _keep_order(self, job_id: str) -> None:
-        """Let no later job of the lane come back from a wait for a model before this one."""
+        """Let no later job of the lane resume before this one from a wait for a model."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
         for lane, turn, wake_at in self._run(job).all():
             later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at

@@ -1,4 +1,4 @@
-"""Questions to people, and their answers (docs/decisions.md: questions)."""
+"""Questions to users, and their answers (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class QuestionRecord:
 class Questions(Repository):
     """All questions."""
 
-    # Written out, and not as a parameter, so that the index of just the open ones is used.
+    # A literal, and not a parameter, so that SQLite can use the partial index of open questions.
     _IS_OPEN = text("questions.status = 'open'")
     _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = PreparedStatement(
@@ -56,7 +56,7 @@ class Questions(Repository):
     )
 
     def ask(self, question: Question) -> Question:
-        """Add a question; one that was cancelled with its job is asked again under its old id when that is resumed."""
+        """Add a question; one that was cancelled with its job is asked again under its old id on a resume."""
         before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
@@ -67,12 +67,12 @@ class Questions(Repository):
         return asked
 
     def of(self, job_id: str, number: int, place: int) -> Question | None:
-        """Return the question of a tool call, by the number of the model call and the place in its answer."""
+        """Return the question of a tool call, by the number of the model call and the index in its answer."""
         key = {"of_job": job_id, "its_number": number, "its_place": place}
         return self._session.exec(self._OF_KEY, params=key).first()
 
     def ask_outside(self, question: Question) -> Question:
-        """Add a question of an agent outside, unless it has asked just that already and was not left without an answer.
+        """Add a question of an external agent, or return the same question that is open or answered already.
 
         Raises ``Conflict`` when the agent has too many open questions.
         """
@@ -94,32 +94,32 @@ class Questions(Repository):
         return self._session.get(Question, question_id)
 
     def get(self, question_id: int) -> QuestionRecord:
-        """Return a question that must exist, with its surroundings; raises ``NotFound``."""
+        """Return a question that must exist, with its agent and job; raises ``NotFound``."""
         row = self._session.exec(_records().where(Question.id == question_id)).first()
         if row is None:
             raise NotFound(f"there is no question {question_id}")
         return QuestionRecord(*row)
 
     def open_in(self, lane: LaneKey) -> Sequence[Question]:
-        """Return what waits for an answer in a lane as values, oldest first."""
+        """Return the open questions of a lane as values, oldest first."""
         return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
-        """Return those of these questions that people may have seen: nobody answers what has not left yet."""
+        """Return those of these questions that users may have seen: no user answers a question that was not sent."""
         return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
-        """Return the one of these questions that a message of the platform, by its id, put to people."""
+        """Return the one of these questions that a message of the platform, by its id, contained."""
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
 
     def asked_by_job(self, job_id: str) -> Question | None:
-        """Return the question that a job puts to people, None for a job that puts none."""
+        """Return the question that a notice job sends to users, None for any other job."""
         number = asked_by(job_id)
         return self.find(number) if number is not None else None
 
     def settle(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
-        """Keep what a person says to an open question; false when it is not open any more."""
+        """Store a user's answer to an open question; false when it is not open any more."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
         still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
@@ -133,7 +133,7 @@ class Questions(Repository):
         return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
 
     def last_answer(self, job_id: str) -> int | None:
-        """Return the id in the inbox of the last message that answered a question of this job in words."""
+        """Return the inbox id of the last message that answered a question of this job in words."""
         answers = select(func.max(Question.inbox_id)).where(
             Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
         )
@@ -149,7 +149,7 @@ class Questions(Repository):
     ) -> tuple[Sequence[QuestionRecord], int | None]:
         """Return up to ``limit`` questions older than ``before``, newest first, and where the following page begins.
 
-        Without ``wanted`` every status is.
+        Without ``wanted``, questions of every status are returned.
         """
         page = _records().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
@@ -160,23 +160,23 @@ class Questions(Repository):
         return found[:limit], found[limit - 1].question.id if len(found) > limit else None
 
     def waiting(self, limit: int) -> Sequence[QuestionRecord]:
-        """Return up to ``limit`` of what waits for an answer anywhere, that which was asked first at the head."""
+        """Return up to ``limit`` open questions of all lanes, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
         found = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
         return [QuestionRecord(*row) for row in self._session.exec(found)]
 
     def count_waiting(self, most: int) -> int:
-        """Count what waits for an answer anywhere, no further than ``most``."""
+        """Count the open questions of all lanes, up to ``most``."""
         waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
     def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
-        """Say whether there is such a chunk of what puts the question to people."""
+        """Return whether the notice of a question has such a chunk."""
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
-        """Return the condition of a status, as ``Question.standing`` sees it."""
+        """Return the condition of a status, with the meaning of ``Question.standing``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:
             return and_(col(Question.status) == status, col(Question.expires_at) > self._now)

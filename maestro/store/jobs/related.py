@@ -1,4 +1,4 @@
-"""A job with the rows around it, in one statement: what its end has to settle, and who calls a model for it."""
+"""A job with its related rows, in one statement: the rows that its end has to settle, and the caller of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.steps import recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-"""What becomes of a chunk without a receipt when its job ends."""
+"""The new state of a chunk without a receipt when its job ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentRows:
-    """Which kinds of rows there are of a job.
+    """The kinds of rows that depend on a job.
 
     ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks`` those
     of other agents that have not begun; ``delegated`` says that the job is itself such a task, or continues one.
@@ -46,10 +46,10 @@ class DependentRows:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """How a delivery and its job stand after one of its chunks.
+    """The state of a delivery and its job after one of its chunks.
 
     ``overtaken`` says that a newer attempt at the step of the running code has begun. Of the delivery's ``chunks``,
-    ``unsent`` says whether one after this has no receipt yet, ``failed`` whether one did not reach its receiver.
+    ``unsent`` says whether a later one has no receipt yet, ``failed`` whether one did not reach its receiver.
     ``waiting`` says whether another job waits in the job's lane, ``dependents`` what its end would have to settle.
     """
 
@@ -68,7 +68,7 @@ def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement
 
 
 class JobDependents(Repository):
-    """Reads only."""
+    """Queries for the rows that depend on a job."""
 
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
@@ -112,12 +112,12 @@ class JobDependents(Repository):
     )
 
     def of(self, job_id: str) -> DependentRows:
-        """Return what there is of a job; nothing of one that does not exist."""
+        """Return the kinds of rows of a job; none for a job that does not exist."""
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
     def progress(self, job_id: str, purpose: Purpose, chunk_id: int) -> DeliveryProgress:
-        """Return how a delivery stands after this chunk of it; raises ``NotFound`` for a job that does not exist."""
+        """Return the state of a delivery after this chunk of it; raises ``NotFound`` for a job that does not exist."""
         own = recorded_attempt()
         attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
         row = self._row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
@@ -131,9 +131,9 @@ class JobDependents(Repository):
 
 @dataclass(frozen=True, slots=True)
 class ModelCaller:
-    """A job that calls a model, its agent, its prompt as stored, and how soon its work is done.
+    """A job that calls a model, its agent, its prompt as stored, and its precedence.
 
-    ``edit_interval`` is after how many seconds at least its account writes an answer that grows anew; 0: none grows.
+    ``edit_interval`` is the least number of seconds between two edits of a streamed answer; 0 without streaming.
     """
 
     job: Job
@@ -145,7 +145,7 @@ class ModelCaller:
 
 @dataclass(frozen=True, slots=True)
 class _CallerRow:
-    """What the store has about a job: the columns of its client, its prompt and its connector are None without one."""
+    """The row of a caller: the columns of its client, its prompt and its connector are None without one."""
 
     job: Job
     agent: Agent | None
@@ -158,7 +158,7 @@ class _CallerRow:
 
 
 def _joined() -> Select[Any]:
-    """Return the statement: a job, its agent, its client, prompt and connector, and what each scope has spent."""
+    """Return the statement that joins a job with its agent, client, prompt and connector, and its scopes' spending."""
     found = (
         columns(
             *inspect(Job).c,
@@ -192,14 +192,14 @@ def _joined() -> Select[Any]:
 
 
 class ModelCallers(Repository):
-    """Reads what the first step of a call, and the middleware around it, ask about its job."""
+    """Queries for the job of a model call, as its first step and the middleware need it."""
 
     _OF_JOB = PreparedStatement(_joined())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
     def load(self, job_id: str) -> None:
-        """Read at once what this transaction is going to ask about a job, the job's own row included."""
+        """Read at once all that this transaction needs of a job, including its own row."""
         self._of(job_id)
 
     def read(self, job_id: str) -> ModelCaller:
@@ -216,7 +216,7 @@ class ModelCallers(Repository):
         return ModelCaller(job, found.agent, found.turns, precedence, found.edit_interval or 0.0)
 
     def payer(self, job_id: str) -> Payer:
-        """Return whom the calls of a job are charged to; nobody when it does not exist."""
+        """Return the payer of a job's calls; an empty one when the job does not exist."""
         found = self._of(job_id)
         if found is None:
             return Payer()
@@ -239,7 +239,7 @@ class ModelCallers(Repository):
         return {(scope, subject): found.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
-        """Forget callers whenever jobs are forgotten."""
+        """Return the known values of jobs, so that callers are forgotten with them."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once

@@ -1,4 +1,4 @@
-"""The journal of steps: what each job did, attempt by attempt (docs/invariants.md: steps leave rows)."""
+"""The journal of steps: all attempts of all jobs (docs/invariants.md: steps leave rows)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +20,12 @@ from maestro.store.engine.statements import PreparedStatement
 Result = TypeVar("Result", bound=BaseModel)
 
 CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
-"""How an attempt looks whose process died: marked already, or not yet."""
+"""The states of an attempt whose process died, before and after it was marked."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalAttempt:
-    """Which attempt Temporal says an attempt is: its workflow run's id, and its number there, 0 for none that rises."""
+    """The identity of an attempt in Temporal: the id of its workflow run, and its number there, 0 if unknown."""
 
     workflow_run: str = ""
     number: int = 0
@@ -54,7 +54,7 @@ StepAttempts = Mapping[str, Sequence[StepAttempt]]
 class OwnAttempt:
     """The attempt at a step that the running code belongs to.
 
-    One that is not ``recorded`` has no row before it ends: what it does is committed together with its end.
+    An attempt that is not ``recorded`` has no row before it ends: its effects are committed together with its end.
     """
 
     ref: StepRef
@@ -70,7 +70,7 @@ _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
 def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
-    """Return the attempt that the running code belongs to, None if that is none at this step."""
+    """Return the attempt that the running code belongs to, None unless it is at this step."""
     own = _OWN.get()
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
@@ -83,10 +83,10 @@ def recorded_attempt() -> OwnAttempt | None:
 
 @contextmanager
 def acting_for(attempt: OwnAttempt) -> Iterator[None]:
-    """Have everything that is written within the block count as the work of this attempt.
+    """Let all writes within the block count as the work of this attempt.
 
-    What an attempt does is written deep inside, by code that knows nothing of attempts. Tasks and threads that are
-    begun within the block (``asyncio.create_task``, ``asyncio.to_thread``) know the attempt as well.
+    Effects of an attempt are written by code that knows nothing of attempts. Tasks and threads that are begun within
+    the block (``asyncio.create_task``, ``asyncio.to_thread``) inherit the attempt.
     """
     token = _OWN.set(attempt)
     try:
@@ -97,14 +97,14 @@ def acting_for(attempt: OwnAttempt) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StepHistory:
-    """The attempts at a step so far, oldest first, and which one of Temporal's is about to begin."""
+    """The attempts at a step so far, oldest first, and the identity in Temporal of the one about to begin."""
 
     attempts: Sequence[StepAttempt]
     tried: TemporalAttempt = UNKNOWN
 
     @property
     def result(self) -> str | None:
-        """The JSON of what the finished step returned, None if it has not finished."""
+        """The result of the finished step in JSON, None if it has not finished."""
         return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
 
     @property
@@ -114,12 +114,12 @@ class StepHistory:
 
     @property
     def has_running(self) -> bool:
-        """Whether an attempt never said how it ended: its process died."""
+        """Whether an attempt has no end: its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
     @property
     def overtaken(self) -> bool:
-        """Whether a newer attempt has begun than the one that is about to: a stalled process comes too late."""
+        """Whether a newer attempt than the one about to begin exists, because its process had stalled."""
         return any(
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
             for attempt in self.attempts
@@ -127,7 +127,7 @@ class StepHistory:
 
     @property
     def begun_ahead(self) -> int | None:
-        """The number of the attempt that was begun for this very first attempt of Temporal's before that was there."""
+        """The number of the attempt that was recorded ahead for this first attempt of Temporal, None without one."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
             return None
@@ -144,15 +144,15 @@ class StepHistory:
 
 
 def _known_as(job_id: str) -> tuple[str, tuple[str]]:
-    """Return where ``read_once`` keeps the attempts at the steps of a job."""
+    """Return the key under which ``read_once`` stores the attempts of a job."""
     return "_attempts", (job_id,)
 
 
 @cache
 def _insert_of(count: int) -> PreparedStatement:
-    """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
+    """Return the statement that adds so many rows; their parameters are called ``<name>_<number>``."""
     types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
-    # SQLAlchemy gives only the parameters of the first row the types of their columns.
+    # SQLAlchemy types only the parameters of the first row.
     rows: list[Any] = [
         {name: bindparam(f"{name}_{number}", type_=kind) for name, kind in types.items()} for number in range(count)
     ]
@@ -160,7 +160,7 @@ def _insert_of(count: int) -> PreparedStatement:
 
 
 class StepRecords(Repository):
-    """Every attempt at every step; a finished step has exactly one row that is done."""
+    """All attempts at all steps; a finished step has exactly one row that is done."""
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
     _ATTEMPT: tuple[Any, ...] = (
@@ -201,37 +201,37 @@ class StepRecords(Repository):
     )
 
     def history(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
-        """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
+        """Return the history of a step, for the Temporal attempt that is about to begin."""
         return StepHistory(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
     def attempts(self, job_id: str) -> StepAttempts:
-        """Return every attempt at every step of a job, by step, each oldest first."""
+        """Return all attempts at all steps of a job, by step, each oldest first."""
         return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
 
     def assume(self, job_id: str, attempts: StepAttempts) -> None:
         """Take these attempts, which the caller knows or has read before, for those of the job in this transaction.
 
-        They hold until an end of an attempt shows that another process has written since: see ``_keep_known``.
+        They hold until the end of an attempt shows that another process has written since: see ``_keep_known``.
         """
         self._known()[_known_as(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
-        """Return the same in a form that takes further ones."""
+        """Return all attempts of a job in a form that accepts further ones."""
         found: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._rows(self._PAST, of_job=job_id):
             found.setdefault(step, []).append(StepAttempt(*attempt))
         return found
 
     def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
-        """Whether this workflow run made an earlier run of the job than the given one."""
+        """Return whether this workflow run belongs to an earlier run of the job."""
         if run == 1 or not workflow_run:
             return False
         return self._row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
 
     @property
     def overtaken(self) -> bool:
-        """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
+        """Whether a newer attempt at the running code's step has begun, or the job continued without it."""
         own = recorded_attempt()
         return own is not None and self._state_of(own) is not StepState.RUNNING
 
@@ -248,18 +248,19 @@ class StepRecords(Repository):
         self._known()["_state_of", (attempt,)] = state
 
     def require_newest(self) -> None:
-        """Raise ``StepTaken`` before the running code begins an effect that a newer attempt at its step answers for.
+        """Raise ``StepTaken`` before an effect of the running code if a newer attempt at its step has begun.
 
-        A process that stalled finds out only here that Temporal gave its step to another one.
+        A stalled process finds out only here that Temporal gave its step to another one.
         """
         own = _OWN.get()
         if own is not None and self.overtaken:
             raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
 
     def begin(self, ref: StepRef, activity: str, run: int, past: StepHistory, *, recorded: bool = True) -> OwnAttempt:
-        """Return the attempt that begins now; one left running before it was cut off by a crash.
+        """Return the attempt that begins now; an attempt left running before it was cut off by a crash.
 
-        ``past`` is the step's, read in this transaction. An attempt that is not ``recorded`` leaves its row at its end.
+        ``past`` is the step's history, read in this transaction. An attempt that is not ``recorded`` writes its row at
+        its end.
         """
         if past.has_running:
             self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
@@ -269,12 +270,12 @@ class StepRecords(Repository):
         return attempt
 
     def record(self, attempt: OwnAttempt) -> OwnAttempt:
-        """Put an attempt on record that acts outside now, and return it as one that is."""
+        """Add the row of an attempt that is about to act outside, and return the attempt as a recorded one."""
         self._add_attempt(attempt, StepState.RUNNING)
         return replace(attempt, recorded=True)
 
     def start(self, ref: StepRef, activity: str, run: int, past: StepHistory | None = None) -> int:
-        """Note that an attempt begins and return its number."""
+        """Begin an attempt and return its number."""
         return self.begin(ref, activity, run, past or self.history(ref)).number
 
     def done(self, ref: StepRef, result: Result) -> Result:
@@ -287,19 +288,19 @@ class StepRecords(Repository):
         return result
 
     def failed(self, ref: StepRef, error: str, detail: str) -> bool:
-        """Note that the attempt ended with an error; ``detail`` is for operators.
+        """End the attempt with an error; ``detail`` is for operators.
 
-        False for an attempt that was refused before it began, as after a stop: it has no row and leaves none. An
-        attempt that a newer one took over from leaves the newer one's row alone.
+        False for an attempt that was refused before it began, as after a stop: it has no row. The row of a newer
+        attempt that took over stays unchanged.
         """
         return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
-        """Note that the attempt cannot go on before something happens outside."""
+        """End the attempt because it has to wait for something outside."""
         self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
-        """Return what these steps of a job wait for, by their newest attempts."""
+        """Return the waits of these steps of a job, by their newest attempts."""
         found = self._session.exec(
             select(JobStep.result)
             .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
@@ -314,7 +315,7 @@ class StepRecords(Repository):
         return self._session.exec(found.order_by(col(JobStep.id).desc()).limit(1)).first()
 
     def interrupt_others(self, ref: StepRef) -> None:
-        """Mark what another step of this job left running: nothing it still does may count."""
+        """Interrupt attempts that other steps of this job left running, so that their results do not count."""
         others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
@@ -329,7 +330,7 @@ class StepRecords(Repository):
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
     def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
-        """End the attempt that runs; with ``own`` only if it is that of the running code."""
+        """End the running attempt; with ``own`` only if it is that of the running code."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
             self._add_attempt(attempt, state, finished_at=self._now, **says)
@@ -348,10 +349,10 @@ class StepRecords(Repository):
     def _keep_known(
         self, ref: StepRef, known: dict[str, list[StepAttempt]], ended: list[int], state: StepState, result: str
     ) -> None:
-        """Keep what is known of a job's steps if just the attempt has ended that was known to run.
+        """Keep the known attempts of a job if the attempt that ended is the one known to run.
 
-        Each newer attempt, of whichever process, marks the one before it: that this one ran until now says that
-        nothing was done since for the step, nor for one that comes after it.
+        Each newer attempt, of any process, marks the one before it: that this one ran until now proves that no other
+        process has written since, for this step or a later one.
         """
         of_step = known.get(ref.step, [])
         if ended != [attempt.number for attempt in of_step if attempt.state is StepState.RUNNING]:
@@ -384,6 +385,6 @@ class StepRecords(Repository):
         self._link.later(self._noun, "rows", {key: row}, self._add_all)
 
     def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
-        """Add rows in one statement, so that a group of steps costs no more than one."""
+        """Add rows in one statement, so that a group of steps costs only one."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
         self._change(_insert_of(len(rows)), **values)

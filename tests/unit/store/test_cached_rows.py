@@ -131,17 +131,17 @@ def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_pat
 
 
 def test_a_thing_is_made_once_in_an_edition() -> None:
-    shelf: CachedRows[str, int] = CachedRows()
+    cache: CachedRows[str, int] = CachedRows()
     made = iter(range(100))
-    assert [shelf.get(1, "a", made.__next__), shelf.get(1, "b", made.__next__)] == [0, 1]
-    assert [shelf.get(1, "a", made.__next__), shelf.get(1, "b", made.__next__)] == [0, 1]
-    assert [shelf.get(2, "a", made.__next__), shelf.get(2, "b", made.__next__)] == [2, 3]
-    assert shelf.get(1, "a", made.__next__) == 4
-    assert shelf.get(None, "a", made.__next__) == 5
+    assert [cache.get(1, "a", made.__next__), cache.get(1, "b", made.__next__)] == [0, 1]
+    assert [cache.get(1, "a", made.__next__), cache.get(1, "b", made.__next__)] == [0, 1]
+    assert [cache.get(2, "a", made.__next__), cache.get(2, "b", made.__next__)] == [2, 3]
+    assert cache.get(1, "a", made.__next__) == 4
+    assert cache.get(None, "a", made.__next__) == 5
 
 
-def test_a_shelf_holds_only_so_much() -> None:
-    shelf: CachedRows[int, int] = CachedRows()
+def test_a_cache_holds_only_so_much() -> None:
+    cache: CachedRows[int, int] = CachedRows()
     made: list[int] = []
 
     def make() -> int:
@@ -149,6 +149,6 @@ def test_a_shelf_holds_only_so_much() -> None:
         return len(made)
 
     for key in [*range(MAX_CACHED), *range(MAX_CACHED)]:
-        assert shelf.get(1, key, make) == key + 1
-    assert shelf.get(1, MAX_CACHED, make) == MAX_CACHED + 1
-    assert shelf.get(1, 0, make) == MAX_CACHED + 2, "it was full, and emptied"
+        assert cache.get(1, key, make) == key + 1
+    assert cache.get(1, MAX_CACHED, make) == MAX_CACHED + 1
+    assert cache.get(1, 0, make) == MAX_CACHED + 2, "it was full, and emptied"
