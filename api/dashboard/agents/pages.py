@@ -15,7 +15,7 @@ from api.errors import status_after
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMode, MemoryScope, Permission
-from maestro.domain.agents.edits import AgentChange, BoundChannel, NewAgent
+from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.usage import Period, UsageBy, UsageWish
@@ -27,7 +27,9 @@ OWN = "own"
 """What is chosen where an agent has a list of its own, and not what everybody has."""
 LISTS = {"tools": "tools_of", "skills": "skills_of", "allow_users": "allow_users_of"}
 """The lists that an agent may have of its own, with the choice beside each."""
-WORDS = ("name", "role", "description", "voice", "model", "client")
+WORDS = ("role", "description", "model", "client")
+LINES = {name: field for name, field in AgentFields.model_fields.items() if field.title}
+"""The fields that are a line of text in the form, in their order."""
 
 AGENTS_PAGE = "/agents"
 AGENT_PAGE = "/agent"
@@ -55,14 +57,12 @@ DONE = {
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=AGENT_PAGE)
 
 
-class AgentForm(BaseModel):
-    """What was typed; what is wrong with it is said by the rules of what it becomes."""
+class AgentForm(BaseModel, extra="allow"):
+    """The texts of the form; the input of the operation checks them. Fields of ``LINES`` are not declared here."""
 
     slug: str = ""
-    name: str = ""
     role: str = "assistant"
     description: str = ""
-    voice: str = ""
     quirks: str = ""
     system_prompt: str = ""
     model: str = ""
@@ -80,10 +80,15 @@ class AgentForm(BaseModel):
     reason: str = ""
     force: bool = False
 
+    def line(self, name: str) -> str:
+        """Return the text of a field of ``LINES``."""
+        return str((self.model_extra or {}).get(name, ""))
+
     def fields(self) -> dict[str, object]:
-        """Return all that people can edit of an agent, but for its status; an empty field is what everybody has."""
+        """Return the fields of an agent, but for its status; an empty field stands for the common setting."""
         return {
             **{name: getattr(self, name).strip() for name in WORDS},
+            **{name: self.line(name).strip() for name in LINES},
             "quirks": [line.strip() for line in self.quirks.splitlines() if line.strip()],
             # Browsers send the end of a line as two characters, which would make each save a change of every line.
             "system_prompt": self.system_prompt.replace("\r\n", "\n").strip(),
@@ -110,7 +115,7 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
     lists = {name: getattr(agent, name) for name in LISTS}
     return AgentForm(
         slug=agent.slug,
-        **{name: getattr(agent, name) for name in WORDS},
+        **{name: getattr(agent, name) for name in (*WORDS, *LINES)},
         quirks="\n".join(agent.quirks),
         system_prompt=agent.system_prompt,
         fallbacks=" ".join(agent.fallbacks),
@@ -180,6 +185,7 @@ def _new_form(request: Request, typed: AgentForm, problem: MaestroError | None =
         typed=typed,
         clients=clients,
         scopes=[scope.value for scope in MemoryScope],
+        lines=LINES,
         problem=str(problem or ""),
     )
 
@@ -332,6 +338,7 @@ def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
         problem=str(shown.problem or ""),
         said=DONE.get(shown.done, ""),
         scopes=[scope.value for scope in MemoryScope],
+        lines=LINES,
         permissions=[one.value for one in Permission],
         modes=[mode.value for mode in BusyMode],
     )

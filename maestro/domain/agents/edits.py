@@ -27,16 +27,23 @@ MAX_REASON = 500
 
 
 class AgentFields(View):
-    """All that people can edit of an agent; None is what everybody has, and ``client`` the name of who pays.
+    """All fields of an agent that can be edited: configuration, pages, commands and directives take them from here.
 
-    ``name`` is empty for the slug, ``model`` for that of the account; ``daily_budget_usd`` is in US dollars, 0 for no
-    limit.
+    None stands for the common setting; an empty ``name`` for the slug. A field with a ``title`` is a line of text in
+    the form of the dashboard, with the first of its ``examples`` as the placeholder.
     """
 
-    name: DisplayName = Field(default="", description="the name that people see")
+    name: DisplayName = Field(
+        default="", title="Name that people see", examples=["the slug"], description="the name that people see"
+    )
     role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another word")
     description: Description = ""
-    voice: Voice = Field(default="", description="how it speaks, such as casual or professional")
+    voice: Voice = Field(
+        default="",
+        title="How it speaks",
+        examples=["casual, professional …"],
+        description="how it speaks, such as casual or professional",
+    )
     quirks: Quirks = Field(default=(), description="a habit of its speech, a sentence; '' for none")
     system_prompt: SystemPrompt = ""
     model: PreferredModel = Field(default="", description="the model it prefers; '' for that of the account")

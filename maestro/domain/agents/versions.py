@@ -10,6 +10,9 @@ from maestro.domain.agents.agent import Agent, AgentStatus, AgentVersion, Memory
 from maestro.domain.agents.edits import AgentFields
 from maestro.domain.values import View
 
+_LISTS = ("fallbacks", "tools", "skills", "allow_users")
+"""Fields that a row holds as words with blanks between them."""
+
 
 class FieldChange(View):
     """A field, named as in JSON, with what it was and what it became."""
@@ -20,46 +23,26 @@ class FieldChange(View):
 
 
 def fields_of(agent: Agent, client: str) -> AgentFields:
-    """Return what people can edit of an agent; ``client`` is the name of who pays, empty for nobody.
+    """Return the fields of an agent; ``client`` is the name of the client who pays, empty for none.
 
-    What an earlier release let people write is not judged again.
+    They are not validated again: an earlier release may have accepted them.
     """
+    stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
+    lists = {name: _words(stored[name]) for name in _LISTS}
     return AgentFields.model_construct(
-        name=agent.name,
-        role=agent.role,
-        description=agent.description,
-        voice=agent.voice,
-        quirks=tuple(json.loads(agent.quirks)),
-        system_prompt=agent.system_prompt,
-        model=agent.model,
-        fallbacks=tuple(agent.fallbacks.split()),
-        tools=_words(agent.tools),
-        skills=_words(agent.skills),
-        allow_users=_words(agent.allow_users),
-        memory_scope=agent.memory_scope,
-        client=client,
-        daily_budget_usd=agent.daily_budget_usd,
-        status=agent.status,
+        **{**stored, **lists, "quirks": tuple(json.loads(agent.quirks)), "client": client}
     )
 
 
 def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
-    """Write into an agent what people edited; ``client_id`` is that of the client the fields name."""
-    agent.name = fields.name or agent.slug
-    agent.role = fields.role
-    agent.description = fields.description
-    agent.voice = fields.voice
-    agent.quirks = json.dumps(fields.quirks, ensure_ascii=False)
-    agent.system_prompt = fields.system_prompt
-    agent.model = fields.model
-    agent.fallbacks = " ".join(fields.fallbacks)
-    agent.tools = _text(fields.tools)
-    agent.skills = _text(fields.skills)
-    agent.allow_users = _text(fields.allow_users)
-    agent.memory_scope = fields.memory_scope
+    """Write edited fields into an agent; ``client_id`` is that of the client the fields name."""
+    values = dict(fields)
+    lists = {name: _text(values[name]) for name in _LISTS}
+    quirks = json.dumps(fields.quirks, ensure_ascii=False)
+    for name, value in {**values, **lists, "quirks": quirks, "name": fields.name or agent.slug}.items():
+        if name in Agent.model_fields:
+            setattr(agent, name, value)
     agent.client_id = client_id
-    agent.daily_budget_usd = fields.daily_budget_usd
-    agent.status = fields.status
 
 
 def snapshot(fields: AgentFields) -> str:

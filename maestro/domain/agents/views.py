@@ -9,7 +9,6 @@ from maestro.domain.agents.agent import (
     AgentStatus,
     AgentVersion,
     BusyMode,
-    MemoryScope,
     Permission,
 )
 from maestro.domain.agents.edits import AgentFields, BindingFields
@@ -55,19 +54,9 @@ class BindingPage(View):
     next: str | None
 
 
-class AgentDetail(AgentSummary):
-    """An agent with all that can be edited of it, and its channels; null is what everybody has."""
+class AgentDetail(AgentFields, AgentSummary):
+    """An agent with all its fields that can be edited, and its channels; null stands for the common setting."""
 
-    voice: str
-    quirks: tuple[str, ...]
-    system_prompt: str
-    fallbacks: tuple[str, ...]
-    tools: tuple[str, ...] | None
-    skills: tuple[str, ...] | None
-    allow_users: tuple[str, ...] | None
-    memory_scope: MemoryScope | None
-    client: str
-    daily_budget_usd: float | None
     created_at: datetime
     channels: tuple[Binding, ...]
 
@@ -117,16 +106,11 @@ def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> Agent
 
 def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding]) -> AgentDetail:
     """Show everything about an agent."""
-    return AgentDetail(
-        **fields.model_dump(by_alias=False),
-        id=agent.id or 0,
-        slug=agent.slug,
-        version=agent.version,
-        updated_at=agent.updated_at,
-        configured=agent.configured,
-        created_at=agent.created_at,
-        channels=tuple(channels),
-    )
+    # Without validation, as the fields were made: an earlier release may have accepted them.
+    columns = {
+        name: getattr(agent, name) for name in ("id", "slug", "version", "updated_at", "configured", "created_at")
+    }
+    return AgentDetail.model_construct(**{**columns, **dict(fields), "channels": tuple(channels)})
 
 
 def binding_view(binding: AgentChannel, fields: BindingFields, agent: str) -> Binding:

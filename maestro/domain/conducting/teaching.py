@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.edits import AgentFields
+from maestro.domain.conducting.wishes import AGENT_FIELDS
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.schedules.texts import SCHEDULE_GRAMMAR
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName
@@ -57,13 +58,22 @@ _PLAIN: Mapping[TagName, str] = {
     TagName.DELEGATE: "[DELEGATE:slug] the task, with all it takes to do it [/DELEGATE] passes a task to another "
     "agent, who answers here after you. With [DELEGATE:slug wait] you hear the result, and answer once more with it.",
 }
+_NOTES = {
+    "description": "its purpose, in a sentence",
+    "quirks": "a list of sentences",
+    "model": "provider/model",
+    "fallbacks": "a list of models",
+    "tools": "a list of names; without it, the default tools",
+    "skills": "a list of names; without it, every skill",
+    "allow_users": "a list of platform:userId; without it, everyone",
+    "client": "a name",
+    "daily_budget": "US dollars",
+    "channels": "a list of objects with platform, channel, account, permission: full, read_only or notify_only, "
+    "key_by_user; or the word here for this channel",
+}
+_AGENT_FIELDS = ", ".join(f"{name} ({_NOTES[name]})" if name in _NOTES else name for name in AGENT_FIELDS)
 _CONDUCTING: Mapping[TagName, str] = {
-    TagName.CREATE_AGENT: "makes an agent. Fields: slug (needed: small letters, digits, hyphens), name, role, "
-    "description (its purpose, in a sentence), system_prompt, model (provider/model), fallbacks, tools, skills (lists "
-    "of names; without them, what everybody has), voice, quirks (a list of sentences), channels (a list of objects "
-    "with platform, channel, account, permission: full, read_only or notify_only, key_by_user; or the word here for "
-    "this channel), allow_users (a list of platform:userId; without it, everyone), client (a name), daily_budget (US "
-    "dollars).",
+    TagName.CREATE_AGENT: f"makes an agent. Fields: slug (needed: small letters, digits, hyphens), {_AGENT_FIELDS}.",
     TagName.UPDATE_AGENT: "changes what its fields name, which are the same but for slug, and status: active, paused "
     "or archived. Channels are added.",
     TagName.CREATE_CRON: "has an agent do something at set times, or once: a reminder too. Fields: agent (its slug), "

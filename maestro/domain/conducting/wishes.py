@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
+from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, NewBinding
 from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
@@ -18,22 +18,9 @@ from maestro.domain.tags.grammar import Tag, TagName
 HERE = "here"
 """How a conductor names the channel that it was asked in."""
 
-AGENT_FIELDS = (
-    "name",
-    "role",
-    "description",
-    "system_prompt",
-    "model",
-    "fallbacks",
-    "tools",
-    "skills",
-    "voice",
-    "quirks",
-    "channels",
-    "allow_users",
-    "client",
-    "daily_budget",
-)
+_OTHERWISE = {"status", "memory_scope", "daily_budget_usd"}
+"""Fields of an agent that no directive names, or that have another name in directives."""
+AGENT_FIELDS = (*(name for name in AgentFields.model_fields if name not in _OTHERWISE), "daily_budget", "channels")
 SCHEDULE_FIELDS = (
     "agent",
     "name",
