@@ -172,15 +172,22 @@ def test_the_only_conductor_goes_when_the_configuration_no_longer_names_it(tmp_p
 
 
 def test_everything_an_entry_says_is_entered(tmp_path: Path) -> None:
-    persona = {"voice": "dry", "quirks": ["Says hm."], "skills": ["review"], "allowUsers": ["web:grace"]}
+    persona = {
+        "voice": "dry",
+        "language": "German",
+        "quirks": ["Says hm."],
+        "skills": ["review"],
+        "allowUsers": ["web:grace"],
+    }
     store = started(
         tmp_path,
         [{**CODER, **persona, "memoryScope": "conversation"}],
         [{**BINDING, "permissions": "read_only", "busy": "interrupt", "allowBots": True, "keyByUser": True}],
     )
     coder, code = agent(store, "coder"), binding(store)
-    assert (coder.voice, coder.quirks, coder.skills, coder.allow_users) == (
+    assert (coder.voice, coder.language, coder.quirks, coder.skills, coder.allow_users) == (
         "dry",
+        "German",
         '["Says hm."]',
         "review",
         "web:grace",

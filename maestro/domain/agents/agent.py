@@ -66,6 +66,7 @@ class Agent(SQLModel, table=True):
     role: str = "assistant"
     description: str = ""
     voice: str = ""
+    language: str = ""
     quirks: str = "[]"
     system_prompt: str = ""
     model: str = ""

@@ -44,6 +44,12 @@ class AgentFields(View):
         examples=["casual, professional …"],
         description="how it speaks, such as casual or professional",
     )
+    language: DisplayName = Field(
+        default="",
+        title="Language of its answers",
+        examples=["that of the message"],
+        description="the language it answers in, such as German; '' for that of the message",
+    )
     quirks: Quirks = Field(default=(), description="a habit of its speech, a sentence; '' for none")
     system_prompt: SystemPrompt = ""
     model: PreferredModel = Field(default="", description="the model it prefers; '' for that of the account")

@@ -203,6 +203,8 @@ def _purpose(agent: Agent) -> Iterator[str]:
         yield f"Your purpose: {plain_line(agent.description)}"
     if agent.voice.strip():
         yield f"Your voice: {plain_line(agent.voice)}"
+    if agent.language.strip():
+        yield f"Answer in this language, whatever language you are asked in: {plain_line(agent.language)}"
     quirks = [plain_line(quirk) for quirk in _QUIRKS.validate_json(agent.quirks) if quirk.strip()]
     if quirks:
         yield "\n".join(["Your ways:", *(f"- {quirk}" for quirk in quirks)])

@@ -50,6 +50,9 @@ class AgentSettings(Section):
     role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
     description: Description = Field(default="", description="what it is for, in a sentence")
     voice: Voice = Field(default="", description="how it speaks, such as `casual` or `professional`")
+    language: DisplayName = Field(
+        default="", description="the language it answers in, such as `German`; empty: that of the message"
+    )
     quirks: Quirks = Field(default=(), description="habits of its speech, each a sentence")
     model: PreferredModel = Field(default="", description="the model it prefers; empty: the account's")
     fallbacks: Fallbacks = Field(

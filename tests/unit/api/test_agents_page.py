@@ -11,6 +11,7 @@ import pytest
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.conducting.conductor import Performed
+from maestro.domain.context.layers import persona
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse
@@ -263,3 +264,15 @@ async def test_what_its_answers_did_leads_to_their_jobs(rows: JobRows, http: htt
     assert "update agent" in page
     assert "not allowed &lt;img" in page
     assert "by somebody else" not in page
+
+
+async def test_an_agent_answers_in_the_language_of_the_form(rows: JobRows, http: httpx.AsyncClient) -> None:
+    await ended(http, PAGE, form(language="Brazilian Portuguese"), "saved")
+    assert 'id="language" name="language" value="Brazilian Portuguese"' in (await http.get(PAGE)).text
+    with rows.store.view() as tx:
+        told = persona(tx.agents.named("ada"), (), (), 4_000)
+    assert "Answer in this language, whatever language you are asked in: Brazilian Portuguese" in told.text
+    assert (await http.get("/api/agents/ada")).json()["language"] == "Brazilian Portuguese"
+    await ended(http, PAGE, form(language="", version="2"), "saved")
+    with rows.store.view() as tx:
+        assert "language" not in persona(tx.agents.named("ada"), (), (), 4_000).text

@@ -28,7 +28,18 @@ def refused(ran: Ran) -> str:
 def test_an_agent_is_made_with_all_that_it_can_be_given(maestro: Maestro, tmp_path: Path) -> None:
     (tmp_path / "zoe.md").write_text("Be kind.\nUmlaute wie ä sind erlaubt.\n", encoding="utf-8")
     worked(maestro("clients", "add", "Acme"))
-    persona = ("--name", "Zoë", "--role", "coder", "--description", "writes code", "--voice", "dry")
+    persona = (
+        "--name",
+        "Zoë",
+        "--role",
+        "coder",
+        "--description",
+        "writes code",
+        "--voice",
+        "dry",
+        "--language",
+        "German",
+    )
     quirks = ("--quirk", "Says hm, often.", "--quirk", "Never swears.", "--prompt-file", "zoe.md")
     models = (
         "--model",
@@ -43,13 +54,20 @@ def test_an_agent_is_made_with_all_that_it_can_be_given(maestro: Maestro, tmp_pa
     allowed = ("--tools", "", "--skills", "review", "--allow-users", "web:1,slack:U2", "--memory-scope", "conversation")
     made = worked(maestro("agents", "create", "zoe", *persona, *quirks, *models, *allowed, "--json")).json
     assert (made["name"], made["role"], made["voice"], made["client"]) == ("Zoë", "coder", "dry", "Acme")
+    assert made["language"] == "German"
     assert made["quirks"] == ["Says hm, often.", "Never swears."]
     assert made["systemPrompt"] == "Be kind.\nUmlaute wie ä sind erlaubt.\n"
     assert (made["fallbacks"], made["tools"], made["skills"]) == (["o3", "ollama/qwen3"], [], ["review"])
     assert (made["allowUsers"], made["memoryScope"]) == (["web:1", "slack:U2"], "conversation")
     assert (made["dailyBudgetUsd"], made["version"]) == (2.5, 1)
     shown = worked(maestro("agents", "show", "zoe")).out
-    for words in ("zoe  active, version 1", "tools             none", "2.5 US dollars", "  Be kind."):
+    for words in (
+        "zoe  active, version 1",
+        "tools             none",
+        "language          German",
+        "2.5 US dollars",
+        "  Be kind.",
+    ):
         assert words in shown
 
 

@@ -9,7 +9,7 @@ CREATE TABLE agents (
 	status VARCHAR NOT NULL, 
 	configured BOOLEAN NOT NULL, 
 	created_at VARCHAR(32) NOT NULL, 
-	updated_at VARCHAR(32) NOT NULL, fallbacks VARCHAR DEFAULT '' NOT NULL, tools VARCHAR, client_id INTEGER, daily_budget_usd FLOAT, voice VARCHAR DEFAULT '' NOT NULL, quirks VARCHAR DEFAULT '[]' NOT NULL, skills VARCHAR, allow_users VARCHAR, memory_scope VARCHAR, entry VARCHAR DEFAULT '' NOT NULL, version INTEGER DEFAULT '1' NOT NULL, 
+	updated_at VARCHAR(32) NOT NULL, fallbacks VARCHAR DEFAULT '' NOT NULL, tools VARCHAR, client_id INTEGER, daily_budget_usd FLOAT, voice VARCHAR DEFAULT '' NOT NULL, language VARCHAR DEFAULT '' NOT NULL, quirks VARCHAR DEFAULT '[]' NOT NULL, skills VARCHAR, allow_users VARCHAR, memory_scope VARCHAR, entry VARCHAR DEFAULT '' NOT NULL, version INTEGER DEFAULT '1' NOT NULL, 
 	PRIMARY KEY (id), 
 	UNIQUE (slug)
 );

@@ -86,9 +86,10 @@ def test_lists_may_be_written_without_quotation_marks() -> None:
 
 
 def test_a_change_names_only_what_changes() -> None:
-    wish = change_wish(written("UPDATE_AGENT", "voice: dry\nstatus: paused\nmodel:", ":@Ada"), HERE)
+    wish = change_wish(written("UPDATE_AGENT", "voice: dry\nlanguage: German\nstatus: paused\nmodel:", ":@Ada"), HERE)
     assert wish.slug == "ada"
-    assert wish.change.given == {"voice", "status", "model"}
+    assert wish.change.given == {"voice", "language", "status", "model"}
+    assert wish.change.language == "German"
     assert (wish.change.status, wish.change.model, wish.channels) == (AgentStatus.PAUSED, "", ())
     assert change_wish(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given == frozenset()
 
