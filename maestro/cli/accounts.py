@@ -40,42 +40,29 @@ def _state(account: AccountView) -> str:
     return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
 
 
-def _key_shown(account: AccountView) -> str:
+def _key_text(account: AccountView) -> str:
     return account.reference or (f"...{account.last4}" if account.last4 else "")
 
 
-DERIVED: Columns = {
-    "calls": "calls",
+DERIVED = {
     "spent": lambda account: f"{account.spent_usd:.4f} USD",
-    "key": _key_shown,
+    "key": _key_text,
     "from": lambda account: ORIGINS[account.source],
-    "last error": "last_error",
 }
-COLUMNS: Columns = {
-    "name": "name",
-    "provider": "provider",
-    "model": "model",
-    "state": _state,
-    "priority": "priority",
-    **DERIVED,
-}
+COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state, **DERIVED})
 PORTRAIT = Portrait(
     lambda account: f"{account.name}  {_state(account)}",
-    {
-        **dict.fromkeys(["name", "spent usd", "source", "status", "state", "last4", "reference", "rate limited until"]),
+    hide="name spent_usd source status state last4 reference rate_limited_until",
+    lines_of={
         **DERIVED,
         "limits": lambda account: [f"{one.model or 'every model'} until {moment(one.until)}" for one in account.limits],
     },
 )
 OPTIONS = InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})
 
-AccountName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of the account, as `maestro accounts list` shows it.")
-]
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")]
-KeyEnv = Annotated[
-    str | None, typer.Option("--key-env", metavar="NAME", help="Take the key from this environment variable, now.")
-]
+AccountName = Annotated[str, "NAME: The name of the account, as `maestro accounts list` shows it."]
+NewName = Annotated[str, "NAME: A name of your choice, unique."]
+KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environment variable, now."]
 KeyRef = Annotated[
     str | None,
     typer.Option(
@@ -113,7 +100,7 @@ def add(
 def enable(
     accounts: AccountOperations,
     name: AccountName,
-    new_key: Annotated[bool, typer.Option("--new-key", help="Ask for another key first.")] = False,
+    new_key: Annotated[bool, "--new-key: Ask for another key first."] = False,
     key_env: KeyEnv = None,
 ) -> Result:
     """Let an account be asked again, with another key if need be; its limits end."""

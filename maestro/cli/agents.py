@@ -47,20 +47,11 @@ def _budget(agent: AgentDetail) -> str:
     return "" if usd is None else f"{usd:g} US dollars" if usd else "none"
 
 
-COLUMNS: Columns = {
-    "slug": "slug",
-    "name": "name",
-    "role": "role",
-    "status": "status",
-    "version": "version",
-    "edited": "updated_at",
-    "model": "model",
-    "description": "description",
-}
+COLUMNS = Columns("slug name role status version edited=updated_at model description")
 PORTRAIT = Portrait(
     lambda agent: f"{agent.slug}  {agent.status}, version {agent.version} of {moment(agent.updated_at)}",
-    {
-        **dict.fromkeys(["id", "slug", "status", "version", "updated at", "configured", "created at"]),
+    hide="id slug status version updated_at configured created_at",
+    lines_of={
         "model": lambda agent: agent.model or "that of the account",
         "tools": lambda agent: _words(agent.tools),
         "skills": lambda agent: _words(agent.skills),
@@ -69,21 +60,11 @@ PORTRAIT = Portrait(
     },
     text="system_prompt",
 )
-VERSION_COLUMNS: Columns = {
-    "version": "version",
-    "when": "at",
-    "by": "actor",
-    "changed": lambda version: version.changed if version.version > 1 else "made",
-    "reason": "reason",
-}
-TOKEN_COLUMNS: Columns = {
-    "number": "id",
-    "name": "name",
-    "ends in": "ending",
-    "made": "created_at",
-    "last used": "last_used_at",
-    "revoked": "revoked_at",
-}
+VERSION_COLUMNS = Columns(
+    "version when=at by=actor changed reason",
+    {"changed": lambda version: version.changed if version.version > 1 else "made"},
+)
+TOKEN_COLUMNS = Columns("number=id name ends_in=ending made=created_at last_used=last_used_at revoked=revoked_at")
 LISTS = ("tools", "skills", "fallbacks", "allow_users")
 OPTIONS = InputOptions(
     AgentFields,
@@ -97,19 +78,16 @@ OPTIONS = InputOptions(
     text_files={"system_prompt": "The file with its instructions; - for standard input."},
 )
 
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
-NewSlug = Annotated[str, typer.Argument(metavar="SLUG", help="Its short name; people mention it as @SLUG.")]
+Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
+NewSlug = Annotated[str, "SLUG: Its short name; people mention it as @SLUG."]
 Reset = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FIELD", help="Put a field back to what everybody has, such as tools or allowUsers; may be repeated."
-    ),
+    list[str] | None, "FIELD: Put a field back to what everybody has, such as tools or allowUsers; may be repeated."
 ]
-Reason = Annotated[str, typer.Option(help="Why, for the history.")]
-Force = Annotated[bool, typer.Option("--force", help="Even if direct messages then go to nobody.")]
-PlatformName = Annotated[str, typer.Argument(metavar="PLATFORM", help="The platform, such as web or discord.")]
-Channel = Annotated[str, typer.Argument(metavar="CHANNEL", help="The platform's id of the channel.")]
-AccountOption = Annotated[str, typer.Option(help="Which of our accounts on that platform.")]
+Reason = Annotated[str, "Why, for the history."]
+Force = Annotated[bool, "--force: Even if direct messages then go to nobody."]
+PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
+Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
+AccountOption = Annotated[str, "Which of our accounts on that platform."]
 BINDING_OPTIONS = InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])
 
 app = OperationCommands(HELP, lambda at: AgentOperations(at.store), key="slug", ref=Slug)
@@ -141,9 +119,7 @@ def edit(
 def archive(
     agents: AgentOperations,
     slug: Slug,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Remove it for good; only an agent of which nothing speaks can be.")
-    ] = False,
+    purge: Annotated[bool, "--purge: Remove it for good; only an agent of which nothing speaks can be."] = False,
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
@@ -185,10 +161,8 @@ def list_versions(
 def show_diff(
     agents: AgentOperations,
     slug: Slug,
-    version: Annotated[int | None, typer.Option(help="The version to look at; without it, the newest.")] = None,
-    against: Annotated[
-        int | None, typer.Option(help="The version to compare with; without it, the one before.")
-    ] = None,
+    version: Annotated[int | None, "The version to look at; without it, the newest."] = None,
+    against: Annotated[int | None, "The version to compare with; without it, the one before."] = None,
 ) -> Result:
     """Show what an edit changed."""
     found = agents.version(slug, agents.show(slug).version if version is None else version, against)
@@ -199,9 +173,7 @@ def show_diff(
 def rollback(
     agents: AgentOperations,
     slug: Slug,
-    to: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Which version; without it, the one before.")
-    ] = None,
+    to: Annotated[int | None, "VERSION: Which version; without it, the one before."] = None,
     reason: Reason = "",
     force: Force = False,
 ) -> Result:
@@ -251,7 +223,7 @@ app.add_typer(tokens, name="token")
 def make_token(
     operations: TokenOperations,
     slug: Slug,
-    name: Annotated[str, typer.Option(help="Where it will be used, so that you know it again.")] = "",
+    name: Annotated[str, "Where it will be used, so that you know it again."] = "",
 ) -> Result:
     """Make a token; it is shown only now."""
     token = operations.add(slug, made(NewToken, name=name), ACTOR)
@@ -269,9 +241,7 @@ def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, c
 def revoke_token(
     operations: TokenOperations,
     slug: Slug,
-    number: Annotated[
-        str, typer.Argument(metavar="NUMBER", help="Its number, as `maestro agents token list` shows it.")
-    ],
+    number: Annotated[str, "NUMBER: Its number, as `maestro agents token list` shows it."],
 ) -> Result:
     """Revoke a token: from its next request on it opens nothing."""
     revoked = operations.revoke(slug, row_number(number, "token", "NUMBER"), ACTOR)

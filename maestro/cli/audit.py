@@ -10,14 +10,9 @@ from maestro.cli.framework.operations import Opened, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.people.audit import LIMIT, AuditFilter, audit_page, read_mark
 
-COLUMNS: Columns = {
-    "at": lambda entry: f"{entry.at:%Y-%m-%d %H:%M:%S}",
-    "who": "actor",
-    "did": "action",
-    "to": "subject",
-    "detail": "detail",
-    "from": "origin",
-}
+COLUMNS = Columns(
+    "at who=actor did=action to=subject detail from=origin", {"at": lambda entry: f"{entry.at:%Y-%m-%d %H:%M:%S}"}
+)
 
 
 def _utc(text: str) -> datetime:
@@ -27,9 +22,7 @@ def _utc(text: str) -> datetime:
         raise typer.BadParameter("expected a time, such as 2026-11-20 or 2026-11-20T08:30") from None
 
 
-FILTERS = FilterOptions(
-    AuditFilter, spelling={"q": "--search", "since": "--since TIME", "until": "--until TIME"}, read_time=_utc
-)
+FILTERS = FilterOptions(AuditFilter, spelling={"q": "--search"}, read_time=_utc)
 
 app = OperationCommands(None, lambda at: at)
 

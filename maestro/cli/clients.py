@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from maestro.cli.framework.inputs import InputOptions
 from maestro.cli.framework.operations import OperationCommands
 from maestro.cli.framework.output import Columns
@@ -16,15 +14,14 @@ HELP = """List, add, change and remove clients.
 Agents and channels may name a client, who then pays for what is answered there. Clients stand in clients of the
 configuration, or are made here; this works whether Maestro runs or not.
 """
-COLUMNS: Columns = {
-    "name": "name",
-    "slug": "slug",
-    "plan": "plan",
-    "weight": "weight",
-    "a day": lambda client: "" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}",
-    "spent today": lambda client: f"{client.spent_usd:.2f}",
-    "from": lambda client: "configuration" if client.configured else "made here",
-}
+COLUMNS = Columns(
+    "name slug plan weight a_day spent_today from",
+    {
+        "a day": lambda client: "" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}",
+        "spent today": lambda client: f"{client.spent_usd:.2f}",
+        "from": lambda client: "configuration" if client.configured else "made here",
+    },
+)
 OPTIONS = InputOptions(NewClient, leave_out=["name"], spelling={"daily_budget_usd": "--daily-budget"})
 NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Let budgets.clientDayUsd hold for it again.")}
 
@@ -32,8 +29,8 @@ app = OperationCommands(
     HELP,
     lambda at: ClientOperations(at.store),
     key="name",
-    ref=Annotated[str, typer.Argument(metavar="NAME", help="The name or the slug of the client.")],
-    new_ref=Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")],
+    ref=Annotated[str, "NAME: The name or the slug of the client."],
+    new_ref=Annotated[str, "NAME: A name of your choice, unique."],
 )
 app.list("List the clients by name, with what was spent for them today.", COLUMNS, "There are no clients.", limit=None)
 app.add("Add a client, whom agents and channels may name.", NewClient, OPTIONS, " can be named by agents and channels")

@@ -13,7 +13,7 @@ from maestro.cli.framework.inputs import REFERENCES, secret_in
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, write
-from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector
+from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector, SecretView
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
@@ -35,49 +35,39 @@ def _state(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
 
 
-DERIVED: Columns = {
-    "last event": "last_event_at",
+def _secret(secret: SecretView) -> str:
+    return secret.reference or (f"...{secret.last4}" if secret.last4 else "set")
+
+
+DERIVED = {
+    "last event": lambda connector: connector.last_event_at,
     "lag": lambda connector: "" if connector.lag_seconds is None else f"{connector.lag_seconds:.1f} s",
     "from": lambda connector: "configuration" if connector.configured else "added",
-    "last error": "last_error",
 }
-COLUMNS: Columns = {"connector": _name, "state": _state, "agent": "agent", **DERIVED}
-CLOSED: Columns = {"connector": _name, "channel": "channel", "since": "disabled_at", "reason": "reason"}
+COLUMNS = Columns(
+    "connector state agent last_event lag from last_error", {"connector": _name, "state": _state, **DERIVED}
+)
+CLOSED_COLUMNS = Columns("connector channel since=disabled_at reason", {"connector": _name})
 PORTRAIT = Portrait(
     lambda connector: f"{_name(connector)}  {_state(connector)}",
-    {
-        **dict.fromkeys(["platform", "account", "enabled", "configured", "state", "lag seconds", "last event at"]),
-        "secrets": lambda connector: [
-            f"{one.name} {one.reference or (f'...{one.last4}' if one.last4 else 'set')}" for one in connector.secrets
-        ],
+    hide="platform account enabled configured state lag_seconds last_event_at",
+    lines_of={
+        "secrets": lambda connector: [f"{secret.name} {_secret(secret)}" for secret in connector.secrets],
         "options": lambda connector: [f"{name}={json.dumps(value)}" for name, value in connector.options.items()],
         **DERIVED,
     },
 )
 
-Place = Annotated[
-    str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="A connector, as `maestro connectors list` shows it.")
-]
-NewPlace = Annotated[
-    str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="The platform, and a name of your choice for the account.")
-]
-AgentOption = Annotated[
-    str | None, typer.Option(help="The slug of the agent that answers all that is said there; '' for the rules.")
-]
+Place = Annotated[str, "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it."]
+NewPlace = Annotated[str, "PLATFORM[/ACCOUNT]: The platform, and a name of your choice for the account."]
+AgentOption = Annotated[str | None, "The slug of the agent that answers all that is said there; '' for the rules."]
 PlatformOptions = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of its platform, such as baseUrl=...; repeatable."),
+    list[str] | None, "--set NAME=VALUE: An option of its platform, such as baseUrl=...; repeatable."
 ]
 SecretRefs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--secret", metavar="NAME=REF", help="A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
-    ),
+    list[str] | None, "--secret NAME=REF: A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
 ]
-SecretVars = Annotated[
-    list[str] | None,
-    typer.Option("--secret-env", metavar="NAME=VARIABLE", help="Take a secret from a variable, now; repeatable."),
-]
+SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 app = OperationCommands(
     HELP, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), key="name", ref=Place
@@ -116,7 +106,7 @@ def add(
             platform=platform,
             account=account,
             agent=agent or "",
-            secrets=given_secrets or _typed_secrets(wanted),
+            secrets=given_secrets or _ask_secrets(wanted),
             options=_options(options, platform),
         )
         connector = ConnectorOperations(at.store, encryption(at.loaded.settings)).add(new, ACTOR)
@@ -165,14 +155,14 @@ def remove(connectors: ConnectorOperations, place: Place) -> Result:
 def closed_channels(connectors: ConnectorOperations) -> Result:
     """List the channels to which nothing is sent, because their platform refused it for good."""
     page = connectors.disabled_channels()
-    return page, listing(page, CLOSED, "Every channel can be sent to.")
+    return page, listing(page, CLOSED_COLUMNS, "Every channel can be sent to.")
 
 
 @app.operation("open-channel")
 def open_channel(
     connectors: ConnectorOperations,
     place: Place,
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its id.")],
+    channel: Annotated[str, "CHANNEL: Its id."],
 ) -> Result:
     """Send to such a channel again."""
     connectors.enable_channel(*_parts(place), channel, ACTOR)
@@ -220,7 +210,7 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
         yield name, value
 
 
-def _typed_secrets(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
+def _ask_secrets(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
     """Return the secrets from hidden prompts, or the lines of a pipe, in the order of the platform."""
     typed = {name: _line(f"{name}: {what}", first=not place) for place, (name, what) in enumerate(wanted.items())}
     return {name: SecretStr(text) for name, text in typed.items() if text}

@@ -8,7 +8,7 @@ import typer
 
 from maestro.cli.framework.inputs import FilterOptions, Limit, RowCursor, TextCursor, Yes, decoded, fits, row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, more, plain
+from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, moment, more, plain
 from maestro.domain.conversations.views import (
     ConversationDetail,
     ConversationFilter,
@@ -25,45 +25,23 @@ What a compaction took away from the models is still shown here. All of this wor
 NOTHING = "There are no such conversations."
 NO_HITS = "Nothing was said that contains this."
 NO_RECENT_HITS = "Nothing was said lately that contains this. Look at what was said before: add --cursor {}."
-COLUMNS: Columns = {
-    "id": "id",
-    "status": "status",
-    "agent": "agent",
-    "channel": channel_of,
-    "with": lambda conversation: conversation.user_name or conversation.user_id,
-    "messages": "message_count",
-    "tokens": "total_tokens_estimate",
-    "last said": "last_message_at",
-}
-HIT_COLUMNS: Columns = {
-    "conversation": "conversation_id",
-    "message": "id",
-    "when": "created_at",
-    "who": "author",
-    "what": "content",
-}
+COLUMNS = Columns(
+    "id status agent channel with messages=message_count tokens=total_tokens_estimate last_said=last_message_at",
+    {"channel": channel_of, "with": lambda conversation: conversation.user_name or conversation.user_id},
+)
+HIT_COLUMNS = Columns("conversation=conversation_id message=id when=created_at who=author what=content")
 PORTRAIT = Portrait(
     lambda conversation: f"Conversation {conversation.id}  {conversation.status}",
-    {
-        **dict.fromkeys(["id", "status"]),
+    hide="id status",
+    lines_of={
         "compactions": lambda conversation: [
-            f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%M}: {one.messages_before} to {one.messages_after} messages"
+            f"{moment(one.created_at)}: {one.messages_before} to {one.messages_after} messages"
             for one in conversation.compactions
-        ],
-    },
-)
-FILTERS = FilterOptions(
-    ConversationFilter,
-    spelling={
-        "agent": "--agent SLUG",
-        "platform": "--platform NAME",
-        "channel": "--channel ID",
-        "user": "--user ID",
-        "q": "--q TEXT",
+        ]
     },
 )
 
-Number = Annotated[str, typer.Argument(metavar="ID", help="Its number, as `maestro conversations list` shows it.")]
+Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows it."]
 
 app = OperationCommands(HELP, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
 
@@ -71,7 +49,7 @@ app = OperationCommands(HELP, lambda at: ConversationOperations(at.store, at.loa
 @app.operation("list")
 def list_conversations(
     conversations: ConversationOperations,
-    filters: Annotated[ConversationFilter, FILTERS],
+    filters: Annotated[ConversationFilter, FilterOptions(ConversationFilter)],
     limit: Limit = LIMIT,
     cursor: TextCursor = None,
 ) -> Result:
@@ -97,7 +75,7 @@ def show(
 @app.operation()
 def search(
     conversations: ConversationOperations,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of what was said.")],
+    text: Annotated[str, "TEXT: A part of what was said."],
     limit: Limit = LIMIT,
     cursor: RowCursor = None,
 ) -> Result:
@@ -118,7 +96,7 @@ def close(conversations: ConversationOperations, number: Number) -> Result:
 def delete(
     conversations: ConversationOperations,
     number: Number,
-    facts: Annotated[bool, typer.Option("--facts", help="Forget what was learned in it, too.")] = False,
+    facts: Annotated[bool, "--facts: Forget what was learned in it, too."] = False,
     yes: Yes = False,
 ) -> Result:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""

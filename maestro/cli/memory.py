@@ -1,7 +1,6 @@
 """``maestro memory``: the facts and states that an agent remembers, and how to correct them."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,29 +29,23 @@ the next message on; all of this works whether Maestro runs or not.
 STATE_HELP = """List, set and forget what an agent keeps under keys."""
 NO_FACTS = "The agent remembers no such fact."
 NO_STATES = "The agent keeps no state."
-FACT_COLUMNS: Columns = {
-    "fact": "id",
-    "category": "category",
-    "sure": lambda fact: f"{fact.confidence:.2f}",
-    "learned": lambda fact: f"{fact.created_at.astimezone():%Y-%m-%d}",
-    "told": lambda fact: f"{fact.access_count}x",
-    "content": "content",
-}
-STATE_COLUMNS: Columns = {
-    "key": "key",
-    "since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}",
-    "value": "value",
-}
-FACTS = FilterOptions(FactFilter, leave_out=["q", "sticky", "source"], spelling={"place": "--place PLACE"})
-NEW_FACT = InputOptions(NewFact, leave_out=["content"], spelling={"place": "--place PLACE"})
+FACT_COLUMNS = Columns(
+    "fact=id category sure learned told place? content",
+    {
+        "sure": lambda fact: f"{fact.confidence:.2f}",
+        "learned": lambda fact: f"{fact.created_at.astimezone():%Y-%m-%d}",
+        "told": lambda fact: f"{fact.access_count}x",
+    },
+)
+STATE_COLUMNS = Columns("key since place? value", {"since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}"})
+FACTS = FilterOptions(FactFilter, leave_out=["q", "sticky", "source"])
+NEW_FACT = InputOptions(NewFact, leave_out=["content"])
 FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
-Number = Annotated[
-    str, typer.Argument(metavar="FACT", help="The number of the fact, as `maestro memory list` shows it.")
-]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as last-topic.")]
-Place = Annotated[str, typer.Option(metavar="PLACE", help="Remember it in the conversation of this key only.")]
+Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
+Number = Annotated[str, "FACT: The number of the fact, as `maestro memory list` shows it."]
+Key = Annotated[str, "KEY: The key, such as last-topic."]
+Place = Annotated[str, "PLACE: Remember it in the conversation of this key only."]
 
 
 class StatePage(Value):
@@ -81,27 +74,27 @@ def list_facts(
 ) -> Result:
     """List the facts, the newest first."""
     page = memory.page(slug, facts, limit, cursor)
-    return page, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
+    return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
 
 @app.operation()
 def search(
     memory: MemoryOperations,
     slug: Slug,
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Words that stand in the fact, in any script.")],
+    text: Annotated[list[str], "TEXT...: Words that stand in the fact, in any script."],
     facts: Annotated[FactFilter, FACTS],
     limit: Limit = 20,
 ) -> Result:
     """Find facts as the agent itself does, those that fit best first."""
     page = memory.page(slug, facts.model_copy(update={"q": " ".join(text)}), limit, None)
-    return page, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
+    return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
 
 @app.operation()
 def add(
     memory: MemoryOperations,
     slug: Slug,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The fact, in a sentence.")],
+    text: Annotated[str, "TEXT: The fact, in a sentence."],
     options: Annotated[Fields, NEW_FACT],
 ) -> Result:
     """Tell the agent a fact; one that says the same as another is refused."""
@@ -114,7 +107,7 @@ def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annota
     """Change what a fact says, its category or how sure it is."""
     fact = memory.change_fact(slug, _number(number), made(FactChange, **options), ACTOR)
     page = MemoryPage(items=(fact,), states=(), next=None)
-    return fact, listing(page, _with_place(FACT_COLUMNS, page.items), NO_FACTS)
+    return fact, listing(page, FACT_COLUMNS, NO_FACTS)
 
 
 @app.operation()
@@ -138,14 +131,11 @@ def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
 def list_states(
     memory: MemoryOperations,
     slug: Slug,
-    place: Annotated[
-        str | None,
-        typer.Option(metavar="PLACE", help="Only what the conversation of this key knows, as the list shows it."),
-    ] = None,
+    place: Annotated[str | None, "PLACE: Only what the conversation of this key knows, as the list shows it."] = None,
 ) -> Result:
     """List what the agent keeps, by key."""
     page = StatePage(items=memory.page(slug, FactFilter(place=place), 1, None).states)
-    return page, listing(page, _with_place(STATE_COLUMNS, page.items), NO_STATES)
+    return page, listing(page, STATE_COLUMNS, NO_STATES)
 
 
 @state.operation("set")
@@ -153,12 +143,12 @@ def set_state(
     memory: MemoryOperations,
     slug: Slug,
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="What is kept under it.")],
+    value: Annotated[str, "VALUE: What is kept under it."],
     place: Place = "",
 ) -> Result:
     """Keep a value under a key, in the place of the one before."""
     kept = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
-    return kept, listing(StatePage(items=(kept,)), _with_place(STATE_COLUMNS, [kept]), NO_STATES)
+    return kept, listing(StatePage(items=(kept,)), STATE_COLUMNS, NO_STATES)
 
 
 @state.operation("forget")
@@ -166,13 +156,6 @@ def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = 
     """Forget a key."""
     memory.forget_state(slug, key, ACTOR, place)
     return _forgotten(slug, key=key), f"{slug} has forgotten what it kept under {key}"
-
-
-def _with_place(columns: Columns, views: Sequence[Any]) -> Columns:
-    """Return the columns, with the place before the last one where a conversation alone knows something."""
-    last = [*columns][-1]
-    place = {"place": "place"} if any(view.place for view in views) else {}
-    return {**{name: columns[name] for name in columns if name != last}, **place, last: columns[last]}
 
 
 def _forgotten(slug: str, **what: object) -> Fields:

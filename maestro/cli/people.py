@@ -24,7 +24,7 @@ PEOPLE_HELP = """List and remove people who were let in by a pairing.
 Their direct messages are answered. Owners are listed by `maestro owner list`.
 """
 NO_PEOPLE = "Nobody was let in yet; `maestro pairings` lets people in."
-PERSON_COLUMNS: Columns = {"person": "id", "name": "user_name", "since": "added_at", "by": "added_by"}
+PERSON_COLUMNS = Columns("person=id name=user_name since=added_at by=added_by")
 
 PAIRINGS_HELP = """List, approve and refuse people who wish to be let in, and invite others.
 
@@ -32,15 +32,7 @@ Where direct messages of strangers are not answered (dmPolicy pairing), a strang
 that code is let in with `approve`. The other way round, `invite` prints a code for somebody who sends `/pair CODE`.
 """
 NO_PAIRINGS = "Nobody wishes to be let in."
-PAIRING_COLUMNS: Columns = {
-    "id": "id",
-    "code": "code",
-    "person": "person",
-    "name": "user_name",
-    "status": "status",
-    "until": "expires_at",
-    "by": "settled_by",
-}
+PAIRING_COLUMNS = Columns("id code person name=user_name status until=expires_at by=settled_by")
 
 OWNERS_HELP = """Add, list and remove owners.
 
@@ -58,10 +50,8 @@ Person = Annotated[
     str,
     typer.Argument(metavar="PLATFORM:USERID", callback=_well_formed, help="The platform and its id of the person."),
 ]
-PairingRef = Annotated[
-    str, typer.Argument(metavar="CODE", help="The code that the person was told, or the id in the list.")
-]
-AsOwner = Annotated[bool, typer.Option("--owner", help="Make the person an owner too.")]
+PairingRef = Annotated[str, "CODE: The code that the person was told, or the id in the list."]
+AsOwner = Annotated[bool, "--owner: Make the person an owner too."]
 
 
 def _operations(at: Opened) -> PeopleOperations:
@@ -126,7 +116,7 @@ def list_owners(at: Opened) -> Result:
         added = [f"added by {owner.added_by}"] if owner.added_at else []
         return [place, *added] if owner.configured else added
 
-    columns: Columns = {"owner": "id", "since": "added_at", "from": origin}
+    columns = Columns("owner=id since=added_at from", {"from": origin})
     return page, listing(page, columns, NO_OWNERS)
 
 

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 from maestro.cli.framework.inputs import Limit, RowCursor, row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Portrait, Result, joined, listing
@@ -15,27 +13,17 @@ HELP = """List, show and answer the questions of agents.
 A job that asks waits for the answer, days if need be; nobody else waits for it. Listing and answering work whether
 Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
 """
-COLUMNS: Columns = {
-    "number": "id",
-    "status": "status",
-    "kind": "kind",
-    "agent": "agent",
-    "channel": lambda question: joined(question.platform, question.channel),
-    "asked": "asked_at",
-    "expires": "expires_at",
-    "question": "text",
-}
+COLUMNS = Columns(
+    "number=id status kind agent channel asked=asked_at expires=expires_at question=text",
+    {"channel": lambda question: joined(question.platform, question.channel)},
+)
 PORTRAIT = Portrait(
     lambda question: f"{question.kind} {question.id}  {question.status}",
-    {
-        **dict.fromkeys(["id", "kind", "status"]),
-        "choices": lambda question: [f"{number}. {choice}" for number, choice in enumerate(question.choices, 1)],
-    },
+    hide="id kind status",
+    lines_of={"choices": lambda question: [f"{number}. {choice}" for number, choice in enumerate(question.choices, 1)]},
 )
 
-Number = Annotated[
-    str, typer.Argument(metavar="NUMBER", help="The number of the question, as `maestro questions list` shows it.")
-]
+Number = Annotated[str, "NUMBER: The number of the question, as `maestro questions list` shows it."]
 
 app = OperationCommands(HELP, lambda at: QuestionOperations(at.store))
 
@@ -43,7 +31,7 @@ app = OperationCommands(HELP, lambda at: QuestionOperations(at.store))
 @app.operation("list")
 def list_questions(
     questions: QuestionOperations,
-    status: Annotated[list[QuestionStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
+    status: Annotated[list[QuestionStatus] | None, "Only these; may be given several times."] = None,
     limit: Limit = LIMIT,
     cursor: RowCursor = None,
 ) -> Result:
@@ -63,9 +51,7 @@ def show(questions: QuestionOperations, number: Number) -> Result:
 def answer(
     questions: QuestionOperations,
     number: Number,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="What the agent reads as the answer; the number of a choice means it.")
-    ],
+    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice means it."],
 ) -> Result:
     """Answer a question in words."""
     return _settle(questions, number, words=text)

@@ -14,7 +14,7 @@ from maestro.cli.framework.commands import configured
 from maestro.cli.framework.inputs import Fields, FilterOptions, InputOptions, text_of
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, moment, plain, table, write
+from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.reading import read
 from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
@@ -72,22 +72,14 @@ def _when(schedule: ScheduleView) -> str:
     return f"{schedule.when} ({schedule.timezone})"
 
 
-COLUMNS: Columns = {
-    "ref": "ref",
-    "name": "name",
-    "agent": "agent",
-    "when": _when,
-    "channel": channel_of,
-    "state": _state,
-    "next": _next,
-    "last": _last,
-    "skipped": "skipped",
-    "failures": "failures",
-}
+COLUMNS = Columns(
+    "ref name agent when channel state next last skipped failures",
+    {"when": _when, "channel": channel_of, "state": _state, "next": _next, "last": _last},
+)
 PORTRAIT = Portrait(
     lambda schedule: f"{schedule.ref}  {_state(schedule)}",
-    {
-        **dict.fromkeys(["ref", "schedule", "timezone", "state", "enabled", "next run"]),
+    hide="ref schedule timezone state enabled next_run",
+    lines_of={
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
         "next runs": lambda schedule: _clocks(schedule.next_runs),
         "last run": lambda schedule: _outcome(schedule.last_run),
@@ -98,7 +90,6 @@ OPTIONS = InputOptions(
     NewScheduleOfKind,
     leave_out=["kind", "script", "enabled"],
     spelling={
-        "agent": "--agent SLUG",
         "schedule": "--when SCHEDULE",
         "timezone": "--zone ZONE",
         "jitter_seconds": "--jitter SECONDS",
@@ -106,13 +97,10 @@ OPTIONS = InputOptions(
     text_files={"prompt": "The file with what it is told; - for standard input."},
 )
 PREVIEW = InputOptions(PreviewWish, leave_out=["schedule"], spelling=OPTIONS.spelling)
-FILTERS = FilterOptions(ScheduleFilter, spelling=OPTIONS.spelling)
+FILTERS = FilterOptions(ScheduleFilter)
 
-Ref = Annotated[str, typer.Argument(metavar="REF", help="Its short name, such as cron-3, as the list shows it.")]
-ScriptFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The file with the script of a heartbeat, as JSON, which asks no model."),
-]
+Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
+ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
 
 app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), key="ref", ref=Ref)
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, filters=FILTERS)
@@ -122,7 +110,7 @@ app.show("Show a schedule: what is done when, its next five times, and what came
 @app.operation()
 def add(
     schedules: ScheduleOperations,
-    kind: Annotated[ScheduleKind, typer.Argument(metavar="KIND", help="heartbeat or cron.")],
+    kind: Annotated[ScheduleKind, "KIND: heartbeat or cron."],
     options: Annotated[Fields, OPTIONS],
     script_file: ScriptFile = None,
 ) -> Result:
@@ -171,9 +159,9 @@ app.one(
 def backfill(
     given: Given,
     ref: Ref,
-    start: Annotated[str, typer.Option("--from", metavar="TIME", help="The first time, as 2026-11-20T09:00.")],
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The last time; else now.")] = None,
-    preview_only: Annotated[bool, typer.Option("--preview", help="Only show what would be run.")] = False,
+    start: Annotated[str, "--from TIME: The first time, as 2026-11-20T09:00."],
+    end: Annotated[str | None, "--to TIME: The last time; else now."] = None,
+    preview_only: Annotated[bool, "--preview: Only show what would be run."] = False,
 ) -> None:
     """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
     ends = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
@@ -189,7 +177,7 @@ def backfill(
 @app.command()
 def preview(
     given: Given,
-    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="When, as for `maestro schedules add --when`.")],
+    schedule: Annotated[str, "SCHEDULE: When, as for `maestro schedules add --when`."],
     options: Annotated[Fields, PREVIEW],
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
@@ -214,7 +202,7 @@ def _backfilled(found: BackfillView) -> Iterator[str]:
     """Yield the times that are made up for, or would be."""
     if found.times:
         rows = [(moment(one.time), one.job_id, "ran" if one.ran else "") for one in found.times]
-        yield from table(("time", "job", ""), rows)
+        yield from aligned([("TIME", "JOB", ""), *rows])
     runs = f"{found.count} run{'' if found.count == 1 else 's'}"
     if not found.count:
         yield "There is nothing to make up for: no time of it passed without a run."

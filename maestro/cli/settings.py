@@ -3,11 +3,10 @@
 import json
 from typing import Annotated
 
-import typer
 from pydantic import JsonValue
 
 from maestro.cli.framework.operations import ACTOR, OperationCommands
-from maestro.cli.framework.output import Columns, Result, rows_of, table
+from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.live import RUNTIME, SettingsPage, SettingView
 from maestro.operations.settings import SettingsOperations
@@ -39,9 +38,9 @@ def _value(setting: SettingView) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-COLUMNS: Columns = {"key": "key", "value": _value, "from": "origin", "changes": "changes"}
+COLUMNS = Columns("key value from=origin changes", {"value": _value})
 
-KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as chat.limits.maxMessageChars.")]
+KeyName = Annotated[str, "KEY: The key, such as chat.limits.maxMessageChars."]
 
 app = OperationCommands(HELP, lambda at: SettingsOperations(at.store, EffectiveSettings(at.live)))
 
@@ -49,21 +48,19 @@ app = OperationCommands(HELP, lambda at: SettingsOperations(at.store, EffectiveS
 @app.operation("list")
 def list_settings(
     settings: SettingsOperations,
-    runtime: Annotated[bool, typer.Option("--runtime", help="Only what was set while Maestro ran.")] = False,
+    runtime: Annotated[bool, "--runtime: Only what was set while Maestro ran."] = False,
 ) -> Result:
     """List every key with its value, and say where that comes from."""
     page = _without_accounts(settings.page(), runtime=runtime)
-    if not page.items:
-        return page, "Nothing was set while Maestro ran."
     problems = [f"does not count: {one.problem}" for one in page.items if one.problem]
-    return page, [*table([*COLUMNS], rows_of(COLUMNS, page.items)), *problems]
+    return page, [*listing(page, COLUMNS, "Nothing was set while Maestro ran."), *problems]
 
 
 @app.operation("set")
 def set_key(
     settings: SettingsOperations,
     key: KeyName,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value; lists with commas or as JSON.")],
+    value: Annotated[str, "VALUE: The value; lists with commas or as JSON."],
 ) -> Result:
     """Set a key while Maestro runs; it counts within a second."""
     return _change(settings, key, _read(key, value))

@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from maestro.bootstrap.tools import names_of
 from maestro.cli.framework.inputs import MOST, bytes_of, made
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain, rows_of, table, write
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain, write
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.trial import TrialWish
 from maestro.domain.skills.views import SkillChange, SkillView
@@ -30,23 +28,20 @@ def _state(skill: SkillView) -> str:
     return f"{enabled(skill)}, with a problem" if skill.problems else enabled(skill)
 
 
-COLUMNS: Columns = {
-    "slug": "slug",
-    "name": "name",
-    "category": "category",
-    "version": "version",
-    "from": lambda skill: "Maestro" if skill.shipped else "you",
-    "state": _state,
-}
-PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state(skill)}", {"name": None, "enabled": None}, text="body")
-TRIAL_COLUMNS: Columns = {
-    "": lambda score: "chosen" if score.chosen else f"not chosen: {score.reason}",
-    "skill": "slug",
-    "points": "points",
-    "because of": lambda score: [*score.keywords, *score.patterns],
-}
+COLUMNS = Columns(
+    "slug name category version from state",
+    {"from": lambda skill: "Maestro" if skill.shipped else "you", "state": _state},
+)
+PORTRAIT = Portrait(lambda skill: f"{plain(skill.name)}  {_state(skill)}", hide="name enabled", text="body")
+TRIAL_COLUMNS = Columns(
+    "_ skill=slug points because_of",
+    {
+        " ": lambda score: "chosen" if score.chosen else f"not chosen: {score.reason}",
+        "because of": lambda score: [*score.keywords, *score.patterns],
+    },
+)
 
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the skill, as `maestro skills list` shows it.")]
+Slug = Annotated[str, "SLUG: The slug of the skill, as `maestro skills list` shows it."]
 
 
 def _operations(at: Opened) -> SkillOperations:
@@ -71,22 +66,19 @@ app.show("Show a skill: what brings it in, and what it tells the model.", PORTRA
 @app.operation("test")
 def try_message(
     skills: SkillOperations,
-    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What a user might write.")],
-    agent: Annotated[
-        str, typer.Option("--agent", metavar="SLUG", help="With the tools and the skills of this agent.")
-    ] = "",
+    message: Annotated[list[str], "MESSAGE: What a user might write."],
+    agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
     found = skills.trial(made(TrialWish, message=" ".join(message), agent=agent))
-    lines = table([*TRIAL_COLUMNS], rows_of(TRIAL_COLUMNS, found.items))
-    return found, lines if found.items else "No skill fits this message."
+    return found, listing(found, TRIAL_COLUMNS, "No skill fits this message.")
 
 
 @app.operation()
 def add(
     skills: SkillOperations,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Markdown file with front matter.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of your own skill of this slug.")] = False,
+    file: Annotated[Path, "FILE: A Markdown file with front matter."],
+    replace: Annotated[bool, "--replace: Take the place of your own skill of this slug."] = False,
 ) -> Result:
     """Copy a skill into your folder; it is used from the next message on."""
     skill = skills.add(bytes_of(file, MAX_BYTES + 1), ACTOR, replace=replace)

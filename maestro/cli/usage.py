@@ -11,7 +11,7 @@ from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
 from maestro.cli.framework.operations import Opened, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, more, rows_of, table, write
+from maestro.cli.framework.output import Columns, Result, listing, more, table, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_csv import MOST_LINES, latency_csv, usage_csv
 from maestro.domain.llm.usage_latency import LatencyQuery
@@ -32,32 +32,29 @@ def _seconds(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-SUM_COLUMNS: Columns = {
-    "calls": "calls",
-    "failed": "failures",
-    "in": "input_tokens",
-    "out": "output_tokens",
-    "cached": "cached_tokens",
-    "cost": lambda item: _cost(item.cost_usd),
-    "of unknown cost": "unknown_cost",
-    "cut off": "interrupted",
-    "estimated": lambda item: _cost(item.interrupted_cost_usd),
-}
-STAGE_COLUMNS: Columns = {
-    "stage": "stage",
-    "times": "count",
-    "p50": lambda view: _seconds(view.p50_ms),
-    "p95": lambda view: _seconds(view.p95_ms),
-    "p99": lambda view: _seconds(view.p99_ms),
-}
-BUDGET_COLUMNS: Columns = {
-    "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "everybody",
-    "limit": lambda budget: _cost(budget.limit_usd),
-    "used": lambda budget: _cost(budget.used_usd),
-    "reserved": lambda budget: _cost(budget.reserved_usd),
-    "share": lambda budget: f"{budget.share:.0%}",
-    "state": "state",
-}
+SUM_COLUMNS = Columns(
+    "calls failed=failures in=input_tokens out=output_tokens cached=cached_tokens cost of_unknown_cost=unknown_cost "
+    "cut_off=interrupted estimated",
+    {"cost": lambda item: _cost(item.cost_usd), "estimated": lambda item: _cost(item.interrupted_cost_usd)},
+)
+STAGE_COLUMNS = Columns(
+    "stage times=count p50 p95 p99",
+    {
+        "p50": lambda view: _seconds(view.p50_ms),
+        "p95": lambda view: _seconds(view.p95_ms),
+        "p99": lambda view: _seconds(view.p99_ms),
+    },
+)
+BUDGET_COLUMNS = Columns(
+    "of limit used reserved share state",
+    {
+        "of": lambda budget: f"{budget.scope} {budget.name}" if budget.name else "everybody",
+        "limit": lambda budget: _cost(budget.limit_usd),
+        "used": lambda budget: _cost(budget.used_usd),
+        "reserved": lambda budget: _cost(budget.reserved_usd),
+        "share": lambda budget: f"{budget.share:.0%}",
+    },
+)
 
 
 def _day(text: str) -> date:
@@ -67,12 +64,7 @@ def _day(text: str) -> date:
         raise typer.BadParameter(f"{text!r} is no day, such as 2026-11-20") from None
 
 
-NAMES = ("agent", "client", "account", "model", "purpose", "platform")
-FILTERS = InputOptions(
-    UsageFilter,
-    spelling={"since": "--since DAY", "until": "--until DAY", **{name: f"--{name} NAME" for name in NAMES}},
-    read_time=_day,
-)
+FILTERS = InputOptions(UsageFilter, spelling={"since": "--since DAY", "until": "--until DAY"}, read_time=_day)
 
 app = Commands()
 
@@ -81,10 +73,10 @@ app = Commands()
 def show_usage(
     given: Given,
     filters: Annotated[Fields, FILTERS],
-    by: Annotated[UsageBy, typer.Option(help="What to add up by.")] = UsageBy.DAY,
-    latency: Annotated[bool, typer.Option("--latency", help="Show instead how long each step took.")] = False,
-    budgets: Annotated[bool, typer.Option("--budgets", help="Show instead how far budgets are used today.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write a table for a spreadsheet, with every line.")] = False,
+    by: Annotated[UsageBy, "What to add up by."] = UsageBy.DAY,
+    latency: Annotated[bool, "--latency: Show instead how long each step took."] = False,
+    budgets: Annotated[bool, "--budgets: Show instead how far budgets are used today."] = False,
+    as_csv: Annotated[bool, "--csv: Write a table for a spreadsheet, with every line."] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
     cursor: TextCursor = None,
 ) -> None:
@@ -129,19 +121,16 @@ def _latency_result(at: Opened, query: LatencyQuery, as_csv: bool) -> Result:
         page = tx.system.latency.page(query, query.period(tx.llm.budgets.today))
     if as_csv:
         return page, latency_csv(page)
-    if not page.items:
-        return page, ["No job was completed in this time."]
     note = f"Of {page.jobs} completed jobs from {page.since} to {page.until}: the newest {page.per_day} of each day."
-    return page, [*table([*STAGE_COLUMNS], rows_of(STAGE_COLUMNS, page.items)), note]
+    return page, listing(page, STAGE_COLUMNS, "No job was completed in this time.", note)
 
 
 def _budget_result(at: Opened) -> Result:
     with at.store.view() as tx:
         page = tx.llm.budgets.used(daily_budgets(at.live.current()))
-    if not page.items:
-        return page, ["No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"]
     note = f"They start anew at {page.starts_anew_at:%Y-%m-%d %H:%M} UTC."
-    return page, [*table([*BUDGET_COLUMNS], rows_of(BUDGET_COLUMNS, page.items)), note]
+    empty = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
+    return page, listing(page, BUDGET_COLUMNS, empty, note)
 
 
 def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
@@ -150,9 +139,11 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
         yield "No model was called in this time."
         return
     days = (page.until - page.since).days + 1
-    names = [*(item.key or "-" for item in page.items), "all", f"{days} days before"]
-    sums = rows_of(SUM_COLUMNS, [*page.items, page.totals, page.before])
-    yield from table([by, *SUM_COLUMNS], [(name, *row) for name, row in zip(names, sums, strict=True)])
+    totals = [
+        page.totals.model_copy(update={"key": "all"}),
+        page.before.model_copy(update={"key": f"{days} days before"}),
+    ]
+    yield from table(Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values), [*page.items, *totals])
     yield from more(page.next)
 
 

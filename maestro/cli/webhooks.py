@@ -31,33 +31,25 @@ docs/howto/receive-webhooks.md shows how.
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the addresses to connect to where all are bound
-COLUMNS: Columns = {
-    "path": "path",
-    "agent": "agent",
-    "channel": channel_of,
-    "scheme": "scheme",
-    "state": enabled,
-    "taken": "trigger_count",
-    "refused": "refused_count",
-    "last": "last_triggered",
-}
+COLUMNS = Columns(
+    "path agent channel scheme state taken=trigger_count refused=refused_count last=last_triggered",
+    {"channel": channel_of, "state": enabled},
+)
 PORTRAIT = Portrait(
     lambda webhook: f"{webhook.path}  {enabled(webhook)}",
-    {"path": None, "enabled": None, "last4": lambda webhook: webhook.last4 and f"ends in {webhook.last4}"},
+    hide="path enabled",
+    lines_of={"last4": lambda webhook: webhook.last4 and f"ends in {webhook.last4}"},
     text="prompt_template",
 )
 OPTIONS = InputOptions(
     NewWebhook,
     leave_out=["path", "scheme", "secret", "enabled"],
-    spelling={"agent": "--agent SLUG", "prompt_template": "--prompt"},
+    spelling={"prompt_template": "--prompt"},
     text_files={"prompt_template": "The file with what it is told; - for standard input."},
 )
 
-HookPath = Annotated[str, typer.Argument(metavar="PATH", help="What stands after /hooks/ in its address.")]
-SecretEnv = Annotated[
-    str | None,
-    typer.Option("--secret-env", metavar="NAME", help="Take the sender's secret from this environment variable, now."),
-]
+HookPath = Annotated[str, "PATH: What stands after /hooks/ in its address."]
+SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
 SecretRef = Annotated[
     str | None,
     typer.Option(
@@ -89,7 +81,7 @@ def add(
     path: HookPath,
     options: Annotated[Fields, OPTIONS],
     scheme: Annotated[
-        SignatureScheme, typer.Option(help="standard: as standardwebhooks.com says; github: as GitHub signs.")
+        SignatureScheme, "standard: as standardwebhooks.com says; github: as GitHub signs."
     ] = SignatureScheme.STANDARD,
     secret_env: SecretEnv = None,
     secret_ref: SecretRef = None,
@@ -130,14 +122,10 @@ app.remove("Remove a webhook; its jobs stay.")
 def send_delivery(
     given: Given,
     path: HookPath,
-    data: Annotated[str, typer.Option(metavar="JSON", help="What to send.")] = "{}",
-    body: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file with what to send; - for standard input.")
-    ] = None,
-    delivery_id: Annotated[
-        str, typer.Option("--id", help="The sender's id for it; the same one once more makes no other job.")
-    ] = "",
-    url: Annotated[str, typer.Option(help="Where Maestro is; without it, as the configuration says.")] = "",
+    data: Annotated[str, "JSON: What to send."] = "{}",
+    body: Annotated[Path | None, "FILE: The file with what to send; - for standard input."] = None,
+    delivery_id: Annotated[str, "--id: The sender's id for it; the same one once more makes no other job."] = "",
+    url: Annotated[str, "Where Maestro is; without it, as the configuration says."] = "",
 ) -> None:
     """Sign and post a delivery to a webhook, as its sender would, to try it."""
     with opened(given) as at:

@@ -57,12 +57,12 @@ def _url(text: str) -> str:
 def chat(
     given: Given,
     text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it, see above.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")
     ] = None,
     agent: Annotated[
         str, typer.Option(metavar="SLUG", callback=_slug, help="Who is to answer, in a channel of its own.")
     ] = "",
-    channel: Annotated[str, typer.Option(metavar="ID", help="Talk in this channel instead of your own.")] = "",
+    channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
     url: Annotated[
         str,
         typer.Option(metavar="URL", callback=_url, help="The web connector; without it, that of the configuration."),
@@ -70,9 +70,7 @@ def chat(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="How long to wait for an answer to TEXT.")
     ] = TIMEOUT,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write what arrives as JSON, a message per line, for programs.")
-    ] = False,
+    as_json: Annotated[bool, "--json: Write what arrives as JSON, a message per line, for programs."] = False,
 ) -> None:
     """Talk to an agent over the web connector."""
     settings = configured(given, accounts=False).settings

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, TypeVar
+from typing import Annotated, Any, Concatenate, TypeVar, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -15,6 +15,7 @@ from maestro.cli.framework.options import Config, DataDir, Debug, Given, Json, P
 from maestro.settings import Loaded, load, read_environment
 
 _NEGATIVE = re.compile(r"-\d+")
+_SPELLING = re.compile(r"(?=--|[A-Z\[]+[^a-z ]*: )(--[\w-]+)? ?([A-Z\[][^a-z ]*)?: (.*)", re.DOTALL)
 Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
 
 
@@ -35,6 +36,8 @@ class Commands(typer.Typer):
         @app.command()
         def show(given: Given, slug: Slug) -> None:
 
+    ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the word for the value, and the help. An option is
+    written the same way, if need be with another name than its parameter: ``"--key-env NAME: Take the key from it."``.
     A parameter whose type is a dataclass, or is annotated with ``InputOptions``, stands for several options, so that
     two commands can share them.
     """
@@ -77,11 +80,26 @@ def _called_by_typer(function: Callable[..., Any], json: bool, ports: Sequence[P
     return command
 
 
+def _described(parameter: Parameter) -> Parameter:
+    """Return the parameter as Typer reads it, where a text such as ``--key-env NAME: Take the key from it.`` has it."""
+    kind, *about = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    if not about or not isinstance(about[0], str):
+        return parameter
+    spelled = _SPELLING.fullmatch(about[0])
+    option, metavar, explained = spelled.groups() if spelled else (None, None, about[0])
+    if parameter.default is Parameter.empty and option is None:
+        return parameter.replace(annotation=Annotated[kind, typer.Argument(metavar=metavar, help=explained)])
+    if kind is bool and option is None:
+        option = f"--{parameter.name.replace('_', '-')}"
+    words = typer.Option(*filter(None, [option]), metavar=metavar, help=explained)
+    return parameter.replace(annotation=Annotated[kind, words])
+
+
 def _unfolded(own: Sequence[Parameter]) -> Iterator[Parameter]:
     for parameter in own:
         bundle = _bundle(parameter)
         options = bundle.parameters() if bundle is not None else [parameter]
-        yield from (option.replace(kind=Parameter.KEYWORD_ONLY) for option in options)
+        yield from (_described(option).replace(kind=Parameter.KEYWORD_ONLY) for option in options)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,15 @@ MOST_DIGITS = 18
 STANDARD_INPUT = Path("-")
 REFERENCES = ("env:", "file:")
 
+WORDS = {
+    **dict.fromkeys(["account", "client", "model", "platform", "purpose", "step"], "NAME"),
+    **dict.fromkeys(["batch", "channel", "conversation", "user"], "ID"),
+    **dict.fromkeys(["at", "since", "until"], "TIME"),
+    **dict.fromkeys(["q", "reason"], "TEXT"),
+    **{"agent": "SLUG", "error": "CLASS", "place": "PLACE", "priority": "N", "schedule": "REF", "webhook": "PATH"},
+}
+"""The words for the values of fields that many inputs have."""
+
 Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 TextCursor = Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")]
 RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")]
@@ -55,7 +64,9 @@ class InputOptions:
             if name in self.leave_out:
                 continue
             kind = _plain_type(about.annotation)
-            option, _, word = self.spelling.get(name, f"--{name.replace('_', '-')}").partition(" ")
+            option, _, word = self.spelling.get(name, f"--{name.replace('_', '-')} {WORDS.get(name, '')}").partition(
+                " "
+            )
             about_option: Fields = {
                 "help": _sentence(about.description or "", several=get_origin(kind) is list),
                 "metavar": word or None,

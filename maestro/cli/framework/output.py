@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import typer
@@ -14,11 +15,37 @@ from pydantic import BaseModel
 
 GAP = "  "
 TIME = "%Y-%m-%d %H:%M:%S"
-Columns = Mapping[str, str | Callable[[Any], object] | None]
-"""The columns of a table by their titles: a field of its rows, or a function that returns the value of a row."""
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
 """What a command returns: the value for programs, and the lines for people."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table: ``titles`` as in ``path taken=trigger_count place?``, each with the field that it shows.
+
+    A ``_`` stands for a blank, and a ``?`` marks a column that is left out where no row has a value. ``values`` has the
+    functions of the columns that show no field.
+    """
+
+    titles: str
+    values: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
+
+    def sources(self) -> Iterator[tuple[str, Callable[[Any], object]]]:
+        """Yield the titles, and the functions that return the values of a row."""
+        for column in self.titles.replace("?", "").split():
+            title, _, name = column.partition("=")
+            title = title.replace("_", " ")
+            yield title, self.values.get(title) or attrgetter(name or column)
+
+    def rows(self, views: Sequence[object]) -> list[tuple[str, ...]]:
+        """Return the titles and the rows of a table, with a dash for each empty value."""
+        columns = []
+        for spelled, (title, value_of) in zip(self.titles.split(), self.sources(), strict=True):
+            cells = [_text(value_of(view)) for view in views]
+            if any(cells) or "?" not in spelled:
+                columns.append((title.upper(), *(cell or "-" for cell in cells)))
+        return list(zip(*columns, strict=True))
 
 
 def write(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) -> None:
@@ -59,26 +86,28 @@ def enabled(view: Any) -> str:
     return "enabled" if view.enabled else "disabled"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(columns: Columns, views: Iterable[object]) -> Iterator[str]:
     """Yield the lines of a table, each column as wide as its widest text."""
-    cells = [tuple(title.upper() for title in head), *(tuple(map(plain, row)) for row in rows)]
+    yield from aligned(columns.rows([*views]))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of rows whose columns begin below each other."""
+    cells = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def rows_of(columns: Columns, views: Iterable[object]) -> list[tuple[str, ...]]:
-    """Return the rows of a table, with a dash for each empty value."""
-    return [tuple(_cell(view, column) or "-" for column in columns.values()) for view in views]
-
-
-def listing(page: Any, columns: Columns, empty: str) -> Iterator[str]:
-    """Yield the table of a page and how to see the rest, or the sentence ``empty`` where it has no items."""
+def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:
+    """Yield the table of a page, how to see the rest, and a note, or the sentence ``empty`` where it has no items."""
     if not page.items:
         yield empty
         return
-    yield from table([*columns], rows_of(columns, page.items))
-    yield from more(page.next)
+    yield from table(columns, page.items)
+    yield from more(getattr(page, "next", None))
+    if note:
+        yield note
 
 
 def more(cursor: str | None) -> Iterator[str]:
@@ -87,11 +116,10 @@ def more(cursor: str | None) -> Iterator[str]:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
-def section(title: str, columns: Columns, views: Iterable[object]) -> Iterator[str]:
+def section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
     """Yield an indented table under its title, nothing without rows."""
-    rows = rows_of(columns, views)
-    if rows:
-        yield from ("", title, *(f"  {line}" for line in table([*columns], rows)))
+    if views:
+        yield from ("", title, *(f"  {line}" for line in table(columns, views)))
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -110,39 +138,29 @@ def body(text: str) -> Iterator[str]:
 class Portrait:
     """How a view is shown whole: its title, a line for each field that is set, tables of what it holds, and a text.
 
-    ``instead`` changes or adds lines by their names, which are those of the fields; None leaves one out. ``text`` is
-    the field with a longer text.
+    ``hide`` names fields without a line; ``lines_of`` has functions for further lines, or for those of fields, by their
+    names. ``text`` is the field with a longer text.
     """
 
     title: Callable[[Any], str]
-    instead: Columns = field(default_factory=dict)
+    hide: str = ""
+    lines_of: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     text: str = ""
 
     def lines(self, view: BaseModel) -> Iterator[str]:
         """Yield the lines of a view."""
         yield printable(self.title(view))
-        columns = {name: column for name, column in {**_fields_of(view), **self.instead}.items() if column is not None}
-        columns.pop(self.text.replace("_", " "), None)
-        tables = {name: column for name, column in columns.items() if _is_table(_value(view, column))}
-        yield from facts((name, _cell(view, column)) for name, column in columns.items() if name not in tables)
-        for name, column in tables.items():
-            views: Any = _value(view, column)
-            yield from section(name.capitalize(), _fields_of(views[0]), views)
+        fields = [name for name in type(view).model_fields if name not in (*self.hide.split(), self.text)]
+        values = {name.replace("_", " "): getattr(view, name) for name in fields}
+        values |= {name: value(view) for name, value in self.lines_of.items()}
+        tables = {name: rows for name, rows in values.items() if _is_table(rows)}
+        yield from facts((name, _text(value)) for name, value in values.items() if name not in tables)
+        for name, rows in tables.items():
+            yield from section(
+                name.capitalize(), Columns(" ".join(f"{column}?" for column in type(rows[0]).model_fields)), rows
+            )
         if self.text and (text := getattr(view, self.text)):
             yield from ("", *body(text))
-
-
-def _fields_of(view: BaseModel) -> dict[str, str]:
-    """Return the columns of the fields of a view, called as the fields are."""
-    return {name.replace("_", " "): name for name in type(view).model_fields}
-
-
-def _value(view: object, column: str | Callable[[Any], object] | None) -> object:
-    return getattr(view, column) if isinstance(column, str) else column(view) if column is not None else None
-
-
-def _cell(view: object, column: str | Callable[[Any], object] | None) -> str:
-    return _text(_value(view, column))
 
 
 def _is_table(value: object) -> bool:

@@ -10,7 +10,7 @@ import typer
 from maestro.cli.framework.inputs import Limit, TextCursor, made
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Result, listing, table, write
+from maestro.cli.framework.output import Result, aligned, listing, write
 from maestro.cli.jobs.options import ChosenJobs
 from maestro.cli.jobs.texts import BATCH_COLUMNS, ERROR_COLUMNS, ITEM_COLUMNS, batch_forecast, batch_progress
 from maestro.domain.columns import LARGEST
@@ -20,7 +20,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Edits
 from maestro.operations.batches import LIMIT, BatchOperations
 
-BatchId = Annotated[str, typer.Argument(metavar="ID", help="The id of the batch, as `maestro jobs batches` lists it.")]
+BatchId = Annotated[str, "ID: The id of the batch, as `maestro jobs batches` lists it."]
 
 
 class BatchMode(StrEnum):
@@ -34,11 +34,9 @@ class BatchMode(StrEnum):
 class BatchConfirmation:
     """The options that confirm an action on many jobs."""
 
-    all_matching: Annotated[
-        bool, typer.Option("--all-matching", help="All jobs there are, where no other option says which.")
-    ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False
+    all_matching: Annotated[bool, "--all-matching: All jobs there are, where no other option says which."] = False
+    dry_run: Annotated[bool, "--dry-run: Only tell what it would do."] = False
+    yes: Annotated[bool, "--yes: Do not ask whether it is meant."] = False
     expected: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Do nothing when it is not this number of jobs.")
     ] = None
@@ -53,15 +51,9 @@ class BatchConfirmation:
 class BatchEdits:
     """The options that change each job that is restarted."""
 
-    with_agent: Annotated[
-        str | None, typer.Option(metavar="SLUG", help="Restart them with this agent instead of their own.")
-    ] = None
-    with_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Restart them with this model instead of their agent's.")
-    ] = None
-    with_prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Restart them with this text instead of their message.")
-    ] = None
+    with_agent: Annotated[str | None, "SLUG: Restart them with this agent instead of their own."] = None
+    with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None
+    with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None
 
     def field(self) -> Mapping[str, Any]:
         """Return the edits as a field, without any if there are none."""
@@ -79,7 +71,7 @@ def replay_all(
     confirmation: BatchConfirmation,
     edits: BatchEdits,
     mode: Annotated[
-        BatchMode, typer.Option(help="resume: go on at the failed step and keep every result; restart: from the top.")
+        BatchMode, "resume: go on at the failed step and keep every result; restart: from the top."
     ] = BatchMode.RESUME,
 ) -> None:
     """Replay every job that is meant, after telling what that does and pays for."""
@@ -97,7 +89,7 @@ def count_jobs(batches: BatchOperations, chosen: ChosenJobs) -> Result:
     """Count jobs by status; --status itself does not matter."""
     found = batches.counts(chosen)
     numbers = found.model_dump(by_alias=False)
-    return found, table(("status", "jobs"), [(name, f"{count:,}") for name, count in numbers.items()])
+    return found, aligned([("STATUS", "JOBS"), *((name, f"{count:,}") for name, count in numbers.items())])
 
 
 @app.operation("errors")
@@ -126,7 +118,7 @@ def show_batches(
 def list_batch_jobs(
     batches: BatchOperations,
     batch_id: BatchId,
-    state: Annotated[list[ItemState] | None, typer.Option(help="Only these; may be given several times.")] = None,
+    state: Annotated[list[ItemState] | None, "Only these; may be given several times."] = None,
     limit: Limit = LIMIT,
     cursor: Annotated[int, typer.Option(min=0, max=LARGEST, help="Go on where an earlier list said `next`.")] = 0,
 ) -> Result:

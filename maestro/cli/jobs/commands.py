@@ -32,7 +32,7 @@ A job is one piece of work, such as answering one message. Listing and showing w
 you replay or cancel is done by the running Maestro, or by the next one that starts.
 """
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job, as `maestro jobs list` shows it.")]
+Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
 
 app = Commands(HELP)
 
@@ -81,22 +81,14 @@ def replay(
     job_id: Id,
     mode: Annotated[
         ReplayMode,
-        typer.Option(
-            help="resume: go on at the failed step and keep every result; restart: again from the top, as a new job; "
-            "what-if: only show what would be answered now."
-        ),
+        "resume: go on at the failed step and keep every result; restart: again from the top, as a new "
+        "job; what-if: only show what would be answered now.",
     ] = ReplayMode.RESUME,
-    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who answers instead.")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model that is asked first instead.")] = None,
-    prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the model reads instead of the message or the task.")
-    ] = None,
-    drop_edits: Annotated[
-        bool, typer.Option("--no-edits", help="Do it as it was the first time, without earlier changes.")
-    ] = False,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Only tell what would be done, paid and repeated.")
-    ] = False,
+    agent: Annotated[str | None, "SLUG: Who answers instead."] = None,
+    model: Annotated[str | None, "NAME: The model that is asked first instead."] = None,
+    prompt: Annotated[str | None, "TEXT: What the model reads instead of the message or the task."] = None,
+    drop_edits: Annotated[bool, "--no-edits: Do it as it was the first time, without earlier changes."] = False,
+    preview: Annotated[bool, "--preview: Only tell what would be done, paid and repeated."] = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for its end; exit with 1 unless completed.")
     ] = False,

@@ -27,18 +27,5 @@ def _last(text: str) -> datetime:
     return today if today <= now else today - timedelta(days=1)
 
 
-WORDS = {
-    **dict.fromkeys(["platform", "account", "client", "step"], "NAME"),
-    **dict.fromkeys(["channel", "conversation", "batch"], "ID"),
-    **dict.fromkeys(["reason", "q"], "TEXT"),
-    **dict.fromkeys(["since", "until", "at"], "TIME"),
-    "agent": "SLUG",
-    "priority": "N",
-    "schedule": "REF",
-    "webhook": "PATH",
-    "error": "CLASS",
-}
-SPELLING = {name: f"--{name} {word}" for name, word in WORDS.items()}
-
-ChosenJobs = Annotated[JobFilter, FilterOptions(JobFilter, spelling=SPELLING, read_time=_moment)]
+ChosenJobs = Annotated[JobFilter, FilterOptions(JobFilter, read_time=_moment)]
 """The jobs that are meant; without any option, all of them."""

@@ -38,103 +38,57 @@ def took(view: Any) -> str:
     return "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-JOB_COLUMNS: Columns = {
-    "id": "id",
-    "status": "status",
-    "kind": lambda job: job.schedule or job.kind,
-    "agent": "agent",
-    "channel": lambda job: f"{job.platform}/{job.channel}",
-    "age": lambda job: age(job.created_at),
-    "attempts": "attempts",
-    "error": lambda job: job.error or job.reason,
-}
-STEP_COLUMNS: Columns = {
-    "step": "step",
-    "state": "state",
-    "attempt": "attempt",
-    "run": "run",
-    "started": "started_at",
-    "took": took,
-    "error": lambda step: joined(step.error, step.detail, by=": "),
-}
-CALL_COLUMNS: Columns = {
-    "id": "id",
-    "call": lambda call: f"{call.number}.{call.attempt}",
-    "for": "purpose",
-    "state": "state",
-    "provider": "provider",
-    "model": "model",
-    "account": "account",
-    "in": "input_tokens",
-    "out": "output_tokens",
-    "cached": "cached_tokens",
-    "cost": lambda call: cost(call.cost_usd),
-    "took": took,
-    "tools": "tools",
-    "error": "error",
-}
-TOOL_COLUMNS: Columns = {
-    "round": lambda call: f"{call.number}.{call.place}",
-    "tool": "tool",
-    "state": "state",
-    "attempts": "attempts",
-    "took": took,
-    "result": lambda view: excerpt(view.result, NARROW),
-}
-QUESTION_COLUMNS: Columns = {
-    "id": lambda question: f"#{question.id}",
-    "round": "number",
-    "asked": lambda view: excerpt(view.text, NARROW),
-    "state": "status",
-    "answer": lambda view: excerpt(view.answer, NARROW),
-    "by": "answered_by",
-}
-ACTION_COLUMNS: Columns = {
-    "place": "seq",
-    "tag": lambda action: action.tag.lower(),
-    "about": "subject",
-    "state": "state",
-    "what came of it": "detail",
-}
-WOULD_ACT_COLUMNS: Columns = {
-    "place": "seq",
-    "tag": lambda tag: tag.tag.lower(),
-    "about": "subject",
-    "what it holds": lambda view: excerpt(view.text, NARROW),
-}
-DELIVERY_COLUMNS: Columns = {
-    "chunk": "seq",
-    "purpose": "purpose",
-    "state": "state",
-    "attempts": "attempts",
-    "platform id": "platform_message_id",
-    "error": "error",
-}
-BATCH_COLUMNS: Columns = {
-    "id": "id",
-    "does": "action",
-    "age": lambda batch: age(batch.created_at),
-    "jobs": "total",
-    **{state: state for state in ("waiting", "begun", "refused", "skipped", "completed", "failed", "open")},
-}
-ITEM_COLUMNS: Columns = {
-    "place": "place",
-    "job": "job_id",
-    "state": "state",
-    "began": "began",
-    "status": "status",
-    "why not": "problem",
-}
-ERROR_COLUMNS: Columns = {
-    "jobs": "count",
-    "error": "error",
-    "step": "step",
-    "newest": lambda group: age(group.newest),
-    "agents": "agents",
-    "example": "example",
-    "reason": "reason",
-}
-LAYER_COLUMNS: Columns = {"layer": "name", "characters": "characters", "tokens": "tokens", "note": "note"}
+JOB_COLUMNS = Columns(
+    "id status kind agent channel age attempts error",
+    {
+        "kind": lambda job: job.schedule or job.kind,
+        "channel": lambda job: f"{job.platform}/{job.channel}",
+        "age": lambda job: age(job.created_at),
+        "error": lambda job: job.error or job.reason,
+    },
+)
+STEP_COLUMNS = Columns(
+    "step state attempt run started=started_at took error",
+    {"took": took, "error": lambda step: joined(step.error, step.detail, by=": ")},
+)
+CALL_COLUMNS = Columns(
+    "id call for=purpose state provider model account in=input_tokens out=output_tokens "
+    "cached=cached_tokens cost took tools error",
+    {"call": lambda call: f"{call.number}.{call.attempt}", "cost": lambda call: cost(call.cost_usd), "took": took},
+)
+TOOL_COLUMNS = Columns(
+    "round tool state attempts took result",
+    {
+        "round": lambda call: f"{call.number}.{call.place}",
+        "took": took,
+        "result": lambda view: excerpt(view.result, NARROW),
+    },
+)
+QUESTION_COLUMNS = Columns(
+    "id round=number asked state=status answer by=answered_by",
+    {
+        "id": lambda question: f"#{question.id}",
+        "asked": lambda view: excerpt(view.text, NARROW),
+        "answer": lambda view: excerpt(view.answer, NARROW),
+    },
+)
+ACTION_COLUMNS = Columns(
+    "place=seq tag about=subject state what_came_of_it=detail", {"tag": lambda action: action.tag.lower()}
+)
+WOULD_ACT_COLUMNS = Columns(
+    "place=seq tag about=subject what_it_holds",
+    {"tag": lambda tag: tag.tag.lower(), "what it holds": lambda view: excerpt(view.text, NARROW)},
+)
+DELIVERY_COLUMNS = Columns("chunk=seq purpose state attempts platform_id=platform_message_id error")
+BATCH_COLUMNS = Columns(
+    "id does=action age jobs=total waiting begun refused skipped completed failed open",
+    {"age": lambda batch: age(batch.created_at)},
+)
+ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
+ERROR_COLUMNS = Columns(
+    "jobs=count error step newest agents example reason", {"newest": lambda group: age(group.newest)}
+)
+LAYER_COLUMNS = Columns("layer=name characters tokens note")
 
 
 def timeline(job: JobDetail, dashboard: str = "") -> Iterator[str]:

@@ -15,7 +15,7 @@ app = Commands()
 @app.command(json=False, ports=[WEB_PORT, CONNECT_HEALTH_PORT])
 def connect(
     given: Given,
-    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM...", help="Which connectors, such as web.")],
+    platforms: Annotated[list[str], "PLATFORM...: Which connectors, such as web."],
 ) -> None:
     """Run the connectors of these platforms beside the Temporal server at temporal.address and workers.
 

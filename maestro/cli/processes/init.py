@@ -35,11 +35,11 @@ class Initialised(Value):
 def init(
     given: Given,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there; the old one is kept.")] = False,
+    force: Annotated[bool, "--force: Replace a file that is there; the old one is kept."] = False,
     temporal_address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A Temporal server of your own, to be prepared and used.")
+        str | None, "HOST:PORT: A Temporal server of your own, to be prepared and used."
     ] = None,
-    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="The namespace on that server.")] = None,
+    namespace: Annotated[str | None, "NAME: The namespace on that server."] = None,
     retention_days: Annotated[
         int,
         typer.Option(metavar="N", min=1, max=3650, help="Days a new namespace keeps the history of ended workflows."),
