@@ -56,9 +56,7 @@ def _url(text: str) -> str:
 @app.command(help=HELP, json=False)
 def chat(
     given: Given,
-    text: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")] = None,
     agent: Annotated[
         str, typer.Option(metavar="SLUG", callback=_slug, help="Who is to answer, in a channel of its own.")
     ] = "",
