@@ -329,7 +329,7 @@ class _AnswerAttempt:
     def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""
         steps = self._steps
-        begun = steps.journal.begin(self._send, steps.delivery.deliver.__name__, recorded=False)
+        begun = steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):
             return None
         with acting_for(begun):
@@ -340,6 +340,6 @@ class _AnswerAttempt:
 
     async def _delivered(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
         steps = self._steps
-        async with steps.journal.attempt(self._send, steps.delivery.deliver.__name__, begun):
+        async with steps.journal.attempt(self._send, DeliveryActivities.deliver.__name__, begun):
             return await steps.delivery.send(self._send, prepared)
         raise AssertionError("an attempt returns or raises")
