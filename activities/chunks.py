@@ -25,14 +25,15 @@ MEGABYTE = 1000**2
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The content of one chunk; with a ``filename`` it goes as a file."""
+class ChunkContent:
+    """The content of one chunk, which goes as a file with a ``filename``; a ``file`` has it as its caption."""
 
     content: str
     filename: str = ""
+    file: JobFile | None = None
 
 
-def pieces(text: str, connector: Connector) -> Sequence[Piece]:
+def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
     """Cut a text for a platform, measured as it is shown there.
 
     More than six messages become the first one and a file with everything, where the platform takes one that large and
@@ -43,9 +44,9 @@ def pieces(text: str, connector: Connector) -> Sequence[Piece]:
     cut = chunks(text, able.max_length, measure)
     first = list(islice(cut, MOST_CHUNKS + 1))
     if len(first) <= MOST_CHUNKS or room < MINIMUM or len(text.encode()) > able.max_file_bytes:
-        return [Piece(chunk) for chunk in (*first, *cut)]
+        return [ChunkContent(chunk) for chunk in (*first, *cut)]
     beginning = next(chunks(text, room, measure))
-    return [Piece(beginning + IN_FILE), Piece(text, FILENAME)]
+    return [ChunkContent(beginning + IN_FILE), ChunkContent(text, FILENAME)]
 
 
 def measure_of(connector: Connector) -> Measure:
@@ -73,15 +74,6 @@ class OutgoingContent:
         ]
         buttons = [button for button in self.buttons if redact(button.label) == button.label]
         return OutgoingContent(redact(self.text), files, buttons)
-
-
-@dataclass(frozen=True)
-class ChunkContent:
-    """One chunk to be: a piece of the text, or a ``file`` with its caption."""
-
-    content: str
-    filename: str = ""
-    file: JobFile | None = None
 
 
 def store_parts(
@@ -125,7 +117,7 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
     most = connector.capabilities.max_file_bytes
     taken = [file for file in files if file.size <= most]
     refused = [_not_sent(file, most) for file in files if file.size > most]
-    words = [_part(piece) for piece in pieces("\n\n".join(filter(None, (text, *refused))), connector)]
+    words = pieces("\n\n".join(filter(None, (text, *refused))), connector)
     return [*words, *(ChunkContent(file.caption, file.filename, file) for file in taken)]
 
 
@@ -161,10 +153,6 @@ def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
         return ""
     tx.deliveries.drafts.take(job.id)
     return draft.platform_message_id
-
-
-def _part(piece: Piece) -> ChunkContent:
-    return ChunkContent(piece.content, piece.filename)
 
 
 def _not_sent(file: JobFile, most: int) -> str:

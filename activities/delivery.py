@@ -92,19 +92,14 @@ class UnsettledDraft:
 
 @dataclass(frozen=True)
 class RemainingDelivery:
-    """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
+    """What is left after a receipt: the next chunk, else whether another job waits for the lane.
 
-    ``status`` is the job's before the receipt; an ended one is somebody else's doing. ``stopped`` says that a person
-    wants the rest not to be sent, ``undelivered`` why the platform could not bring a part of it to its receiver, and
-    ``taken`` that another process sends the rest: this one stalled, and Temporal gave its step to that one.
+    A ``problem`` ends the sending: it is raised once the receipt is committed.
     """
 
-    following: DueChunk | None
-    stopped: bool = False
-    taken: bool = False
-    undelivered: str | None = None
-    status: JobStatus = JobStatus.RUNNING
+    following: DueChunk | None = None
     awaited: bool = False
+    problem: Exception | None = None
 
 
 class DeliveryActivities:
@@ -154,15 +149,15 @@ class DeliveryActivities:
             settle = partial(self._settled, step, prepared.connector, left.following, outcome)
             left = await committed(self._store, settle)
             sent += 1
-        if left.taken:
-            raise StepTaken(f"another process sends the rest of the message of job {step.job_id}")
+        if left.problem is not None:
+            raise left.problem
         if left.awaited:
             self._released()
         return DeliverOutcome(chunks=sent)
 
     async def _prepared(self, step: DeliverStep) -> PreparedDelivery:
         await self._growing.finished(step.job_id)
-        prepared = await asyncio.to_thread(self._prepare, step)
+        prepared = await asyncio.to_thread(self._prepare_redacted, step)
         while not isinstance(prepared, PreparedDelivery):
             if isinstance(prepared, UnsettledDraft):
                 await self._growing.settle(step.job_id, prepared.connector)
@@ -187,21 +182,15 @@ class DeliveryActivities:
         if isinstance(outcome, SendFailure):
             self._unsent(turn, outcome)
             raise outcome
-        left = self._sent(step, connector, turn.chunk, outcome)
-        if left.status.ended:
-            raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
-        if left.undelivered is not None:
-            raise PermanentSend(left.undelivered, FailureScope.MESSAGE)
-        if left.stopped:
-            raise Stopped("stopped before the rest of its message was sent")
-        return left
+        return self._sent(step, connector, turn.chunk, outcome)
 
-    def _prepare(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
+    def _prepare(
+        self, step: DeliverStep, redacted: OutgoingContent | None = None
+    ) -> PreparedDelivery | UnsettledDraft | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
         """
-        redacted = self._redacted(step)
         with self._store.begin() as tx:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
@@ -241,12 +230,15 @@ class DeliveryActivities:
             words = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
         return words.without_secrets(redact)
 
+    def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
+        return self._prepare(step, self._redacted(step))
+
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        """Look without writing before anything else: who waits for a long answer to be sent asks often."""
+        """Look without writing before anything else: a job that waits for a long answer to be sent asks often."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
-        return None if taken and not job.status.ended else self._prepare(step)
+        return None if taken and not job.status.ended else self._prepare_redacted(step)
 
     def _sent(
         self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
@@ -294,20 +286,22 @@ class DeliveryActivities:
         """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
         now = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
         if now.status.ended:
-            return RemainingDelivery(None, status=now.status)
+            ended = JobEnded(f"job {step.job_id} is {now.status}; the rest of its message is not sent")
+            return RemainingDelivery(problem=ended)
         if now.overtaken:
-            return RemainingDelivery(None, taken=True)  # not raised here: the receipt is to be kept
+            taken = StepTaken(f"another process sends the rest of the message of job {step.job_id}")
+            return RemainingDelivery(problem=taken)
         if now.stop_requested and now.unsent:
-            return RemainingDelivery(None, stopped=True)
+            return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if now.unsent or now.failed else ()
         following = self._turns.next(tx, after(done, chunks), connector) if now.unsent else None
         if following is not None:
             return RemainingDelivery(following)
         failed = undelivered(chunks)
         if failed is not None:
-            return RemainingDelivery(None, undelivered=failed.error)
+            return RemainingDelivery(problem=PermanentSend(failed.error, FailureScope.MESSAGE))
         _finish(tx, step, now.chunks, now.dependents)
-        return RemainingDelivery(None, awaited=now.waiting)
+        return RemainingDelivery(awaited=now.waiting)
 
     def _unsent(self, turn: DueChunk, failure: SendFailure) -> None:
         """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -84,7 +84,7 @@ class LLMActivities:
 
     def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
         self._store = store
-        self._llm = llm
+        self.chain = llm
         self._typing = typing
         self._rules = rules
 
@@ -98,20 +98,12 @@ class LLMActivities:
         """
         await self.ready()
         request = await asyncio.to_thread(self._requested, step)
-        response = await self.complete(request)
+        response = await self.chain.complete(request)
         return await asyncio.to_thread(self.finished, step, request, response)
 
     async def ready(self) -> None:
         """Return when it is known which tools there are, or when that takes too long."""
         await self._rules().toolbox.settled()
-
-    def view(self) -> AbstractContextManager[RequestTransaction]:
-        """Open the view in which a request is built."""
-        return self._llm.view()
-
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Ask the model through the chain."""
-        return await self._llm.complete(request)
 
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return what a call asks; the indicator is shown from here on if it is not yet."""
@@ -147,7 +139,7 @@ class LLMActivities:
         return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
 
     def _requested(self, step: ModelStep) -> LLMRequest:
-        with self.view() as view:
+        with self.chain.view() as view:
             return self.request(view, step)
 
     def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
@@ -235,48 +227,53 @@ class AnsweringActivities:
         return await _AnswerAttempt(self._steps, step).answered()
 
 
+@dataclass(frozen=True)
+class _KeptAnswer:
+    """What was committed of an answer: what the call took, its record, and its delivery that was begun with it."""
+
+    outcome: ModelOutcome
+    recorded: AnswerOutcome | None = None
+    sending: tuple[OwnAttempt, PreparedDelivery] | None = None
+
+
 class _AnswerAttempt:
     """One attempt at a model call, and what is done in the transaction that keeps its answer."""
 
     def __init__(self, steps: AnswerSteps, step: Asking) -> None:
         self._steps = steps
-        self._model = ModelStep(**step.model_dump())
+        self._model = step
         self._send = DeliverStep(job_id=step.job_id, step=StepKind.DELIVER, purpose=Purpose.ANSWER, closes=True)
         self._request: LLMRequest | None = None
         self._job: Job | None = None
         self._attempts: StepAttempts = {}
-        self._outcome: ModelOutcome | None = None
-        self._recorded: AnswerOutcome | None = None
-        self._prepared: tuple[OwnAttempt, PreparedDelivery] | None = None
+        self._kept: _KeptAnswer | None = None
 
     async def answered(self) -> AskingOutcome:
         """Ask, and send what is ready to be sent."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
-            outcome = ModelOutcome.model_validate_json(held) if held is not None else await self._asked()
-        moments.append(time.monotonic())
-        if self._recorded is not None:  # kept with the answer
-            moments.append(moments[-1])
-        delivered = await self._delivered(*self._prepared) if self._prepared is not None else None
-        if delivered is not None:
+            kept = await self._ask() if held is None else _KeptAnswer(ModelOutcome.model_validate_json(held))
+        moments += [time.monotonic()] * (1 if kept.recorded is None else 2)  # recorded in the same transaction
+        delivered = None
+        if kept.sending is not None:
+            delivered = await self._deliver(*kept.sending)
             moments.append(time.monotonic())
         took = [round((to - since) * 1000) for since, to in pairwise(moments)]
-        return AskingOutcome(model=outcome, recorded=self._recorded, delivered=delivered, milliseconds=tuple(took))
+        return AskingOutcome(model=kept.outcome, recorded=kept.recorded, delivered=delivered, milliseconds=tuple(took))
 
     def _begin(self) -> str | OwnAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
         steps = self._steps
-        with steps.llm.view() as view:
-            view.tx.jobs.callers.load(
-                self._model.job_id
-            )  # the journal reads the row of the job, and the request all else
+        with steps.llm.chain.view() as view:
+            # The journal reads the row of the job, and the request all else.
+            view.tx.jobs.callers.load(self._model.job_id)
             own = steps.journal.adopt(view.tx, self._model)
             if own is not None:
                 self._read(view, own)
                 return own
         begun = steps.journal.begin(self._model, "call_model")
         if isinstance(begun, OwnAttempt):
-            with steps.llm.view() as view:
+            with steps.llm.chain.view() as view:
                 self._read(view, begun)
         return begun
 
@@ -292,12 +289,13 @@ class _AnswerAttempt:
             request = request.model_copy(update={"on_answer": self._keep})
         self._request = request
 
-    async def _asked(self) -> ModelOutcome:
+    async def _ask(self) -> _KeptAnswer:
         assert self._request is not None
-        response = await self._steps.llm.complete(self._request)
-        if self._outcome is None:  # it was held, or what should have been kept with it could not be
-            self._outcome = await asyncio.to_thread(self._steps.llm.finished, self._model, self._request, response)
-        return self._outcome
+        llm = self._steps.llm
+        response = await llm.chain.complete(self._request)
+        if self._kept is None:  # it was held, or what should have been kept with it could not be
+            self._kept = _KeptAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
+        return self._kept
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
         """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again.
@@ -307,7 +305,7 @@ class _AnswerAttempt:
         steps, request, job = self._steps, self._request, self._job
         assert request is not None
         assert job is not None
-        recorded = prepared = None
+        recorded = sending = None
         tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
         tx.jobs.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
@@ -315,16 +313,8 @@ class _AnswerAttempt:
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
-                prepared = self._prepare(tx)
-        tx.when_committed(partial(self._kept, outcome, recorded, prepared))
-
-    def _kept(
-        self,
-        outcome: ModelOutcome,
-        recorded: AnswerOutcome | None,
-        prepared: tuple[OwnAttempt, PreparedDelivery] | None,
-    ) -> None:
-        self._outcome, self._recorded, self._prepared = outcome, recorded, prepared
+                sending = self._prepare(tx)
+        tx.when_committed(partial(setattr, self, "_kept", _KeptAnswer(outcome, recorded, sending)))
 
     def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""
@@ -338,7 +328,7 @@ class _AnswerAttempt:
             return None
         return tx.jobs.steps.record(begun), prepared
 
-    async def _delivered(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
+    async def _deliver(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
         steps = self._steps
         async with steps.journal.attempt(self._send, DeliveryActivities.deliver.__name__, begun):
             return await steps.delivery.send(self._send, prepared)

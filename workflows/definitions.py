@@ -48,7 +48,6 @@ with workflow.unsafe.imports_passed_through():
         StepKind,
         StepPath,
         background_steps,
-        describe_outcome,
         kind_of,
         message_steps,
         numbers_of,
@@ -214,8 +213,9 @@ class JobRun:
             await self._do_side_by_side([step for step in side_by_side if step not in self._results])
         route = self._results.get(StepKind.ROUTE)
         self._status = JobStatus.DROPPED if route and route.action is RouteAction.DROP else JobStatus.COMPLETED
-        if StepKind.TAGS in self._results:
-            await begin_tasks(self._ref, self._results[StepKind.TAGS], self._queued.precedence)
+        answer = self._results.get(StepKind.TAGS)
+        if answer is not None and answer.begun:
+            await begin_tasks(self._ref, answer, self._queued.precedence)
 
     async def _do_side_by_side(self, names: list[str]) -> None:
         """Do these steps; when some have to wait, the others finish first."""
@@ -261,7 +261,7 @@ class JobRun:
         """Keep what a step returned, let people see it, and heed what it says of the run."""
         self._results[step] = outcome
         took = "" if milliseconds is None else f" ({milliseconds} ms)"
-        self._details.add(f"{step}: {describe_outcome(outcome) or 'done'}{took}")
+        self._details.add(f"{step}: {outcome.words or 'done'}{took}")
         if isinstance(outcome, RouteOutcome | TakenUp | BackgroundOutcome):
             self._queued.precedence, self._details.agent = outcome.precedence, outcome.agent
         if isinstance(outcome, TakenUp | ConversationOutcome):

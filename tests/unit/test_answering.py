@@ -42,13 +42,11 @@ def test_a_chunk_of_a_transaction_that_was_taken_back_is_not_sent(rows: JobRows)
     with rows.store.view() as tx:
         call._job = tx.jobs.read(job_id)
 
-    def kept() -> tuple[Any, ...]:
-        return call._outcome, call._recorded, call._prepared and call._prepared[1]
-
     with suppress(OSError), rows.store.begin() as tx:
         call._keep(tx, ANSWER)
         raise OSError("the disk is full")
-    assert kept() == (None, None, None)
+    assert call._kept is None
     with rows.store.begin() as tx:
         call._keep(tx, ANSWER)
-    assert kept() == (CALL, RECORDED, "a chunk")
+    kept: Any = call._kept
+    assert (kept.outcome, kept.recorded, kept.sending[1]) == (CALL, RECORDED, "a chunk")

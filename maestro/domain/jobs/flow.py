@@ -17,7 +17,16 @@ class RouteAction(StrEnum):
     DROP = "drop"
 
 
-class RouteOutcome(Value):
+class StepOutcome(Value):
+    """What a step returned; its ``words`` hold ids and figures, nothing of what was said, as Temporal shows them."""
+
+    @property
+    def words(self) -> str:
+        """What came of the step, empty where its end says it all."""
+        return ""
+
+
+class RouteOutcome(StepOutcome):
     """Who answers; ``typing`` says whether the indicator was started by the process that routed."""
 
     action: RouteAction
@@ -32,23 +41,40 @@ class RouteOutcome(Value):
         """Whether the message is recorded next, and not its files fetched before, or nothing at all."""
         return self.action is RouteAction.ANSWER and not self.media
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        who = {RouteAction.ANSWER: f"{self.agent} answers", RouteAction.REPLY: "Maestro itself replies"}
+        return ": ".join(filter(None, (who.get(self.action, "nobody answers"), self.reason)))
 
-class MediaOutcome(Value):
+
+class MediaOutcome(StepOutcome):
     """How many files were fetched, how many cannot be had, and in how many somebody speaks whom nobody has heard."""
 
     files: int
     unavailable: int = 0
     voices: int = 0
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        counts = (self.files, "fetched"), (self.unavailable, "not to be had"), (self.voices, "voices to hear")
+        return _listed(*counts) or "no files"
 
-class VoiceOutcome(Value):
+
+class VoiceOutcome(StepOutcome):
     """How many voices there were to listen to, and of how many there is a transcript now."""
 
     voices: int
     transcribed: int = 0
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return f"{self.transcribed} of {self.voices} transcribed"
 
-class ConversationOutcome(Value):
+
+class ConversationOutcome(StepOutcome):
     """Where the message was recorded, and whether the conversation has grown too long for the agent's model."""
 
     conversation_id: int
@@ -60,8 +86,14 @@ class ConversationOutcome(Value):
         """Whether the prompt is built next, and not the conversation compacted before."""
         return not self.compaction_due
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        long = ", which has grown too long for the model" if self.compaction_due else ""
+        return f"message {self.message_id} of conversation {self.conversation_id}{long}"
 
-class CompactionOutcome(Value):
+
+class CompactionOutcome(StepOutcome):
     """What a compaction took away and what it learned; ``compaction_id`` is 0 when nothing could go."""
 
     compaction_id: int
@@ -69,13 +101,24 @@ class CompactionOutcome(Value):
     facts: int = 0
     tokens_saved: int = 0
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        counts = (self.archived, "messages archived"), (self.facts, "facts kept"), (self.tokens_saved, "tokens saved")
+        return _listed(*counts) or "nothing could go"
 
-class ContextOutcome(Value):
+
+class ContextOutcome(StepOutcome):
     """The stored prompt."""
 
     prompt_id: int
     turns: int
     tokens: int
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return f"about {self.tokens:,} tokens in {self.turns:,} turns"
 
 
 class Preparation(StepGroup):
@@ -103,7 +146,7 @@ class ModelStep(StepRef):
     final: bool = False
 
 
-class ModelOutcome(Value):
+class ModelOutcome(StepOutcome):
     """What a model call took, and the names of the tools it asks for; the answer itself stays in the store."""
 
     number: int
@@ -115,6 +158,14 @@ class ModelOutcome(Value):
     cost_usd: float | None
     tools: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        wants = f"asks for {', '.join(self.tools)}" if self.tools else "answers"
+        cost = "" if self.cost_usd is None else f", {self.cost_usd:.6f} USD"
+        tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{cost}"
+        return f"{self.provider}/{self.model} {wants}: {tokens}"
+
 
 class ToolStep(StepRef):
     """One tool call: the number of the model call that asked for it, and its place in the answer, from 0."""
@@ -123,10 +174,15 @@ class ToolStep(StepRef):
     place: int
 
 
-class ToolOutcome(Value):
+class ToolOutcome(StepOutcome):
     """What became of a tool call; its result stays in the store."""
 
     state: ToolState
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return self.state
 
 
 class ParkStep(StepRef):
@@ -135,10 +191,15 @@ class ParkStep(StepRef):
     steps: tuple[str, ...]
 
 
-class ParkOutcome(Value):
+class ParkOutcome(StepOutcome):
     """The job's status after it gave its place back; another one than waiting if somebody ended it."""
 
     status: JobStatus
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return self.status
 
 
 class AnswerStep(StepRef):
@@ -147,7 +208,7 @@ class AnswerStep(StepRef):
     number: int
 
 
-class AnswerOutcome(Value):
+class AnswerOutcome(StepOutcome):
     """Where the answer was recorded, and which jobs it began; ``heard`` by another agent, an answer is not sent.
 
     Nor is one that is ``silent``, because a job without a person had nothing to tell.
@@ -161,21 +222,30 @@ class AnswerOutcome(Value):
     begun: tuple[str, ...] = ()
     priority: int = Priority.DELEGATION
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        begun = f"begins {len(self.begun)} {'task' if len(self.begun) == 1 else 'tasks'} of other agents"
+        parts = {
+            f"recorded as message {self.message_id}": self.message_id,
+            "goes to the agent that gave the task": self.heard,
+            "nothing to tell, so nothing is sent": self.silent,
+            begun: self.begun,
+        }
+        return "; ".join(words for words, holds in parts.items() if holds)
 
-class Asking(StepGroup):
-    """One model call as ``ModelStep`` says; a final answer is recorded and sent with it where nothing is in the way."""
 
-    number: int
-    final: bool = False
+class Asking(ModelStep, StepGroup):
+    """One model call; a final answer is recorded and sent with it where nothing is in the way."""
 
 
-class ShownOutcome(Value):
+class ShownOutcome(StepOutcome):
     """How many tags the answer of a what-if has, on which nobody acts."""
 
     tags: int
 
 
-class TakenUp(Value):
+class TakenUp(StepOutcome):
     """Who works on a task, for which conversation, and whether only the agent that gave it hears the result.
 
     ``asked`` says whether a person began what it came of; of what began without one, nobody sees work or failure.
@@ -188,20 +258,37 @@ class TakenUp(Value):
     asked: bool = True
     precedence: Precedence | None = None
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return f"{self.agent} works on it{', another agent hears the result' if self.heard else ''}"
 
-class BackgroundOutcome(Value):
+
+class BackgroundOutcome(StepOutcome):
     """Who works on a job that no person began, and whether a script does so before any model."""
 
     agent: str
     script: bool = False
     precedence: Precedence | None = None
 
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return f"{self.agent} works on it{', by a script' if self.script else ''}"
 
-class ScriptOutcome(Value):
+
+class ScriptOutcome(StepOutcome):
     """What a script came to: whether there is something to post, and the job that asks a model, if one is to."""
 
     posts: bool
     asks: str = ""
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        if self.asks:
+            return f"asks a model: {self.asks}"
+        return "has something to post" if self.posts else "nothing to post"
 
 
 class DeliverStep(StepRef):
@@ -211,10 +298,15 @@ class DeliverStep(StepRef):
     closes: bool
 
 
-class DeliverOutcome(Value):
+class DeliverOutcome(StepOutcome):
     """How many chunks were sent."""
 
     chunks: int
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return _listed((self.chunks, "sent")) or "nothing to send"
 
 
 class AskingOutcome(Value):
@@ -234,7 +326,16 @@ class CloseStep(StepRef):
     error: str = ""
 
 
-class CloseOutcome(Value):
+class CloseOutcome(StepOutcome):
     """The job's final status; another one than asked for if it had ended already."""
 
     status: JobStatus
+
+    @property
+    def words(self) -> str:
+        """What came of the step."""
+        return self.status
+
+
+def _listed(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)

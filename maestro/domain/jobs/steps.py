@@ -27,6 +27,7 @@ from maestro.domain.jobs.flow import (
     RouteOutcome,
     ScriptOutcome,
     ShownOutcome,
+    StepOutcome,
     TakenUp,
     ToolOutcome,
     VoiceOutcome,
@@ -244,82 +245,15 @@ def _path_of(job: Job) -> StepPath:
 
 def note_of(row: JobStep) -> str:
     """Return in words what came of an attempt at a step, empty where its state says it all."""
-    if not row.result:
-        return ""
     try:
-        if row.state is StepState.WAITING:
-            return f"waits for {Wait.model_validate_json(row.result).reason}"
-        return describe_outcome(read_outcome(row.step, row.result))
+        return _note(row) if row.result else ""
     except ValidationError:
         # What another release wrote in other words must not hide the rest of the page.
         return ""
 
 
-def describe_outcome(outcome: object) -> str:
-    """Return in words what a step returned: ids and figures, nothing of what was said, so that Temporal may show it."""
-    match outcome:
-        case RouteOutcome():
-            return _route(outcome)
-        case TakenUp():
-            return f"{outcome.agent} works on it{', another agent hears the result' if outcome.heard else ''}"
-        case BackgroundOutcome():
-            return f"{outcome.agent} works on it{', by a script' if outcome.script else ''}"
-        case MediaOutcome(files=files, unavailable=missing, voices=voices):
-            return _listed((files, "fetched"), (missing, "not to be had"), (voices, "voices to hear")) or "no files"
-        case VoiceOutcome():
-            return f"{outcome.transcribed} of {outcome.voices} transcribed"
-        case ConversationOutcome():
-            long = ", which has grown too long for the model" if outcome.compaction_due else ""
-            return f"message {outcome.message_id} of conversation {outcome.conversation_id}{long}"
-        case ScriptOutcome(posts=posts, asks=asks):
-            return f"asks a model: {asks}" if asks else "has something to post" if posts else "nothing to post"
-        case _:
-            return _describe_answer_part(outcome)
-
-
-def _describe_answer_part(outcome: object) -> str:
-    match outcome:
-        case CompactionOutcome(archived=archived, facts=facts, tokens_saved=saved):
-            counts = (archived, "messages archived"), (facts, "facts kept"), (saved, "tokens saved")
-            return _listed(*counts) or "nothing could go"
-        case ContextOutcome():
-            return f"about {outcome.tokens:,} tokens in {outcome.turns:,} turns"
-        case ModelOutcome():
-            wants = f"asks for {', '.join(outcome.tools)}" if outcome.tools else "answers"
-            cost = "" if outcome.cost_usd is None else f", {outcome.cost_usd:.6f} USD"
-            tokens = f"{outcome.input_tokens:,} tokens in, {outcome.output_tokens:,} out{cost}"
-            return f"{outcome.provider}/{outcome.model} {wants}: {tokens}"
-        case AnswerOutcome():
-            return "; ".join(_answer_parts(outcome))
-        case DeliverOutcome():
-            return _listed((outcome.chunks, "sent")) or "nothing to send"
-        case ToolOutcome():
-            return outcome.state
-        case ParkOutcome() | CloseOutcome():
-            return outcome.status
-        case _:
-            return ""
-
-
-def _route(route: RouteOutcome) -> str:
-    words = {
-        RouteAction.ANSWER: f"{route.agent} answers",
-        RouteAction.REPLY: "Maestro itself replies",
-        RouteAction.DROP: "nobody answers",
-    }[route.action]
-    return ": ".join(filter(None, (words, route.reason)))
-
-
-def _answer_parts(answer: AnswerOutcome) -> Iterator[str]:
-    if answer.message_id:
-        yield f"recorded as message {answer.message_id}"
-    if answer.heard:
-        yield "goes to the agent that gave the task"
-    if answer.silent:
-        yield "nothing to tell, so nothing is sent"
-    if answer.begun:
-        yield f"begins {len(answer.begun)} {'task' if len(answer.begun) == 1 else 'tasks'} of other agents"
-
-
-def _listed(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+def _note(row: JobStep) -> str:
+    if row.state is StepState.WAITING:
+        return f"waits for {Wait.model_validate_json(row.result).reason}"
+    outcome: StepOutcome | None = read_outcome(row.step, row.result)
+    return outcome.words if outcome is not None else ""
