@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from maestro.domain.llm.accounts import DEMO, AccountType
 from maestro.domain.llm.errors import CallSite, LLMFailure, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
-from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
+from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable
 from maestro.importing import collector_off
 from maestro.llm import chat_format
@@ -251,7 +251,7 @@ def _observe(handler: Any) -> Transports:
 class LiteLLMClient:
     """Asks an account once over HTTP; retries are Temporal's task, and failover the chain's.
 
-    Share one ``Library`` per process: its owner warms it up and closes it, which this client does for its own.
+    Share one library per process: its owner warms it up and closes it. Without one the client has its own.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class LiteLLMClient:
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
         """Return a request in OpenAI's chat format, which litellm translates."""
-        images = [await self._data_urls(message) for message in request.messages]
+        images = [await self._data_urls(message.images) if message.images else () for message in request.messages]
         # Without this parameter Ollama silently cuts a prompt to its own default window.
         window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
@@ -302,11 +302,10 @@ class LiteLLMClient:
             timeout=self._read_timeout.total_seconds(),
         )
 
-    async def _data_urls(self, message: PromptMessage) -> Sequence[str]:
-        return [await asyncio.to_thread(self._data_url, image) for image in message.images]
-
-    def _data_url(self, image: ImageRef) -> str:
-        return f"data:{image.content_type};base64,{base64.b64encode(self._load_image(image)).decode('ascii')}"
+    async def _data_urls(self, images: Sequence[ImageRef]) -> Sequence[str]:
+        contents = [await asyncio.to_thread(self._load_image, image) for image in images]
+        encoded = (base64.b64encode(content).decode("ascii") for content in contents)
+        return [f"data:{image.content_type};base64,{text}" for image, text in zip(images, encoded, strict=True)]
 
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Read litellm's answer, the untyped one."""

@@ -1,7 +1,9 @@
 """One tool call: parsed, prepared and made; every failure becomes a sentence for the model."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -26,6 +28,8 @@ from maestro.tools.registry import ToolRegistry
 
 GRACE_SECONDS = 10.0
 """How long a tool may take to end when it is told to."""
+
+Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
@@ -57,19 +61,14 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
 
 
 def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
-    """Return what to ask a person, or what is wrong with the call."""
-    try:
-        return tool.question(arguments)
-    except ToolFailure as failure:
-        return ToolCallResult(str(failure), failed=True)
-    except Exception as error:  # noqa: BLE001 - as in _outcome
-        return _broken(tool, error)
+    """Return the question for a person, or what is wrong with the call."""
+    return _guarded(tool, lambda: tool.question(arguments))
 
 
 async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
-    """Let a tool that reaches out do it, for so many seconds at most; raises nothing but a cancellation.
+    """Run a tool for so many seconds at most; raises nothing but a cancellation.
 
-    A tool that does not end when it is told to is left to itself: no job hangs for it.
+    A tool that does not end when it is cancelled is left running: no job waits for it.
     """
     made = asyncio.create_task(_outcome(tool, arguments, caller))
     try:
@@ -82,26 +81,32 @@ async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds
 
 
 def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
-    """Do what a tool has to do before the transaction in which it acts; return what it acts on, or why it cannot."""
+    """Do the slow work of a tool before its transaction; return the call to act on, or what is wrong with it."""
     tool = wanted.tool
     if not isinstance(tool, PreparingTool):
         return wanted
-    try:
-        return ParsedToolCall(tool, tool.prepared(wanted.arguments, caller))
-    except ToolFailure as failure:
-        return ToolCallResult(str(failure), failed=True)
-    except Exception as error:  # noqa: BLE001 - as in _outcome
-        return _broken(tool, error)
+    return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(wanted.arguments, caller)))
 
 
 def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
-    """Let a tool change the store in this transaction; a failure takes its changes back, and nothing else."""
-    try:
+    """Let a tool change the store in this transaction; a failure rolls back its changes, and nothing else."""
+
+    def change() -> ToolCallResult:
         with savepoint(tx):
             return ToolCallResult(str(tool.act(tx, arguments, caller)))
+
+    return _guarded(tool, change, MaestroError)
+
+
+def _guarded(
+    tool: StoreTool | QuestionTool, work: Callable[[], Result], passing: type[Exception] | tuple[()] = ()
+) -> Result | ToolCallResult:
+    """Return what the work returns, or its failure as a result; only ``passing`` errors are raised."""
+    try:
+        return work()
     except ToolFailure as failure:
         return ToolCallResult(str(failure), failed=True)
-    except MaestroError:
+    except passing:
         raise
     except Exception as error:  # noqa: BLE001 - as in _outcome
         return _broken(tool, error)
@@ -109,18 +114,14 @@ def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCall
 
 async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     try:
-        made = await tool.run(arguments, caller)
-        return (
-            ToolCallResult(made.text, pictures=made.pictures)
-            if isinstance(made, ToolOutput)
-            else ToolCallResult(str(made))
-        )
+        output = await tool.run(arguments, caller)
+        output = output if isinstance(output, ToolOutput) else ToolOutput(str(output))
+        return ToolCallResult(output.text, pictures=output.pictures)
     except ToolFailure as failure:
         return ToolCallResult(str(failure), failed=True)
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    # Anyone may add a tool: what one raises must neither cost the user the answer nor end the process, as SystemExit
-    # would.
+    # Any package may add a tool: no error of one may cost the user the answer, or end the process as SystemExit would.
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelling():
             raise

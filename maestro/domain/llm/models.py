@@ -158,6 +158,7 @@ class ModelTable:
     def __init__(self, configured: Mapping[str, ModelFacts] | None = None, lookup: ModelLookup | None = None) -> None:
         self._configured = {_name(name): facts for name, facts in (configured or {}).items()}
         self._lookup = lookup or (lambda _: ModelFacts())
+        self._prices: dict[str, Price | None] = {}
 
     def context_window(self, model: str) -> int:
         """Return the tokens of a model's window, ``FALLBACK_WINDOW`` when nobody knows; name its provider if you can.
@@ -178,11 +179,12 @@ class ModelTable:
 
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None when nobody knows it; name its provider if you can."""
-        listed = self._listed(model)
-        configured = self._of(model).price
-        if configured is None or listed is None:
-            return configured or listed
-        return replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
+        if model not in self._prices:  # asked for several times in each call
+            listed, configured = self._listed(model), self._of(model).price
+            if configured is not None and listed is not None:
+                listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
+            self._prices[model] = listed or configured
+        return self._prices[model]
 
     def cost(self, model: str, took: Usage) -> float | None:
         """Return what a call of a model costs in US dollars, None when nobody knows its price."""

@@ -35,6 +35,9 @@ from maestro.supervision import uninterrupted
 RESERVED_WAIT = timedelta(seconds=10)
 """The wait for reservations of other calls to be settled."""
 
+_RESTORED = KeptRequest.model_fields.keys() & LLMRequest.model_fields.keys() - {"model", "account", "tools"}
+"""The fields of a request that are stored as they are."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -295,19 +298,10 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request with all fields stored under the digest, except for account and model."""
     kept = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
-    return request.model_copy(
-        update={
-            "platform": kept.platform,
-            "max_output_tokens": kept.max_output_tokens,
-            "messages": tx.llm.prompts.unpack(kept.turns),
-            "tools": TOOL_SPECS.validate_json(tx.llm.prompts.text(kept.tools)) if kept.tools else (),
-            "final": kept.final,
-            "never_empty": kept.never_empty,
-            "chat_after": kept.chat_after,
-            "chat_upto": kept.chat_upto,
-            "reminded": kept.reminded,
-        }
-    )
+    fields: dict[str, object] = {name: getattr(kept, name) for name in _RESTORED}
+    fields["messages"] = tx.llm.prompts.unpack(kept.turns)
+    fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.text(kept.tools)) if kept.tools else ()
+    return request.model_copy(update=fields)
 
 
 class DraftText:
