@@ -1,4 +1,4 @@
-"""The #maestro chat as everybody uses it: posts are scanned and cut before they are kept."""
+"""The #maestro chat: posts are scanned and cut before they are stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class ChatService:
             return PostedMessage(tx.chat.post(author, prepared))
 
     def prepared(self, text: str) -> str:
-        """Return a text as it may be kept: without secrets and not too long; takes as long as the scanner may.
+        """Return a text as it may be stored, redacted and cut; takes as long as the scanner may.
 
-        Who keeps it in a transaction of its own calls this before. Raises ``InvalidEdit`` when there is nothing to say.
+        A caller with a transaction of its own calls this before it. Raises ``InvalidEdit`` for an empty text.
         """
         text = storable(text)
         if not text.strip():
@@ -72,7 +72,7 @@ class ChatService:
             return tx.chat.timeline(limit)
 
     def edition(self) -> str:
-        """Return a word that changes with every post and with the session; cheap, for who asks every second."""
+        """Return a version that changes with every post and with the session; cheap enough for one read a second."""
         with self._store.view() as tx:
             return f"{tx.chat.current() or ''}-{tx.chat.newest()}"
 

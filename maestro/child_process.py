@@ -1,4 +1,4 @@
-"""Programs that are started, fed and ended: the whole process group is gone before anybody reads what it said.
+"""Programs that are started, fed and ended: their whole process group is gone before their output is read.
 
 Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
 (measured: an answer that was there became a timeout), and one that is not read while it writes hangs.
@@ -48,7 +48,7 @@ class ProgramLimits:
 
 
 class ProgramEnd(Enum):
-    """Who ended it: it itself, or we, because it took too long or wrote too much."""
+    """How a program ended: by itself, or stopped because it took too long or wrote too much."""
 
     EXITED = auto()
     TOO_LONG = auto()
@@ -100,7 +100,7 @@ class _RunningProgram:
         self._gone = False
 
     def start(self) -> None:
-        """Start it, unless it was given up meanwhile: a thread goes on when who waited for it was cancelled."""
+        """Start it, unless it was given up: a thread goes on after the task that waits for it was cancelled."""
         with tempfile.TemporaryFile() as said:
             said.write(self._command.said)
             said.seek(0)
@@ -179,9 +179,9 @@ class _RunningProgram:
         return self._gone
 
     def _send(self, number: int) -> bool:
-        """Send a signal to the group, 0 for none; false when nobody is left in it.
+        """Send a signal to the group, 0 for none; false when the group is empty.
 
-        Its number cannot have become somebody else's: it stays taken while anybody is in the group, and the system
+        Its number cannot belong to another group: it stays taken while a process is in the group, and the system
         gives numbers out in turn.
         """
         assert self._process is not None
@@ -196,7 +196,7 @@ class _RunningProgram:
 
 
 def _guard() -> "subprocess.Popen[bytes]":
-    """Start what ends a group of processes when this process is killed: nobody here could do it then."""
+    """Start the guard that ends a group of processes when this process is killed."""
     return subprocess.Popen(  # noqa: S603 - a program of ours
         _GUARD,
         bufsize=0,

@@ -74,7 +74,7 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class FetchAccess:
-    """Whom a fetch may ask: ``hosts`` only, or anybody when empty, and on ``ports`` only, or on any when empty.
+    """What a fetch may ask: only ``hosts``, or any when empty, and only ``ports``, or any when empty.
 
     ``private_hosts`` may be at addresses that are not public. The bearer token is shown to the origin of the first
     address and never to another one that a redirect leads to.

@@ -69,7 +69,7 @@ class ConnectionLimits:
 
 
 class ConnectionLedger:
-    """The connections of one port: all that are open, and those whose client has not sent a whole request.
+    """The connections of one port: all that are open, and those without a whole request.
 
     Where a limit is reached, the connection without a request that was silent longest makes room: a client that sends
     its request at once is answered, however many others only connect.

@@ -36,16 +36,16 @@ log = structlog.get_logger(__name__)
 
 
 class Drafting:
-    """Each of its methods returns None when it is done, else how many seconds to wait at least before it is tried."""
+    """Sends and edits drafts; each method returns None when done, else the least seconds before the next try."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def place(self, job_id: str, connector: Connector, *, anew: bool) -> float | None:
-        """Let the platform have a message without a word of the answer, and keep what it knows it as.
+        """Send a placeholder message to the platform and record its receipt.
 
-        Unless ``anew``, only one that may be there already is settled. Where nobody can say whether it is, nothing is
-        shown: what may be left on the platform says nothing.
+        Unless ``anew``, only a placeholder that may be there already is settled. Where the platform cannot say, nothing
+        is shown: what may be left there is empty.
         """
         message = await asyncio.to_thread(self._asked, job_id, anew)
         if message is None:
@@ -58,7 +58,7 @@ class Drafting:
         return await committed(self._store, partial(self._told, job_id, message, outcome))
 
     async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Let the message say what is written so far, as much of it as fits."""
+        """Edit the message to what is written so far, as much of it as fits."""
         message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
@@ -66,7 +66,7 @@ class Drafting:
         return _pause(outcome)
 
     async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Let the message say that nothing more comes; what cannot be said is left as it is."""
+        """Edit the message to say that nothing more comes; a refused edit leaves it as it is."""
         text = ending(_fitting(sheet.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
@@ -94,7 +94,7 @@ class Drafting:
             return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
 
     def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
-        """Say what is safe; where a platform knows keys, what it has forgotten is not looked for: many say the same."""
+        """Return the safe move; a platform with keys is not searched by text: many placeholders are equal."""
         with self._store.view() as tx:
             move = choose_action(message, connector, tx.now)
         forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
@@ -121,7 +121,7 @@ class Drafting:
 
 
 def _another_speaks(tx: Transaction, job: Job) -> bool:
-    """Say whether a new message would tear apart what another job says there."""
+    """Say whether a new message would split another job's answer there."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
@@ -151,7 +151,7 @@ class HeldConnectors(Protocol):
 
 @dataclass
 class DraftProgress:
-    """How far one draft is shown: its revision, and when it may be written anew, by a clock that is never set."""
+    """How far one draft is shown: its revision, and when it may be edited again, in monotonic seconds."""
 
     revision: int = 0
     due: float = 0.0
@@ -166,9 +166,9 @@ class DraftProgress:
 
 
 class DraftStreamer:
-    """Looks at the drafts of the accounts of this process, and does about each what is to be done.
+    """Streams the drafts of the accounts of this process to their platforms.
 
-    It is a courtesy: what fails is tried again later, ever more slowly, and never keeps an answer waiting for long.
+    Streaming is a courtesy: what fails is retried ever more slowly, and never keeps an answer waiting for long.
     """
 
     def __init__(self, store: Store, held: HeldConnectors) -> None:
@@ -195,7 +195,7 @@ class DraftStreamer:
             await end([shown.work for shown in self._shown.values() if shown.work is not None])
 
     async def finished(self, job_id: str) -> None:
-        """Show nothing more of a job, whose answer is about to take the place of its draft.
+        """Show nothing more of a job: its answer is about to replace its draft.
 
         Returns when what was under way is over.
         """
@@ -241,7 +241,7 @@ class DraftStreamer:
         self._waiting = any(left)
 
     def _consider(self, sheet: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
-        """Do what is to be done about a draft; true when something is left for which nobody need write."""
+        """Start the next action on a draft; true when another one is due without a further write."""
         shown = self._shown.setdefault(sheet.draft.job_id, DraftProgress())
         if shown.busy or (shown.over and not sheet.status.ended):
             return shown.busy
@@ -285,7 +285,7 @@ class DraftStreamer:
         return None
 
     def _offer(self, offers: Mapping[Place, float]) -> None:
-        """Tell the processes that call models where answers grow."""
+        """Record for the processes that call models which accounts stream."""
         with self._store.view() as tx:
             known = {place: tx.deliveries.drafts.offered(place) for place in offers}
         if any(seconds != known[place] for place, seconds in offers.items()):

@@ -33,7 +33,7 @@ async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]
 
 
 async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and wait until they are over; what they raise now was told before or no longer matters."""
+    """Cancel the tasks and wait until they are over; what they raise now is ignored."""
     for task in tasks:
         task.cancel()
     for task in tasks:
@@ -63,7 +63,7 @@ class Services:
         self._tasks += [asyncio.create_task(service) for service in services]
 
     async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
-        """Wait for ``begun``, which tells people, and for the end; then drain, and end what still runs."""
+        """Wait for ``begun``, which announces the start, and for the end; then drain, and end what still runs."""
         try:
             await first_of(self._stop.wait(), begun, watched=self._tasks)
             await first_of(self._stop.wait(), watched=self._tasks)
@@ -73,7 +73,7 @@ class Services:
 
 
 class ReadySignals:
-    """Knows when each of several parts has begun."""
+    """Signals that each of several parts has begun."""
 
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []

@@ -30,7 +30,7 @@ from maestro.store.store import Store
 
 
 def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopWatch) -> ReplayGuard:
-    """Return the client that activities call.
+    """Return the client through which activities call models.
 
     A stored answer is returned before anything else happens; where there is none, one view reads the snapshot that the
     others decide by. Then an operator can stop the call, and the budget is asked once for it, however many accounts it

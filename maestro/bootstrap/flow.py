@@ -150,7 +150,7 @@ def retry_rules(settings: Settings) -> RetryRules:
 
 
 def run_settings(settings: Settings) -> RunSettings:
-    """Return how fast the engine goes."""
+    """Return the intervals, timeouts and limits of workflows and the dispatcher."""
     return RunSettings(
         look=settings.jobs.dispatch_seconds,
         heartbeat=settings.temporal.heartbeat.total_seconds(),
@@ -164,7 +164,7 @@ def run_settings(settings: Settings) -> RunSettings:
 
 
 def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
-    """Return what the tags of answers may do."""
+    """Return the rules of the tags of answers."""
     return ActingRules(
         memory_scope=_memory_scope(settings),
         may_conduct=frozenset(settings.conductor.allow_users),

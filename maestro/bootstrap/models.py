@@ -30,7 +30,7 @@ from maestro.store.store import Store
 
 @dataclass(frozen=True)
 class Models:
-    """Who answers: the end of the chain, the accounts, what is known of models, and a sentence for people.
+    """The end of the chain of model calls, its accounts, the table of models, and a sentence for operators.
 
     ``ready`` returns when a request can be sent at once. ``demo`` says that there was no account when the process
     started (docs/decisions.md: demo model).
@@ -58,7 +58,7 @@ def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLM
 
 
 def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: LiteLLMLibrary) -> Models:
-    """Enter the accounts into the store and return who answers; touches the store.
+    """Enter the accounts into the store, and return what calls their models.
 
     Accounts from the environment count only when none is configured.
     """

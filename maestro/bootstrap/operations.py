@@ -37,7 +37,7 @@ def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookInt
 
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:
-    """Return what begins the jobs of batches; ``wake`` tells a dispatcher of this process, if there is one."""
+    """Return what starts the jobs of batches; ``wake`` notifies the dispatcher of this process, if there is one."""
     return BatchWork(store, workflow_interrupter(engine.present), wake)
 
 
@@ -64,7 +64,7 @@ def _terms(settings: Settings) -> ScheduleTerms:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's access; what it changes in the store is found by the dispatcher of the running Maestro.
+    """The store and the control of jobs, for commands beside a running Maestro, whose dispatcher finds their changes.
 
     ``dashboard`` is where the pages are, empty where there are none.
     """

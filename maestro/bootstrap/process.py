@@ -54,7 +54,7 @@ def run(process: "Process") -> int:
 
 
 class Process(ABC):
-    """The composition of one process; a subclass says what its parts are.
+    """The composition of one kind of process; a subclass names its parts.
 
     Keys that need a restart are read from ``settings``, the others from ``live``, at each use.
     """
@@ -99,7 +99,7 @@ class Process(ABC):
                     await self.work(store, stop)
 
     def prepare(self) -> None:  # noqa: B027 - most kinds of process have nothing to begin
-        """Begin what takes long and needs no store; returns at once."""
+        """Start in the background what takes long and needs no store."""
 
     @abstractmethod
     async def work(self, store: Store, stop: asyncio.Event) -> None:
@@ -107,7 +107,7 @@ class Process(ABC):
 
 
 def _apply(store: Store, settings: Settings) -> None:
-    """Do what no part asks for: everything else is read where it is used.
+    """Apply the changes that no part reads at each use.
 
     Jobs that wait for a model look again, by the settings that this process has now.
     """

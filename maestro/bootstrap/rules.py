@@ -23,13 +23,13 @@ from maestro.store.store import Store
 
 
 def answer_rules(settings: Settings) -> AnswerRules:
-    """Return what decides who answers a message, and whether they may."""
+    """Return the rules of routing and access."""
     access = AccessControl(_access_rules(settings), settings.routing)
     return AnswerRules(access, BusyMode(settings.routing.busy))
 
 
 def intake_rules(settings: Settings) -> IntakeRules:
-    """Return who may come in."""
+    """Return the rules of the intake."""
     return IntakeRules(
         max_pending=settings.jobs.max_pending,
         access=_access_rules(settings),
@@ -39,7 +39,7 @@ def intake_rules(settings: Settings) -> IntakeRules:
 
 
 def pairing_rules(settings: Settings) -> PairingRules:
-    """Return how people become known."""
+    """Return how long a pairing code is valid."""
     return PairingRules(timedelta(minutes=settings.pairing.expiry_minutes))
 
 
@@ -50,7 +50,7 @@ def _access_rules(settings: Settings) -> AccessRules:
 
 
 def daily_budgets(settings: Settings) -> DailyBudgets:
-    """Return the budgets; nobody is asked instead unless the settings say so."""
+    """Return the budgets; a cheaper model answers beyond them only if the settings say so."""
     budgets = settings.budgets
     return DailyBudgets(
         day_usd=budgets.day_usd,

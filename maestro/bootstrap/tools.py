@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegistry:
-    """Return all tools; which of them an agent may call is the agent's. Without a ``chat`` nobody has its tools.
+    """Return all tools; each agent says which of them it may call. Without a ``chat`` its tools are absent.
 
     Their ``serve`` has to run as long as the process, for those of MCP servers.
     """
@@ -59,9 +59,9 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
 
 
 def names_of(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
-    """Return what names the tools that an agent may call.
+    """Return the function that names the tools an agent may call.
 
-    Tools of other servers are known only to who runs them: what the agent may call counts as being there.
+    Tools of MCP servers are known only to the process that runs them, so what the agent may call counts as present.
     """
     settings = live.start
 
@@ -111,7 +111,7 @@ def _switched_on(settings: Settings, environment: Mapping[str, str], seconds: Ca
 
 
 def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
-    """Return the tools of MCP servers; their SDK takes half a second to import, and nobody without one should wait."""
+    """Return the tools of MCP servers; their SDK takes half a second to import, so it is imported only for them."""
     if not settings.mcp:
         return None
     servers = [_server(server) for server in settings.mcp]

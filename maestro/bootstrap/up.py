@@ -59,7 +59,7 @@ class Up(Process):
         self.library = begin_library(self.live, read_environment())
 
     def build_models(self, store: Store) -> Models:
-        """Return who answers; touches the store."""
+        """Return the models; touches the store."""
         return build_models(self.live, read_environment(), store, self.library)
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
@@ -71,12 +71,12 @@ class Up(Process):
         return configured_connectors(self.settings, context)
 
     def build_bots(self, store: Store, context_of: ContextOf, host: ConnectorHost) -> BotKeeper:
-        """Return what connects the other platforms."""
+        """Return the keeper of the bots of other platforms."""
         workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
         return BotKeeper(store, workshop, context_of, host.run_bot)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
-        """Return what starts the jobs."""
+        """Return the dispatcher."""
         return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
@@ -151,7 +151,7 @@ class Up(Process):
         await services.until_stopped(self._announce(begun, connectors, models), drain)
 
     async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
-        """Tell people where everything is, as soon as it takes messages."""
+        """Announce the addresses as soon as messages are taken in."""
         await wait_until_listening(connectors)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -173,7 +173,7 @@ class Up(Process):
 
 
 async def _at_last(begun: ReadySignals) -> None:
-    """Return when what answers messages has begun, or takes too long to let the dashboard wait for it."""
+    """Return when the workers have begun, or when they take too long for the dashboard to wait."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await begun.wait()

@@ -36,7 +36,7 @@ class Worker(SeparateProcess):
         self.library = begin_library(self.live, read_environment())
 
     def build_models(self, store: Store) -> Models:
-        """Return who answers; touches the store."""
+        """Return the models; touches the store."""
         return build_models(self.live, read_environment(), store, self.library)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:

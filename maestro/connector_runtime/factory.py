@@ -18,14 +18,14 @@ from maestro.settings.bots import ConfiguredBot, configured_bots
 
 @dataclass(frozen=True)
 class ConnectorFactory:
-    """Makes the connector of a bot; what the configuration says of it beats its row."""
+    """Makes the connector of a bot; its configuration beats its row."""
 
     keys: SecretKeys
     configured: Mapping[tuple[str, str], ConfiguredBot]
 
     @classmethod
     def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
-        """Return the workshop of a process."""
+        """Return the factory of a process."""
         return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
 
     def instance(self, row: BotInstance) -> Instance:
@@ -57,7 +57,7 @@ class ConnectorFactory:
         return platform(row.platform).connect(instance, context)
 
     def state_of(self, row: BotInstance) -> str:
-        """Return what tells whether a bot has to be connected anew; it says nothing of its secrets."""
+        """Return a fingerprint that changes when a bot has to be connected anew; it reveals no secret."""
         try:
             instance = self.instance(row)
         except ConfigurationError as error:

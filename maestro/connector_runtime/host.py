@@ -68,7 +68,7 @@ class ConnectorHost:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, refused: "asyncio.Future[str]", reason: str) -> None:
-    """Tell, from any thread, why a platform refuses an account; the first reason counts."""
+    """Report from any thread why a platform refuses an account; the first reason counts."""
     loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
 
@@ -82,20 +82,20 @@ def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
 
 
 async def wait_until_listening(connectors: Sequence[Connector]) -> None:
-    """Return once those that have a port take messages; raises what keeps one from it."""
+    """Return once the connectors with a port take messages; raises what keeps one from it."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             await connector.started()
 
 
 def not_listening(connectors: Sequence[Connector]) -> str:
-    """Return which connectors that have a port do not take messages yet, empty when all do."""
+    """Return the connectors whose port does not take messages yet, as a sentence; empty when all do."""
     waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.listening]
     return f"not listening yet: {', '.join(waiting)}" if waiting else ""
 
 
 def stop_accepting(connectors: Sequence[Connector]) -> None:
-    """Let them take no more messages, while what is being answered still goes out."""
+    """Take no more messages; what is being answered still goes out."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             connector.stop_accepting()

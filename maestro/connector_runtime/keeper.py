@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class EnabledBot:
-    """A bot that is to run, and what tells whether it has to be connected anew."""
+    """A bot that is to run, with the fingerprint that tells whether it has to be connected anew."""
 
     row: BotInstance
     state: str
@@ -48,7 +48,7 @@ class RunningBot:
     task: "asyncio.Task[None]"
 
     def serves(self, bot: EnabledBot) -> bool:
-        """Say whether it is to go on; one that was refused is tried again whenever somebody sets anything of it."""
+        """Say whether it is to go on; a refused bot is tried again after any change of its row."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
 
@@ -73,7 +73,7 @@ class BotKeeper:
         self._seen: object = self  # no edition is equal to it
 
     async def run(self, webhooks: PlatformWebhooks | None) -> None:
-        """Look at the bots until cancelled; ``webhooks`` is where their platforms call, None where nobody can."""
+        """Follow the rows of the bots until cancelled; platforms call ``webhooks``, None without a port."""
         self._webhooks = webhooks
         changes = self._store.changes
         try:
@@ -159,7 +159,7 @@ class BotKeeper:
         return self._webhooks.serving(connector)
 
     async def _give_up(self, context: ConnectorContext, reason: str) -> None:
-        """Tell why a bot is left alone; nothing more is told of it, so this must be kept, however busy the store is."""
+        """Record why a bot is given up; it is the last report, so it is repeated while the store is busy."""
         while True:
             try:
                 return await context.report(ConnectorState.FAILED, reason)
@@ -172,5 +172,5 @@ class BotKeeper:
 
 
 def _describe_error(error: Exception) -> str:
-    """Say what broke a connector; what a library says may quote a token or a message, so only its class is told."""
+    """Describe the error of a connector; of a library's error only the class, because its text may quote a token."""
     return str(error) if isinstance(error, MaestroError) else f"its connector broke ({type(error).__name__})"

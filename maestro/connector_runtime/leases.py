@@ -14,7 +14,7 @@ LOOK_SECONDS = 1.0
 
 @contextlib.asynccontextmanager
 async def lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the connector's lease for the length of the block; wait for it as long as another process has it.
+    """Hold the connector's lease during the block; wait while another process has it.
 
     Held are its platform and account, whose queue only one process may poll, and its token, which two accounts might
     share by mistake: a platform would drop one of two gateways, or give every message to both.

@@ -88,7 +88,7 @@ def _state(row: ModelAccount, now: datetime) -> Diagnosis | None:
 
 
 async def accounts(subject: Examined) -> list[Diagnosis]:
-    """One line for each account that would be asked, or a note that none is there. Nothing that is asked is paid."""
+    """Return a line for each account that would be asked, or a note that there is none; no request costs anything."""
     try:
         found = found_accounts(subject.environment)
         real = real_accounts(subject.settings, found)
@@ -105,7 +105,7 @@ async def accounts(subject: Examined) -> list[Diagnosis]:
 
 
 def _windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
-    """Propose the setting for each model whose context window nobody knows."""
+    """Propose the setting for each model of unknown context window."""
     for model in model_table(subject.settings.llm.models).of_unknown_window(models):
         found = f"its context window is not known, so prompts are kept within {FALLBACK_WINDOW:,} tokens"
         entry = f'{{"llm": {{"models": [{{"name": "{bare(model)}", "window": TOKENS}}]}}}}'
@@ -143,7 +143,7 @@ async def _account(subject: Examined, settings: AccountSettings) -> Diagnosis:
 
 
 def _diagnose(what: str, account: Account, asked: KeyCheck) -> Diagnosis:
-    """Say how an account stands.
+    """Return the diagnosis of an account.
 
     A public provider that cannot be reached now is worth a note: the network may be back when the next message comes.
     A server of one's own, or Ollama, has to be started by somebody.

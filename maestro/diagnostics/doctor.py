@@ -62,7 +62,7 @@ def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
         return
     try:
         result = work()
-    # Whatever it is, it belongs to who waits for the result.
+    # Whatever it is, the caller that waits for the result gets it.
     except BaseException as error:  # noqa: BLE001
         future.set_exception(error)
     else:
@@ -70,7 +70,7 @@ def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
 
 
 def examine(config_file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
-    """Return what there is to say about this installation, in the order in which a person would mend it."""
+    """Return the diagnoses of this installation, in the order in which to repair it."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(DaemonThreads())
         return runner.run(_examine(config_file, environment, overrides))
@@ -125,7 +125,7 @@ async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
 
 
 async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:
-    """Look, and say so when it takes too long or cannot be done: one check never hides the others."""
+    """Run one check with its timeout; a check that fails never hides the others."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return await look()
@@ -134,7 +134,7 @@ async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) ->
         return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
     except MaestroError as error:  # its text names the fix
         return [broken(check, str(error), "Correct that, then look again.")]
-    # What nobody foresaw is a finding too, and the other checks still have something to say.
+    # An unexpected error is a finding too; the other checks still report.
     except Exception as error:  # noqa: BLE001
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return [broken(check, f"the check itself failed: {reason}", "Please report this with the line above.")]

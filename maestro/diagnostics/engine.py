@@ -18,14 +18,14 @@ CHECK = "Temporal"
 
 
 async def engine(subject: Examined) -> list[Diagnosis]:
-    """Look at the server, the namespace, the search attributes and who polls the queues."""
+    """Check the server, the namespace, the search attributes and the pollers of the queues."""
     if subject.settings.temporal.embedded and not subject.holder.running:
         return [_at_rest(subject)]
     return list(await diagnose(_endpoint(subject), queue_names(subject.settings)))
 
 
 def queue_names(settings: Settings) -> list[str]:
-    """Return the names of the queues that somebody has to poll."""
+    """Return the names of the queues that need a poller."""
     temporal = settings.temporal
     if temporal.embedded:
         return [temporal.task_queue]

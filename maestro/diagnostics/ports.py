@@ -34,7 +34,7 @@ class PortListener:
 
 
 def listener(port: int) -> PortListener | None:
-    """Return who listens on the port; None when nobody does, it is somebody else's secret, or there is no /proc."""
+    """Return the process that listens on the port; None when there is none, or this user may not see it."""
     sockets = {f"socket:[{inode}]" for table in TABLES for inode in _inodes(PROC / table, port)}
     if not sockets:
         return None
@@ -150,9 +150,9 @@ def _taken(subject: Examined, place: PortUse, who: PortListener | None, maestro:
 
 
 def _ours(subject: Examined, who: PortListener | None) -> bool:
-    """Say whether a Maestro that answers works on this data folder.
+    """Say whether the Maestro that answers works on this data folder.
 
-    Where several machines share a cluster, or who listens cannot be seen, its answer has to do.
+    Where several machines share a cluster, or the listening process is hidden, its answer has to suffice.
     """
     if not subject.settings.temporal.embedded:
         return True
@@ -167,7 +167,7 @@ def _server(subject: Examined, place: PortUse) -> bool:
 
 
 def _obstacle(place: PortUse) -> OSError | None:
-    """Return what keeps us from listening there; nobody can connect meanwhile, as nothing listens."""
+    """Return the error that listening there would meet; the probe binds without listening, so no client can connect."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:

@@ -11,7 +11,7 @@ from temporal.server_process import ServerRecord
 
 @dataclass(frozen=True)
 class Examined:
-    """One installation.
+    """An installation that doctor examines.
 
     ``holder`` has its data folder now, ``server`` is the embedded Temporal server started there, if it lives.
     """

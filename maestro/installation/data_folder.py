@@ -41,7 +41,7 @@ class FileLock:
         self._file: TextIO | None = None
 
     def take(self, *, shared: bool = False, wait: bool = False) -> bool:
-        """Take the lock; false when another process has it and we do not ``wait``. Raises ``OSError``."""
+        """Take the lock; false when another process has it, unless ``wait``. Raises ``OSError``."""
         # Not close-on-exec by chance: Python opens files so that a child process does not inherit the lock.
         file = self._path.open("a+")
         try:
@@ -72,7 +72,7 @@ class FileLock:
         self._file.flush()
 
     def holder(self) -> str:
-        """Return who signed the lock: ``process 123``, or ``another process``."""
+        """Return the process that signed the lock: ``process 123``, or ``another process``."""
         try:
             return f"process {int(self._path.read_text())}"
         except (OSError, ValueError):  # the holder is between its lock and its signature
@@ -86,7 +86,7 @@ class FileLock:
 
 
 def close_to_others(paths: Iterable[Path]) -> None:
-    """Take from everybody but their owner what they may do with these files, and with all in these folders."""
+    """Remove every permission but the owner's from these files, and from all in these folders."""
     for path in paths:
         with contextlib.suppress(OSError):  # gone since, or of another user, who decides about it
             mode = path.lstat().st_mode
@@ -97,12 +97,12 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class DataFolder:
-    """The folder for everything Maestro keeps; as a context manager it is held.
+    """The data folder; as a context manager it is locked.
 
     Meanwhile all that this process creates, and what it starts, is readable by its owner only.
 
-    Who runs its own Temporal server has the folder alone. Worker, API and connectors beside a cluster share it with
-    each other, but not with one that wants it alone.
+    A process with its own Temporal server holds the folder alone. Worker, API and connectors beside a cluster share
+    it with each other, but not with a process that wants it alone.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -114,7 +114,7 @@ class DataFolder:
 
     @property
     def pid_file(self) -> Path:
-        """Holds the process id of who has the folder alone; gone after a clean exit."""
+        """The file with the id of the process that holds the folder alone; removed by a clean exit."""
         return self.path / _PID
 
     def __enter__(self) -> "DataFolder":
@@ -206,10 +206,10 @@ class FolderHolder:
 
 
 def holder_of(folder: Path) -> FolderHolder:
-    """Return who has the folder.
+    """Return the process that holds the folder.
 
-    It is asked for by a lock that is given back at once. Who starts in that very moment would find the folder taken,
-    so the stronger of the two locks is asked for only where the weaker one tells too little.
+    A lock is tried and given back at once. A process that starts in that moment would find the folder taken, so the
+    exclusive lock is tried only where the shared one tells too little.
     """
     data = DataFolder(folder)
     try:

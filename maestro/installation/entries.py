@@ -100,7 +100,7 @@ def _digest(settings: AgentSettings) -> str:
 
 
 def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
-    """Enter a binding and return its id, None while somebody has its agent archived."""
+    """Enter a binding and return its id; None while its agent is archived."""
     where = f"channels: {settings.platform}/{settings.channel}"
     agent = _present(tx, settings.agent, f"{where} is bound to")
     require_client(tx, settings.client, where)

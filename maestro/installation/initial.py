@@ -112,7 +112,7 @@ def _no_ollama(account: AccountSettings, asked: KeyCheck) -> Discovery:
 
 
 def _claude(environment: Mapping[str, str]) -> Discovery:
-    """Take the command for an account where somebody has logged in; nothing is asked of it."""
+    """Take the command for an account if a user is logged in; it is not run."""
     command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
         return Discovery()
@@ -170,10 +170,10 @@ class InitPlan:
 
 
 def plan_init(wish: InitRequest, environment: Mapping[str, str]) -> InitPlan:
-    """Look around and decide.
+    """Survey the machine and decide what becomes of the file.
 
     Raises ``ConfigurationError`` when the file that is there would have to be replaced, or something in it is wrong,
-    and nobody said that it may be.
+    without ``--force``.
     """
     file = named_file(wish.file, environment)
     present = os.path.lexists(file)
@@ -241,9 +241,9 @@ def write_plan(decided: InitPlan) -> Path | None:
 
 
 def prepare_cluster(decided: InitPlan, wish: InitRequest, environment: Mapping[str, str]) -> Sequence[str]:
-    """Prepare the namespace and the search attributes on the cluster, and say what was done, in sentences.
+    """Prepare the namespace and the search attributes on the cluster; return what was done, in sentences.
 
-    Raises ``TemporalUnavailable`` with what an administrator has to do where we may not.
+    Raises ``TemporalUnavailable`` with what an administrator has to do where this user may not.
     """
     settings = load(decided.file, environment, wish.overrides).settings
     return asyncio.run(prepare(endpoint_of(settings), wish.retention))

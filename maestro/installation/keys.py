@@ -25,7 +25,7 @@ LONG_ENOUGH = 16
 
 
 class SecretKeys:
-    """Keeps keys so that the database alone gives none away.
+    """Secrets of the store: encrypted under a key outside of it, so that the database alone reveals none.
 
     ``environment`` is where references to variables are looked up, at each call; paths of files are whole ones, because
     nobody could say from which folder another process starts.

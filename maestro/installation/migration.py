@@ -1,4 +1,4 @@
-"""Brings the store of a data folder up to this release, for installations whose processes are started apart."""
+"""Brings the store of a data folder up to this release, for installations of several processes."""
 
 import contextlib
 import time
@@ -34,10 +34,10 @@ class Migration(Value):
 
 
 def migrate(settings: Settings) -> Migration:
-    """Create the store or bring it up to this release, and enter the configured agents and bindings.
+    """Create the store or bring it up to this release; enter the configured agents and bindings.
 
-    Several may do so at the same moment. Only where an earlier release wrote the store must nobody else use the data
-    folder: processes of that release would go on with tables they do not know.
+    Several processes may do so at once. A store of an earlier release needs the folder alone: processes of that
+    release would go on with tables they do not know.
 
     Raises ``DataFolderBusy`` when others use it and may not, and what ``open_store`` raises.
     """

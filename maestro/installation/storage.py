@@ -86,7 +86,7 @@ def upload_folder(settings: Settings) -> Path:
 
 
 def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> None:
-    """Remove half-received files of an earlier process; who shares the data folder spares what may still arrive."""
+    """Remove half-received files of an earlier process; in a shared folder, those only that are old enough."""
     until = time.time() - older_than.total_seconds()
     endpoints.sweep(upload_folder(settings), until)
     open_files(settings).sweep(until)
@@ -106,7 +106,7 @@ def encryption_key(settings: Settings) -> bytes:
 
 
 def encryption_file(settings: Settings) -> Path:
-    """Return where that key is; whoever loses the file has to enter keys again that were typed."""
+    """Return the file of that key; if it is lost, keys that operators typed have to be entered again."""
     return settings.data_dir / "secrets.key"
 
 

@@ -32,7 +32,7 @@ NO_ANSWER = (
 
 
 class StoreHealth:
-    """Asks the store for its problem, once at a time: while it cannot be written, each question takes long."""
+    """The health of the store, read by one question at a time: while writes fail, each takes long."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,7 +90,7 @@ def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[
 
 
 def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
-    """Ask Temporal who polls the queue of the workflows."""
+    """Ask Temporal whether a worker polls the queue of the workflows."""
 
     async def working() -> str:
         return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"

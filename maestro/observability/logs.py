@@ -36,9 +36,9 @@ as good as a token."""
 
 
 def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
-    """Return what makes lines fit to be written, as the settings want it at the time.
+    """Return the function that redacts lines of the log by the settings of the moment.
 
-    Only our own rules are used: a pattern of the operator's may take long, and who logs must not wait for it.
+    Only Maestro's own rules are used: a pattern of an operator may take long, and logging must not wait for it.
     """
     rules = shipped()
 

@@ -58,7 +58,7 @@ def account_of(settings: AccountSettings) -> Account:
 
 
 def without_login(address: str) -> str:
-    """Return an address without the user and password in it, which nobody is shown.
+    """Return an address without the user and password in it, which are never shown.
 
     See docs/decisions.md: secrets at rest.
     """
@@ -94,7 +94,7 @@ def describe_unknown_window(model: str) -> str:
 
 
 def describe_accounts(known: Sequence[ModelAccount]) -> str:
-    """Say who answers, before the first call that costs anything (docs/decisions.md: demo model)."""
+    """Name the account that answers, before the first call that costs anything (docs/decisions.md: demo model)."""
     if not known:
         return NO_ACCOUNT
     first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))

@@ -24,7 +24,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
 
 
 def temporal_ui_url(settings: Settings) -> str:
-    """Return the address of the Temporal Web UI, empty when nobody told us."""
+    """Return the address of the Temporal Web UI, empty when none is configured."""
     temporal = settings.temporal
     return f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
 

@@ -21,7 +21,7 @@ class ConfiguredBot:
 
 
 def configured_bots(settings: Settings) -> Sequence[ConfiguredBot]:
-    """Return the bots that the configuration connects; raises ``ConfigurationError`` for a platform nobody knows."""
+    """Return the bots that the configuration connects; raises ``ConfigurationError`` for an unknown platform."""
     connectors = settings.connectors
     of_sections = [_of_section(name, section) for name, section in connectors.sections.items() if section.enabled]
     of_list = [

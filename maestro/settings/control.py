@@ -45,7 +45,7 @@ def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> S
 
 
 def visible_value(value: Any) -> JsonValue:
-    """Return a value as it may be shown to anybody who may see the settings at all."""
+    """Return a value without its secrets, as the settings page shows it."""
     if isinstance(value, SecretStr):
         return secret_hint(value.get_secret_value())
     if isinstance(value, Section):
@@ -164,7 +164,7 @@ def changed(loaded: Loaded, before: Values, wishes: Mapping[str, JsonValue]) -> 
 
 
 def _notes(loaded: Loaded, before: Values, after: Values) -> Iterator[tuple[str, str]]:
-    """Yield each key that was changed, and what from and what to."""
+    """Yield each changed key with its old and new value."""
     old, new = overlay(loaded, before), overlay(loaded, after)
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):

@@ -77,7 +77,7 @@ def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
 
 
 def _ours(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are meant for us; an empty one counts as not set, as container tools pass on empty ones."""
+    """Return the ``MAESTRO_*`` variables; an empty one counts as not set, as container tools set empty ones."""
     return {
         name: value
         for name, value in environment.items()
@@ -110,7 +110,7 @@ def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location,
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """The file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` here if there is one.
+    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` here if there is one.
 
     A file that was named must exist: going on without it would run with settings nobody asked for.
     """

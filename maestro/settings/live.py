@@ -123,10 +123,10 @@ class CurrentSettings:
 
 
 class LiveSettings(CurrentSettings):
-    """Gives every part of a process the settings that hold now (docs/invariants.md: live settings).
+    """The settings that hold now, for every part of a process (docs/invariants.md: live settings).
 
-    To ask costs nothing: the store is read only while looking, which happens beside everything else. ``start`` is what
-    Maestro was started with; only keys that need a restart may be read from it.
+    Reading them costs nothing: the store is read in the background. ``start`` is what Maestro was started with; only
+    keys that need a restart may be read from it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -140,11 +140,11 @@ class LiveSettings(CurrentSettings):
 
     @classmethod
     def unchanging(cls, settings: Settings) -> "LiveSettings":
-        """Return settings that nobody changes."""
+        """Return settings that do not change."""
         return cls(Loaded(settings, {}, None))
 
     def look(self, store: Store) -> None:
-        """Take over what was set since the last look; raises ``StoreBusy``."""
+        """Apply what was set since the last read; raises ``StoreBusy``."""
         with self._looking:
             with store.view() as tx:
                 newest = tx.system.settings.version()
@@ -163,7 +163,7 @@ class LiveSettings(CurrentSettings):
 
     @contextlib.asynccontextmanager
     async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
-        """Look at once, and now and then during the block; ``tell`` is called with what holds from each change on."""
+        """Read now and after each change during the block; ``tell`` is called with the settings of each change."""
         self._tell = tell
         await asyncio.to_thread(self.look, store)
         watch = asyncio.create_task(self._watch(store))
@@ -181,6 +181,6 @@ class LiveSettings(CurrentSettings):
                     await asyncio.to_thread(self.look, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
-                # Whatever is wrong with what was set, this process must still hear of the change that puts it right.
+                # Whatever is wrong with a value, this process must still read the change that corrects it.
                 except Exception:
                     log.exception("settings.broken")

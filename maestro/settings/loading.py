@@ -75,7 +75,7 @@ def _by_position(location: Location) -> tuple[tuple[int, str], ...]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings, who gave each of them (by key, such as ``webui.port``), and the file that was read.
+    """The settings, the source of each key (such as ``webui.port``), and the file that was read.
 
     ``tree`` is what they were read from, as the file would say it; values set while Maestro runs are laid over it.
     """
@@ -95,7 +95,7 @@ def load(
 ) -> Loaded:
     """Read the configuration; ``overrides`` are options of the command line by key, ``None`` where not given.
 
-    Without ``accounts`` those at providers of models are passed over: who calls no model needs no keys.
+    Without ``accounts`` those at providers are passed over: a process that calls no model needs no keys.
 
     Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
     """
@@ -228,7 +228,7 @@ def _lookup(tree: object, location: Location) -> object:
 
 @dataclass(frozen=True)
 class Survey:
-    """What could be read.
+    """A configuration as far as it could be read.
 
     ``settings`` go without whatever is wrong and ``problems`` say what that is, a line each. ``written`` is the file as
     it stands, references unread; empty when there is none or it cannot be read.

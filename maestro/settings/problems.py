@@ -98,7 +98,7 @@ def _sentence(error: Mapping[str, Any]) -> str:
 
 
 def _source(location: Location, sources: Mapping[Location, str]) -> str | None:
-    """Who gave the value at or above this place, or nothing for a section with values from several."""
+    """Return the source of the value at or above this place; None for a section with values from several."""
     for depth in range(len(location), -1, -1):
         if location[:depth] in sources:
             return sources[location[:depth]]
@@ -106,13 +106,13 @@ def _source(location: Location, sources: Mapping[Location, str]) -> str | None:
 
 
 def describe(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
-    """One problem in one line: who gave the value, which key, what to do."""
+    """Return a problem as one line: the source of the value, its key, and what to do."""
     parts = (_source(location, sources), show(location), sentence)
     return ": ".join(part for part in parts if part)
 
 
 def translate(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
-    """Say what pydantic found, without its words and without values.
+    """Return what pydantic found, as sentences without its wording and without values.
 
     ``failed`` are places whose value could not be read at all: they have been reported already.
     """

@@ -1,4 +1,4 @@
-"""The settings of who answers whom: routing, permission, pairing and what conductors may be asked for."""
+"""The settings of routing, access, pairing and conductors."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from maestro.domain.words import OptionalSlug, OwnerId
 
 
 class RoutingSettings(Section):
-    """Who answers."""
+    """Which agent answers, and how often."""
 
     conductor_channels: tuple[ChannelReference, ...] = Field(
         default=(), description="channels where the conductor answers, as `platform:channel`", json_schema_extra=LIVE
@@ -42,7 +42,7 @@ class RoutingSettings(Section):
 
 
 class PairingSettings(Section):
-    """How people become known to whom direct messages of strangers are not answered."""
+    """Pairing: how an unknown user gets access to direct messages."""
 
     expiry_minutes: float = Field(
         default=60, gt=0, le=10_080, description="minutes a pairing code is valid", json_schema_extra=LIVE

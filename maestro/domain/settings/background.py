@@ -8,7 +8,7 @@ from maestro.domain.settings.section import LIVE, Seconds, Section
 
 
 class ScheduleSettings(Section):
-    """Work that comes by the clock."""
+    """Heartbeats and crons."""
 
     shortest_interval_seconds: int = Field(
         default=30,

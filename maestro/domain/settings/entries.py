@@ -103,7 +103,7 @@ class ChannelSettings(Section):
 
 
 class ClientSettings(Section):
-    """One client, for whom agents work."""
+    """One client: a customer who pays for the work of agents."""
 
     name: Name = Field(description="the name of the client, unique")
     slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; empty: none")

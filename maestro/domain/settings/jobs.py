@@ -1,4 +1,4 @@
-"""The settings of how work is started, repeated and given up."""
+"""The settings of how jobs are started, retried and given up."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from maestro.domain.settings.section import LIVE, Seconds, Section
 
 
 class JobSettings(Section):
-    """How work is started, repeated and given up."""
+    """How jobs are started, retried and given up."""
 
     max_attempts: int = Field(
         default=3, ge=1, le=100, description="attempts of a model call that the provider failed", json_schema_extra=LIVE

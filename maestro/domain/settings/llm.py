@@ -1,4 +1,4 @@
-"""The settings of model calls: accounts, limits in time and money, and what we know of models."""
+"""The settings of model calls: accounts, limits in time and money, and known models."""
 
 from typing import Annotated, Literal, Self
 
@@ -29,7 +29,7 @@ class ModelSettings(Section):
 
 
 class BreakerSettings(Section):
-    """When a provider that fails is left alone."""
+    """The circuit breaker: when a provider that fails is not asked for a while."""
 
     failures: int = Field(
         default=5, ge=1, le=1000, description="failures in a row after which it is not asked", json_schema_extra=LIVE

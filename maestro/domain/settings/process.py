@@ -239,7 +239,7 @@ class HealthSettings(Section):
 
 
 class OwnerSettings(Section):
-    """Whose word always counts."""
+    """The users who may talk to every agent and approve everything."""
 
     ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
 

@@ -34,7 +34,7 @@ class Section(Value):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a socket bound to this host can only be reached from this machine.
+    """Say whether a socket bound to this host is reachable from this machine only.
 
     A name other than ``localhost`` counts as reachable: what it resolves to may change after we looked.
     """
