@@ -22,7 +22,7 @@ from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greates
 
 
 class ChatSessions(Repository):
-    """Opens and ends sessions; at most one is open, because who changes that has the database to itself."""
+    """The sessions of the chat; at most one is open, because writing transactions exclude each other."""
 
     _IS_OPEN = col(ChatSession.ended_at).is_(None)
     _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
@@ -46,7 +46,7 @@ class ChatSessions(Repository):
         return self.open(pinned or str(uuid4()))
 
     def open(self, session_id: str) -> str:
-        """Let just this session be open: a new one, or an earlier one that goes on; return its id."""
+        """Open this session, a new or an earlier one, and end any other; return its id."""
         self._change(self._END_OTHERS, but=session_id, at=self._now)
         self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
@@ -63,7 +63,7 @@ class ChatSessions(Repository):
 
 
 class Chat(ChatSessions):
-    """Posts and cursors."""
+    """Posts, and the cursors of their readers."""
 
     _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
     _AGENT = PreparedStatement(select(Agent).where(Agent.slug == bindparam("slug")))
@@ -83,7 +83,7 @@ class Chat(ChatSessions):
         .limit(bindparam("at_most"))
         .subquery()
     )
-    # Beside each post the cursor, which is one row without a post where there is nothing new.
+    # Each post with the cursor, which is one row without a post where there is nothing new.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
     _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
@@ -114,11 +114,11 @@ class Chat(ChatSessions):
         return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
     def unread(self, slug: str, limit: int | None = None) -> Unread:
-        """Return what an agent has not read of the open session, its own posts too: all, or the oldest ones."""
+        """Return the unread posts of the open session for an agent, also its own: all, or the oldest ones."""
         return self._unread(slug, limit)
 
     def news(self, slug: str, job_id: str, limit: int) -> tuple[Unread, bool]:
-        """Return the oldest posts that an agent has not read, and whether the next call of this job reminds it."""
+        """Return the oldest unread posts for an agent, and whether the next call of this job reminds it."""
         rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
         due = has_reminders and ChatReminders(self._link, self._now).due(slug, job_id)
@@ -129,7 +129,7 @@ class Chat(ChatSessions):
         self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
     def offer(self, slug: str) -> Unread:
-        """Return what an agent outside has not read: by asking again it says that it read what it got before."""
+        """Return the unread posts for an external agent, whose request confirms the posts it got before."""
         unread = self._unread(slug, with_offered=True)
         self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
@@ -144,7 +144,7 @@ class Chat(ChatSessions):
         return int(self._value(self._NEWEST) or 0)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Give no id up to the floor from now on."""
+        """Give only ids above the floor from now on."""
         self._begin_ids_after(ChatMessage, floor)
 
     def count(self) -> int:
@@ -155,7 +155,7 @@ class Chat(ChatSessions):
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> Unread:
-        """Return what comes after an agent's cursor; ``with_offered`` counts as read what it was offered last."""
+        """Return the posts after an agent's cursor; ``with_offered`` counts the posts last offered as read."""
         at_most = NO_LIMIT if limit is None else limit
         return _unread(self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
@@ -166,9 +166,10 @@ def _unread(rows: Sequence[tuple[Any, ...]]) -> Unread:
 
 
 class ChatReminders(Repository):
-    """One for each agent and job whose last answer did nothing but chat.
+    """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
 
-    It is shown to the next call of that job, or of any job of the agent when that one has ended without another call.
+    A reminder is shown to the next call of that job, or of any job of the agent when that one has ended without another
+    call.
     """
 
     _DUE = (
@@ -183,11 +184,11 @@ class ChatReminders(Repository):
     _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
     def due(self, slug: str, job_id: str) -> bool:
-        """Say whether the next call of this job reminds its agent."""
+        """Return whether the next call of this job reminds its agent."""
         return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
     def clear(self, slug: str, job_id: str) -> None:
-        """Note that a call of this job reminded its agent, and was answered."""
+        """Delete the reminder of a job whose call was answered."""
         self._change(self._SHOWN, of_agent=slug, for_job=job_id)
 
     def remind(self, slug: str, job_id: str) -> None:

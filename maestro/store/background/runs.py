@@ -29,14 +29,14 @@ SCHEDULE_TABLES: tuple[type[Planned], ...] = (Heartbeat, Cron)
 KINDS: dict[str, type[Planned]] = {str(kind.kind): kind for kind in (Heartbeat, Cron)}
 
 MOST_TIMES = 100
-"""Times that are made up for at once."""
+"""The most runs of one backfill."""
 
 _SMALLEST = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
 class FollowedSchedule:
-    """What became of telling Temporal of a schedule: the digest of what it holds, or why it refused."""
+    """The result of updating Temporal for a schedule: the digest of what it holds, or the error."""
 
     planned: Planned
     digest: str
@@ -44,15 +44,15 @@ class FollowedSchedule:
 
 
 class ScheduleFollowing(Repository):
-    """What is told of what is planned, and what came of it."""
+    """Schedules with what Temporal holds of them."""
 
     def all(self) -> Sequence[tuple[Planned, Agent]]:
-        """Return everything that is planned, and whose it is."""
+        """Return all schedules with their agents."""
         wanted = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in SCHEDULE_TABLES)
         return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
 
     def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Note what Temporal holds now; of a row that was changed meanwhile it will be told again."""
+        """Store what Temporal holds now; a row that was changed meanwhile is sent again."""
         for one in outcomes:
             kind = type(one.planned)
             values = {"followed": one.digest, "follow_error": one.error}
@@ -60,7 +60,7 @@ class ScheduleFollowing(Repository):
 
 
 class ScheduleRuns(Repository):
-    """Schedules by their ``ref``, and their jobs."""
+    """The runs of schedules, by the schedule's ``ref``."""
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
     _OPEN_JOB = PreparedStatement(
@@ -90,25 +90,25 @@ class ScheduleRuns(Repository):
     )
 
     def find(self, ref: str | None) -> Planned | None:
-        """Return a schedule by its name outside, such as cron-3; None when there is none any more."""
+        """Return a schedule by its ref, such as cron-3; None when it was removed."""
         kind, _, number = (ref or "").rpartition("-")
         return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
 
     def is_instructed(self, job: Job) -> bool:
-        """Say whether a job's task is just what its schedule says, with nothing in it that was fetched."""
+        """Return whether a job's task is exactly its schedule's prompt, without fetched content."""
         planned = self.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def open_job(self, ref: str) -> str | None:
-        """Return a job of the schedule that is not over, whoever began it: with one, the next does not begin.
+        """Return an open job of the schedule, however it was begun: with one, the next does not begin.
 
-        The tasks that its last one gave to other agents count: else they would pile up behind runs that are soon over.
+        Tasks that its last job gave to other agents count as well: else they would pile up behind short runs.
         """
         found: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
         return found
 
     def began(self, job: Job) -> None:
-        """Note that a run begins; what was to run once has had its run, unless this one is beside the schedule."""
+        """Count a run that begins; a schedule that runs once has ended with it, unless it is an extra run."""
         planned = self.find(job.schedule)
         if planned is not None:
             planned.runs += 1
@@ -117,9 +117,9 @@ class ScheduleRuns(Repository):
                 planned.ended_at = self._now
 
     def closed(self, job_id: str, status: JobStatus) -> None:
-        """Count the failures in a row of the schedule that a job was a run of, if it was of one.
+        """Count the consecutive failures of a job's schedule, if it has one.
 
-        A script that asked a model has not succeeded before that job has.
+        A script that called a model has not succeeded before that job has.
         """
         ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self.find(ref)
@@ -130,10 +130,10 @@ class ScheduleRuns(Repository):
 
 
 class ScheduleStarts(Repository):
-    """Begins runs beside the schedule, of paused ones too; ``actor`` is who the audit log says it was."""
+    """Runs that operators begin, also of paused schedules; ``actor`` is the author in the audit log."""
 
     def run_now(self, planned: Planned, actor: str) -> str:
-        """Begin a run and return its job's id; raises ``Conflict`` while another is open, or if nobody would work."""
+        """Begin a run and return its job's id; raises ``Conflict`` while another is open, or for an inactive agent."""
         agent = self._ready(planned)
         job_id = f"{planned.kind}-{ULID()}"
         self._begin(planned, agent, job_id, None)
@@ -141,11 +141,11 @@ class ScheduleStarts(Repository):
         return job_id
 
     def backfill(self, planned: Planned, wish: BackfillWish, prefix: str, actor: str) -> BackfillView:
-        """Begin a run for each time of the schedule that passed without one, or tell of them.
+        """Begin a run for each time of the schedule that passed without one, or preview them.
 
         They run one after the other. ``prefix`` begins the ids of the runs that Temporal begins, and so those of these:
-        a time that had its run has no other. Raises ``InvalidEdit`` for times to come and for more than
-        ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
+        a time that had its run has no other. Raises ``InvalidEdit`` for times to come and for more than ``MOST_TIMES``,
+        and ``Conflict`` as ``run_now`` does.
         """
         wish.check(self._now)
         found = self._times(planned, wish, prefix)
@@ -158,9 +158,9 @@ class ScheduleStarts(Repository):
         return BackfillView(preview=wish.preview, count=len(missed), times=found)
 
     def begin_late(self, ref: str, prefix: str) -> bool:
-        """Begin what was to run once and was not, though its moment is over; say whether there was any of it.
+        """Begin the missed run of a schedule that runs once; return whether there was one.
 
-        Temporal does not begin what it hears of only later. Should it do so all the same, both make the same job.
+        Temporal does not begin what it is told of after its time. Should it do so all the same, both make the same job.
         """
         planned = ScheduleRuns(self._link, self._now).find(ref)
         moment = overdue(planned, self._now) if planned is not None else None
@@ -175,7 +175,7 @@ class ScheduleStarts(Repository):
         return True
 
     def _times(self, planned: Planned, wish: BackfillWish, prefix: str) -> tuple[BackfilledTime, ...]:
-        """Return the times of the schedule in a stretch; which of them had a run is known by the ids of these."""
+        """Return the times of the schedule in a period; the ids of jobs tell which of them had a run."""
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
@@ -189,9 +189,9 @@ class ScheduleStarts(Repository):
         )
 
     def _ready(self, planned: Planned) -> Agent:
-        """Return who works on the run; raises ``Conflict`` if nobody would, or another run is open."""
+        """Return the agent of the run; raises ``Conflict`` if it is not active, or another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
-        assert agent is not None  # the foreign key sees to it
+        assert agent is not None  # by the foreign key
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
         present = ScheduleRuns(self._link, self._now).open_job(planned.ref)

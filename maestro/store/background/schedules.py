@@ -22,7 +22,7 @@ KINDS: tuple[type[Planned], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
-    """What is to run when, by its ``ref``, such as cron-3."""
+    """Heartbeats and crons, by their ``ref``, such as cron-3."""
 
     def get(self, ref: str) -> Planned:
         """Return a schedule; raises ``NotFound``."""
@@ -32,11 +32,11 @@ class Schedules(Repository):
         return found
 
     def all(self) -> Sequence[Planned]:
-        """Return everything that is planned, heartbeats first, the oldest first."""
+        """Return all schedules, heartbeats first, the oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
     def of(self, agent: Agent) -> Sequence[Planned]:
-        """Return everything that is planned for an agent, heartbeats first, the oldest first."""
+        """Return all schedules of an agent, heartbeats first, the oldest first."""
         wanted = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for one in wanted for planned in self._session.exec(one)]
 
@@ -51,7 +51,7 @@ class Schedules(Repository):
         return found
 
     def view(self, planned: Planned) -> ScheduleView:
-        """Show a schedule."""
+        """Return a schedule as a view."""
         kind = type(planned)
         row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
         return schedule_view(Plan(*row), self._now)
@@ -62,7 +62,7 @@ class Schedules(Repository):
 
 
 def _parts(ref: str) -> tuple[type[Planned] | None, int]:
-    """Return the kind and the number that a ref names; no kind when it names none."""
+    """Return the kind and the number of a ref; no kind when it is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
     fits = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
@@ -70,7 +70,7 @@ def _parts(ref: str) -> tuple[type[Planned] | None, int]:
 
 
 def _behind(kind: type[Planned], after: str | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the condition for what follows a ref; what is no ref has nothing before it."""
+    """Yield the condition for schedules after a ref; none when it is invalid."""
     last, number = _parts(after or "")
     if last is kind:
         yield col(kind.id) > number
@@ -94,7 +94,7 @@ def _conditions(kind: type[Planned], wanted: ScheduleFilter) -> Iterator[ColumnE
 
 
 def _is_so(kind: type[Planned], state: ScheduleState) -> ColumnElement[bool]:
-    """Return the condition that ``state_of`` decides by."""
+    """Return the condition of a state, with the meaning of ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
     works = col(Agent.status) == AgentStatus.ACTIVE
@@ -113,19 +113,18 @@ _MOST_DIGITS = 18
 
 
 class ScheduleEdits(Schedules):
-    """Schedules that are made, changed and removed; ``actor`` is who the audit log says it was.
+    """The edits of schedules; ``actor`` is the author in the audit log.
 
-    Nothing here tells Temporal, which follows the rows (ADR 17). ``shortest`` is the shortest interval that may be
-    written now.
+    Nothing here calls Temporal, which follows the rows (ADR 17). ``shortest`` is the shortest interval that may be set
+    now.
     """
 
     def add(self, kind: type[Planned], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST) -> Planned:
-        """Plan something.
+        """Add a schedule.
 
-        Raises ``InvalidEdit`` for a schedule that is none (docs/decisions.md: schedules) and for what has nothing to
-        do, ``NotFound`` for an unknown agent, and ``Conflict`` for an archived one, for a name that it has something
-        planned under already, and for what it has planned already when there is no name to tell the two apart: an
-        answer that is given again plans nothing twice.
+        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) and for one without work,
+        ``NotFound`` for an unknown agent, and ``Conflict`` for an archived one, for a name that the agent uses already,
+        and for an unnamed repeat of one of its schedules: an answer that is given again adds nothing twice.
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
@@ -147,7 +146,7 @@ class ScheduleEdits(Schedules):
         return planned
 
     def change(self, planned: Planned, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST) -> Planned:
-        """Change what is planned, as ``changes`` says; raises as ``add`` does."""
+        """Change a schedule, as ``changes`` says; raises as ``add`` does."""
         found = changes(planned, change, self._now, shortest)
         agent = self._agent(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
@@ -156,7 +155,7 @@ class ScheduleEdits(Schedules):
             setattr(planned, name, value)
         if found.keys() & {"name", "agent_id"}:
             owner = self._session.get(Agent, planned.agent_id)
-            assert owner is not None  # the foreign key sees to it
+            assert owner is not None  # by the foreign key
             planned.name = self._name(planned, owner)
         if found:
             planned.updated_at = self._now
@@ -179,7 +178,7 @@ class ScheduleEdits(Schedules):
             raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
 
     def _name(self, planned: Planned, agent: Agent) -> str:
-        """Return what it is to be called, which nothing else of the agent is."""
+        """Return a name that no other schedule of the agent has."""
         present = {one.name for one in self.of(agent) if one.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")

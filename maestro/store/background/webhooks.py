@@ -1,4 +1,4 @@
-"""Webhooks, and the deliveries that were taken."""
+"""Webhook endpoints, and their accepted events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from maestro.store.engine.repository import Repository
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
-"""Deliveries that are forgotten at a time: whoever sends one should not wait for thousands."""
+"""The events deleted at once: the sender of one should not wait for thousands."""
 
 
 @dataclass(frozen=True)
 class WebhookRate:
-    """How many deliveries came to a webhook of late, and when the first of them did, if any."""
+    """The number of recent events at a webhook, and the time of the first one, if any."""
 
     count: int
     first: datetime | None
 
 
 class WebhookEndpoints(Repository):
-    """All webhooks; ``actor`` is who the audit log says it was."""
+    """All webhooks; ``actor`` is the author in the audit log."""
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
@@ -41,12 +41,12 @@ class WebhookEndpoints(Repository):
         return found
 
     def open_at(self, path: str) -> Webhook | None:
-        """Return the webhook at a path if it takes deliveries."""
+        """Return the webhook at a path if it accepts events."""
         found = self._at(path)
         return found if found is not None and found.enabled else None
 
     def all(self) -> Sequence[Webhook]:
-        """Return every webhook, by path."""
+        """Return all webhooks, by path."""
         return self._session.exec(select(Webhook).order_by(Webhook.path)).all()
 
     def page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
@@ -57,13 +57,13 @@ class WebhookEndpoints(Repository):
         return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
 
     def view(self, webhook: Webhook) -> WebhookView:
-        """Show a webhook."""
+        """Return a webhook as a view."""
         agent = self._session.get(Agent, webhook.agent_id)
-        assert agent is not None  # the foreign key sees to it
+        assert agent is not None  # by the foreign key
         return webhook_view(webhook, agent)
 
     def create(self, new: NewWebhook, kept: KeptKey, actor: str) -> Webhook:
-        """Make a webhook; raises ``Conflict`` for a path that is taken, and as ``change`` does for the agent."""
+        """Add a webhook; raises ``Conflict`` for a path that is taken, and as ``change`` does for the agent."""
         if self._at(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
@@ -96,7 +96,7 @@ class WebhookEndpoints(Repository):
         return webhook
 
     def rotate(self, webhook: Webhook, kept: KeptKey, actor: str) -> None:
-        """Let another secret hold from now on."""
+        """Replace the secret of a webhook."""
         webhook.secret, webhook.last4 = kept.secret, kept.last4
         self._put(webhook)
         self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
@@ -109,28 +109,28 @@ class WebhookEndpoints(Repository):
         self._note(actor, "webhook.remove", webhook)
 
     def refused(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count a delivery whose signature does not fit."""
+        """Count an event with an invalid signature."""
         self._run(
             update(Webhook).where(col(Webhook.id) == webhook.id).values(refused_count=col(Webhook.refused_count) + 1)
         )
         self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
-    # Deliveries
+    # Events
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
-        """Return the job that a delivery made, None when it has not come yet."""
+        """Return the job of an event, None when it has not come yet."""
         found = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return found.job_id if found is not None else None
 
     def has_taken(self, webhook: Webhook, digest: str) -> bool:
-        """Say whether a delivery with this signature was taken."""
+        """Return whether an event with this signature was accepted."""
         same = select(WebhookDelivery.job_id).where(
             WebhookDelivery.webhook_id == webhook.id, WebhookDelivery.digest == digest
         )
         return self._session.exec(same).first() is not None
 
     def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
-        """Return what came within this length of time until now."""
+        """Return the rate of events in this length of time until now."""
         since = self._now - length
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
@@ -140,7 +140,7 @@ class WebhookEndpoints(Repository):
         return WebhookRate(*self._session.exec(counted).one())
 
     def take(self, webhook: Webhook, delivery: Signed, job_id: str) -> None:
-        """Keep that a delivery made a job."""
+        """Store that an event made a job."""
         self._session.add(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
@@ -158,12 +158,12 @@ class WebhookEndpoints(Repository):
         )
 
     def waiting(self) -> int:
-        """Count the jobs that no person began and that wait for their turn."""
+        """Count the pending background jobs."""
         waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
         return self._session.exec(waiting).one()
 
     def forget(self, before: datetime) -> None:
-        """Forget deliveries that came before a moment, the oldest first."""
+        """Delete the events before a moment, the oldest first."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (
             select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)

@@ -59,11 +59,11 @@ class Compactions(Repository):
 
     @cached_by_version("compactions")
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
-        """Return the newest ones first, as values."""
+        """Return the newest compactions first, as values."""
         return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
-        """Move messages out of their conversation: people still find them, models do not.
+        """Move messages out of their conversation: users still find them, models do not.
 
         See docs/decisions.md: retention.
         """
@@ -74,13 +74,13 @@ class Compactions(Repository):
         self._recount(conversation_id)
 
     def add(self, compaction: Compaction) -> Compaction:
-        """Keep what a compaction left behind."""
+        """Store the result of a compaction."""
         self._session.add(compaction)
         self._session.flush()
         return compaction
 
     def _recount(self, conversation_id: int) -> None:
-        """Set a conversation's counters to the sums of what it still holds."""
+        """Set a conversation's counters to the sums of its remaining messages."""
         count, tokens = self._session.exec(
             select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
                 Message.conversation_id == conversation_id
@@ -101,7 +101,7 @@ class ConversationMatch(NamedTuple):
 
 
 def _at(next_new: Subquery) -> Select[Any]:
-    """Return what reads the conversation of a key that was open until the next ``/new``, and that ``/new``."""
+    """Return the statement that reads the conversation of a key up to the next ``/new``, and that ``/new``."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
     its_own = and_(
@@ -147,7 +147,7 @@ class Conversations(Repository):
     _ANSWER = PreparedStatement(
         select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
     )
-    # Columns and no rows: a prompt takes hundreds of them.
+    # Columns instead of rows, because a prompt reads hundreds of them.
     _LINE = columns(*(getattr(Message, name) for name in Line._fields if name != "plain_chars"))
     _UP_TO = (
         col(Message.conversation_id) == bindparam("of_conversation"),
@@ -184,7 +184,8 @@ class Conversations(Repository):
     def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
         """Return the conversation of an agent that a message in the inbox belongs to, as a value, and what closed it.
 
-        A new conversation begins for what comes after a ``/new``: what had waited longer than that belongs before it.
+        Messages after a ``/new`` begin a new conversation; messages that came before it belong to the old one, however
+        long they waited.
         """
         address = row.address
         alone = row.user_id if keyed_by_user else None
@@ -198,7 +199,7 @@ class Conversations(Repository):
         return ConversationMatch(conversation, closed_by)
 
     def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
-        """Return the conversation of an agent that a message in the inbox belongs to, as a value; maybe a new one."""
+        """Return the conversation of an agent for a message in the inbox, as a value; begins one if there is none."""
         found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._known()[("read", (found.id,))] = found
@@ -233,7 +234,7 @@ class Conversations(Repository):
         return self.read(number)
 
     def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
-        """Close what is open in a channel, or only this user's, for this ``/new``; return how many there were."""
+        """Close the open conversations of a channel, or only this user's, for this ``/new``; return their number."""
         statement = (
             update(Conversation)
             .where(
@@ -252,7 +253,7 @@ class Conversations(Repository):
     def close(self, conversation_id: int) -> None:
         """Close a conversation without a ``/new``; raises ``NotFound``, and ``Conflict`` for one that is closed.
 
-        An answer that is being written still goes into it. What waits unread begins the next one.
+        An answer that is being written still goes into it. Unanswered messages begin the next one.
         """
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
@@ -272,9 +273,9 @@ class Conversations(Repository):
         return said
 
     def recall(self, inbox_id: int | None) -> Said | None:
-        """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
+        """Return the user's message that this inbox row became, moved back from the archive if it was there.
 
-        A job that is replayed long after answers a message that a compaction may have taken away meanwhile.
+        A job that is replayed later answers a message that a compaction may have archived meanwhile.
         """
         said = self.recorded(inbox_id)
         if not isinstance(said, ArchivedMessage):
@@ -301,7 +302,7 @@ class Conversations(Repository):
         return message
 
     def all_of(self, conversation_id: int) -> Sequence[Message]:
-        """Return everything a conversation still holds, oldest first."""
+        """Return all messages in a conversation, oldest first, without archived ones."""
         return self._session.exec(
             select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
         ).all()
@@ -309,7 +310,7 @@ class Conversations(Repository):
     def add(self, said: Said, *, is_plain: bool = True) -> Said:
         """Record a message, count it, and return it with its id.
 
-        One that is not plain is read whole for the next prompts, also where its text is shown as it is stored.
+        A message that is not plain is always read whole for later prompts.
         """
         columns = {name: getattr(said, name) for name in Said.model_fields}
         chars = plain_chars(said) if is_plain else None
@@ -329,7 +330,7 @@ class Conversations(Repository):
         return added
 
     def supersede(self, job_ids: Sequence[str]) -> None:
-        """Take the answers of these jobs out of the conversation's future: a restart answers in their place."""
+        """Exclude the answers of these jobs from later prompts: a restart answers in their place."""
         self._session.exec(
             update(Message)
             .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
@@ -342,9 +343,9 @@ class Conversations(Repository):
         return [Line(*row) for row in found]
 
     def outline(self, conversation_id: int, last: Said, limit: int, asked: Collection[int]) -> list[Line]:
-        """Return the same, with the text only of what is asked, by its rows in the inbox, and of what is not plain.
+        """Return the same, with the texts of the last message, of those in ``asked`` (inbox ids) and of complex ones.
 
-        The other messages are not even read: an index knows what a prompt has to know of them.
+        The texts of other plain messages are not read: an index has all that a prompt needs of them.
         """
         found = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
         whole = {last.id: _line(last)}
@@ -357,7 +358,7 @@ class Conversations(Repository):
         ]
 
     def _next_id(self) -> int:
-        """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""
+        """Return an id that no conversation ever had, so that rows about a deleted one never refer to another."""
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 

@@ -26,10 +26,10 @@ from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 
 class MediaFiles(Repository):
-    """What was fetched of every attachment."""
+    """The files fetched for attachments."""
 
     def put(self, file: MediaFile) -> None:
-        """Keep what became of one attachment, in the place of what was known of it before."""
+        """Store the result for one attachment, in the place of an earlier one."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
@@ -58,7 +58,7 @@ class MediaFiles(Repository):
         }
 
     def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
-        """Return the voices of these messages that nobody has listened to yet, in order."""
+        """Return the voice messages among these messages that have no transcript yet, in order."""
         kept = self._session.exec(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
@@ -67,19 +67,19 @@ class MediaFiles(Repository):
         return [file for file in kept if file.unheard]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
-        """Keep what was said in a file, empty when nobody could tell."""
+        """Store the transcript of a file, empty when it could not be transcribed."""
         self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeState:
-    """What the store holds about a message that comes in.
+    """The rows that decide how a message is taken in.
 
-    ``job_id`` is the job of this very message where it came before. ``disabled`` says that nothing is sent to its
-    channel. Its sender is ``listed`` among the owners, was ``let_in``, or is ``over_limit``. A question is ``asking``
-    for an answer, or a job has ``taken`` a place, in one of its lanes: that of everybody or that of its sender alone.
-    All jobs are counted: ``pending`` and ``running``; one is ``unclaimed``, or ``due`` after a wait. ``client_id`` and
-    ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
+    ``job_id`` is the job of this very message where it came before. ``disabled`` says that sending to its channel is
+    stopped. Its sender is ``listed`` among the owners, was ``let_in``, or is ``over_limit``. A question is ``asking``
+    for an answer, or a job has ``taken`` a position, in one of its lanes: that of all users or that of its sender
+    alone. All jobs are counted: ``pending`` and ``running``; one is ``unclaimed``, or ``due`` after a wait.
+    ``client_id`` and ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
     """
 
     binding: AgentChannel | None
@@ -122,7 +122,7 @@ class Inbox(Repository):
             InboxRow.user_id == bindparam("user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
-            # A later time is one of a clock that was set back since.
+            # A later time means that the clock was set back since.
             col(InboxRow.received_at) <= bindparam("now"),
         )
         .limit(1)
@@ -136,17 +136,17 @@ class Inbox(Repository):
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
         *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
         col(InboxRow.id) > bindparam("after"),
-        # Written out, and not as a parameter, so that the index of just these rows is used.
+        # A literal, and not a parameter, so that SQLite can use the partial index.
         text("inbox.control = '/new'"),
     )
-    """The first ``/new`` that came in ``after`` a row in the same place."""
+    """The first ``/new`` that came ``after`` a row in the same channel and thread."""
     NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
     """The same of one user."""
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
     _CHANNEL = ("platform", "account", "channel")
-    # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
+    # Statuses are literals, and not parameters, so that SQLite can use the partial indexes.
     _ASKING = select(Question.id).where(
         text("questions.status = 'open'"),
         or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
@@ -179,7 +179,7 @@ class Inbox(Repository):
         col(Client.weight),
     )
     _BINDING = tuple(inspect(AgentChannel).columns)
-    # One row, to which what there is of each table is joined.
+    # One row, to which the row of each table is joined, if there is one.
     _STATE = PreparedStatement(
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
@@ -194,7 +194,7 @@ class Inbox(Repository):
     _BY_ID = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
 
     def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
-        """Return what there is about a message before it is taken in.
+        """Return the state for the intake of a message.
 
         Its sender is over the limit after ``most_within`` other messages in the time until now.
         """
@@ -226,7 +226,7 @@ class Inbox(Repository):
         return self._read(self._VERY, InboxRow, **very, its_id=message.id)
 
     def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
-        """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
+        """Store the message and return its row, as a value; ids rise in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
         columns = {**InboxRow.columns(message), **its_own}
         row: InboxRow = InboxRow.__new__(InboxRow)
@@ -234,13 +234,13 @@ class Inbox(Repository):
         return row
 
     def rewrite(self, inbox_id: int, content: str) -> None:
-        """Let another text stand for that of a message."""
+        """Replace the text of a message."""
         self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
-        """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.
+        """Return whether the sender of a message sent so many others in the time until now, those over the limit aside.
 
-        A bot's are counted in this channel alone.
+        Messages of a bot are counted in this channel alone.
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
@@ -248,7 +248,7 @@ class Inbox(Repository):
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
-        """Say whether the sender was told in the time until now that they write too fast."""
+        """Return whether the sender was warned in the time until now that they write too fast."""
         values = self._lately(message, within)
         return self._row(self._LATELY, **values, its_pace=Pace.TOLD, but=0) is not None
 
@@ -267,13 +267,13 @@ class Inbox(Repository):
         return row
 
     def person(self, inbox_id: int | None) -> Person | None:
-        """Return who sent a message, None for no message."""
+        """Return the sender of a message, None for no message."""
         if inbox_id is None:
             return None
         return Person.who_sent(self.read(inbox_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
-        """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.
+        """Return the first ``/new`` after this row in the same channel and thread; only that of a user if one is given.
 
         It is the id of the ``/new`` in the inbox, and None while there is none.
         """
@@ -288,7 +288,7 @@ class Inbox(Repository):
 
 
 class IgnoredMessages(Repository):
-    """A row for each channel and reason."""
+    """Counts of ignored messages, by channel and reason; they leave no other row."""
 
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
@@ -308,6 +308,6 @@ class IgnoredMessages(Repository):
         return self._session.exec(page.limit(limit).offset(offset)).all()
 
     def by_reason(self) -> Mapping[str, int]:
-        """Return how many messages were dropped for each reason."""
+        """Return the number of ignored messages for each reason."""
         sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
         return {reason: int(count) for reason, count in self._run(sums)}

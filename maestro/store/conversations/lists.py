@@ -1,4 +1,4 @@
-"""What operators look at: conversations, and what was said in them, compacted or not (docs/decisions.md: retention)."""
+"""Conversations as operators see them, with archived messages in their place (docs/decisions.md: retention)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +25,9 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.engine.repository import Repository
 
 SEARCHED = 250_000
-"""Messages that one look for a text reads, the newest ones: what it takes must not grow with what is kept."""
+"""The newest messages, which one search reads: its cost must not grow with the size of the store."""
 MOST_LEARNED = 200
-"""Facts that are shown among the messages of one page."""
+"""The most facts among the messages of one page."""
 
 
 class ConversationLists(Repository):
@@ -36,7 +36,8 @@ class ConversationLists(Repository):
     def page(self, wanted: ConversationFilter, after: Mark | None, limit: int) -> tuple[Sequence[Listed], Mark | None]:
         """Return up to ``limit`` conversations after the mark, and the mark for those that follow.
 
-        The one that was spoken in last comes first, so one that is spoken in between two requests moves to the front.
+        The one with the newest message comes first, so a conversation that continues between two requests moves to the
+        front.
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
@@ -50,7 +51,7 @@ class ConversationLists(Repository):
         return shown, found[limit - 1].mark if len(found) > limit else None
 
     def platforms(self) -> Sequence[str]:
-        """Return the platforms on which anybody spoke, each found with one look at an index."""
+        """Return the platforms of all conversations, each found with one query of an index."""
         found: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
@@ -61,7 +62,7 @@ class ConversationLists(Repository):
             found.append(first)
 
     def record(self, conversation_id: int) -> Record:
-        """Return everything about a conversation but what was said in it; raises ``NotFound``."""
+        """Return all facts about a conversation except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
@@ -75,9 +76,9 @@ class ConversationLists(Repository):
         )
 
     def messages_after(self, conversation_id: int, after: int, limit: int) -> tuple[Sequence[Spoken], int | None]:
-        """Return up to ``limit`` messages after the one with this id, and the id to go on after.
+        """Return up to ``limit`` messages after the one with this id, and the id for the next page.
 
-        They come in the order they were said, those in the archive among the others. Raises ``NotFound``.
+        They come in the order of their ids, archived ones among the others. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
         found = self._among(conversation_id, limit + 1, after=after)
@@ -85,7 +86,7 @@ class ConversationLists(Repository):
         return shown, found[limit - 1].message.id if len(found) > limit else None
 
     def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
-        """Return up to ``limit`` messages that stand together: those after an id, those before one, or the newest."""
+        """Return up to ``limit`` consecutive messages: those after an id, those before one, or the newest."""
         if after is not None:
             found = self._among(conversation_id, limit + 1, after=after)
             older = bool(self._among(conversation_id, 1, before=after + 1))
@@ -95,7 +96,7 @@ class ConversationLists(Repository):
         return Stretch(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
-        """Return the id of the last message that was said up to a moment, 0 for none."""
+        """Return the id of the last message up to a moment, 0 for none."""
         newest = (
             select(table.id)
             .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
@@ -106,7 +107,7 @@ class ConversationLists(Repository):
         return max(self._session.exec(one).first() or 0 for one in newest)
 
     def facts_learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
-        """Return the facts that the agent learned during a stretch of a conversation and still knows."""
+        """Return the facts that the agent learned during a part of a conversation and still knows."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
@@ -117,10 +118,10 @@ class ConversationLists(Repository):
     def containing(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
     ) -> tuple[Sequence[Spoken], int | None]:
-        """Return up to ``limit`` messages that contain a text, newest first, and the id to go on before.
+        """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
-        Without a conversation one look reads the newest ``SEARCHED`` messages, or as many before that id: there may be
-        more to look at when it found fewer than ``limit``, or nothing.
+        Without a conversation one query reads the newest ``SEARCHED`` messages, or as many before that id: older
+        matches may exist when it found fewer than ``limit``, or nothing.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
         found: list[Spoken] = []
@@ -148,7 +149,7 @@ class ConversationLists(Repository):
     def _among(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[Spoken]:
-        """Return the first messages after an id, or the last ones before one or at all, in the order they were said."""
+        """Return the first messages after an id, or the last ones before one or at all, in the order of ids."""
         backwards = after is None
         parts = []
         for table in (Message, ArchivedMessage):
@@ -165,7 +166,7 @@ class ConversationLists(Repository):
         return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
-        """Return what is known of the cost of the calls of each of these conversations; None when nothing is."""
+        """Return the known cost of the calls of each of these conversations; None when nothing is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
@@ -199,7 +200,7 @@ def _message_id(spoken: Spoken) -> int:
 
 
 def _contains(column: Any, text: str) -> ColumnElement[bool]:
-    # LIKE, which does not tell capital letters of ASCII from small ones, is three times as fast as lower() and LIKE.
+    # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
     return col(column).contains(text, autoescape=True)
 
 
@@ -219,7 +220,7 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    """Say that a conversation is with somebody of this name, or that the text is among its newest messages."""
+    """Return the condition that a user's name, or one of a conversation's newest messages, contains a text."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     said = (
         select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)

@@ -1,4 +1,4 @@
-"""What people reply to: a message of ours or of somebody else, found by the id that its platform gave it."""
+"""Messages that users reply to, sent by Maestro or by a user, found by their platform's id."""
 
 from sqlalchemy import bindparam, func, text
 from sqlmodel import col, select
@@ -16,7 +16,7 @@ MAESTRO, SOMEBODY = "Maestro", "somebody"
 
 
 class QuotedMessages(Repository):
-    """Messages by their platforms' ids, in one channel; of a deleted one nothing is left to be quoted."""
+    """Messages by their platforms' ids, in one channel; a deleted one cannot be quoted."""
 
     _OURS = PreparedStatement(
         select(
@@ -27,7 +27,7 @@ class QuotedMessages(Repository):
         .where(
             *(col(getattr(Delivery, name)) == bindparam(name) for name in PLACE),
             Delivery.platform_message_id == bindparam("known_as"),
-            # Written out, and not as a parameter, so that the index of just these rows is used.
+            # A literal, and not a parameter, so that SQLite can use the partial index.
             text("deliveries.platform_message_id <> ''"),
         )
         .order_by(col(Delivery.id).desc())
@@ -41,9 +41,9 @@ class QuotedMessages(Repository):
     )
 
     def of(self, row: InboxRow, agent_id: int | None) -> Quote | None:
-        """Return what a message replies to, as this agent is told of it; None for a reply to nothing that is here.
+        """Return the message that another one replies to, as this agent sees it; None where it is unknown.
 
-        Where each message of a thread names the one that began it, that is no quote.
+        In threads whose messages all name the first one, that is no quote.
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None

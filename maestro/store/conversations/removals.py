@@ -1,4 +1,4 @@
-"""Conversations that are deleted with everything that was said in them (docs/decisions.md: retention)."""
+"""Deletion of conversations with all their content (docs/decisions.md: retention)."""
 
 import re
 import zlib
@@ -27,9 +27,9 @@ from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.store.engine.repository import Repository
 
 AT_ONCE = 500
-"""How many rows a statement names."""
+"""The most ids in one statement."""
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
-"""What a conversation has in the data folder beside its files."""
+"""The folders of a conversation in the data folder, beside its files."""
 
 Row = TypeVar("Row")
 
@@ -37,12 +37,12 @@ _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Removals(Repository):
-    """Takes away what people and models said, and leaves what the books need: jobs, usage, who was asked when."""
+    """Deletion of the texts of users and models; rows for accounting stay: jobs, usage, times of questions."""
 
     _also_changes = ("Jobs",)
 
     def plan(self, conversation_id: int) -> RemovalPlan:
-        """Find out what only this conversation refers to; reads through all prompts, so nobody should wait for it.
+        """Find the texts that only this conversation refers to; reads through all prompts, which takes long.
 
         Raises ``NotFound``, and ``Conflict`` while a job of it is open.
         """
@@ -54,10 +54,10 @@ class Removals(Repository):
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - kept), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
-        """Delete the conversation; with ``facts`` also what was learned in it.
+        """Delete the conversation; with ``facts`` also the facts learned in it.
 
-        Files are only written down for removal, because they cannot be brought back. Raises ``Conflict`` when
-        something was said since the plan was made, and what ``plan`` raises.
+        Files are only noted for removal, because a rollback could not restore them. Raises ``Conflict`` when the
+        conversation continued since the plan was made, and the errors of ``plan``.
         """
         conversation = self.conversation(plan.conversation_id)
         jobs = self._jobs(plan.conversation_id)
@@ -87,20 +87,20 @@ class Removals(Repository):
         return found
 
     def discarded(self) -> Sequence[str]:
-        """Return the paths, in the data folder, of what is to be removed from it."""
+        """Return the paths, in the data folder, of files to be removed."""
         return self._session.exec(select(DiscardedFile.path).order_by(DiscardedFile.path)).all()
 
     def wanted_again(self, digest: str) -> bool:
-        """Say whether somebody sent the very same file meanwhile."""
+        """Return whether a row refers to a file of this digest again."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def done_with(self, path: str) -> None:
-        """Note that a path is gone, or wanted again."""
+        """Note that a path was removed, or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
     def _jobs(self, conversation_id: int) -> set[str]:
-        """Return the ended jobs that have to do with a conversation: theirs too whose part others took, and tasks."""
+        """Return the ended jobs of a conversation, with those merged into them and their tasks."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
         found = own.union(
@@ -120,7 +120,7 @@ class Removals(Repository):
         return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
 
     def _parts(self, jobs: Collection[str]) -> set[str]:
-        """Return the digests of every kept text that these jobs refer to."""
+        """Return the digests of all stored texts that these jobs refer to."""
         found: set[str] = set()
         for ids in _batches(sorted(jobs)):
             for _, texts in self._references(_everything(ids)):
@@ -137,14 +137,14 @@ class Removals(Repository):
         return found
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
-        """Yield jobs with digests that their rows name: of prompts, of requests and what is in them, of tool calls."""
+        """Yield jobs with the digests in their rows: of prompts, of requests and their parts, of tool calls."""
         for statement in where:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
                 yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
 
     def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
-        """Return the messages that came in for these jobs: what they answer, and what answered their questions."""
+        """Return the inbox ids of these jobs: of the messages they answer, and of answers to their questions."""
         rows: set[int | None] = set()
         for ids in _batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
@@ -155,7 +155,7 @@ class Removals(Repository):
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
-        """Take away what was said and sent, and write down the files that nobody else sent."""
+        """Delete texts and attachments of messages, and note for removal the files that no other message has."""
         digests: set[str] = set()
         for ids in _batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
@@ -168,7 +168,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
 
     def _uploads(self, ids: Sequence[str]) -> set[str]:
-        """Take away uploads, unless somebody sent the same file in another conversation; return their digests."""
+        """Delete uploads, unless the same file is in another conversation; return their digests."""
         rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
@@ -179,7 +179,7 @@ class Removals(Repository):
         return {row.digest for row in rows}
 
     def _empty_jobs(self, jobs: Collection[str]) -> None:
-        """Leave of each job what it took and how it ended, and nothing that anybody said."""
+        """Delete all texts and files of jobs; their times, costs and outcomes stay."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
             (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
@@ -203,7 +203,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
 
     def _forget(self, conversation: Conversation, *, facts: bool) -> None:
-        """Take away what was learned, or only where it was learned."""
+        """Delete the facts learned in a conversation, or only the reference to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
             self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
@@ -219,7 +219,7 @@ class Removals(Repository):
 
 
 def media_path(digest: str) -> str:
-    """Return where a file of this digest is in the data folder."""
+    """Return the path of a media file in the data folder."""
     return f"media/{digest[:2]}/{digest}"
 
 
@@ -230,12 +230,12 @@ def _batches(rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
 
 
 def _is_of(conversation_id: int) -> Any:
-    """Say of a job that it belongs to no other conversation."""
+    """Return the condition that a job belongs to no other conversation."""
     return or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
 
 
 def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
-    """Return queries for what jobs refer to, all of them or these: pairs of a job and a text with digests."""
+    """Return queries for all references of jobs, or of these: pairs of a job and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
         select(Prompt.job_id, Prompt.turns),
@@ -250,7 +250,7 @@ def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
 
 
 def _since(plan: RemovalPlan) -> list[Select[Any]]:
-    """Return queries for what was referred to since a plan was made."""
+    """Return queries for references that were added since a plan was made."""
     prompts, digests, requests, arguments, results = _everything()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)

@@ -1,4 +1,4 @@
-"""What goes out: chunks and files as rows, the outbound lane of each channel, and answers while they are written."""
+"""Outgoing messages: chunks and files as rows, and the outbound lane of each channel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
 NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
-"""What a resumed job sends anew."""
+"""The states of chunks that a resumed job sends again."""
 
 OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
-"""What is not the same of a chunk that is sent anew."""
+"""The columns that are reset for a chunk that is sent again."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStart:
-    """What a delivery begins with.
+    """The rows that a delivery begins with.
 
-    ``closed`` is why nothing is sent to the channel, None where it is open. ``chunks``, ``draft`` and ``files`` say
-    whether there are any of the job. ``asked`` is the platform's id of the newest message that the job answers.
+    ``closed`` is the reason why sending to the channel is stopped, None where it is open. ``chunks``, ``draft`` and
+    ``files`` say whether the job has any. ``asked`` is the platform's id of the newest message that the job answers.
     ``has_lane`` says that the job holds the outbound lane of the channel.
     """
 
@@ -48,7 +48,7 @@ class DeliveryStart:
 
 
 class Deliveries(Repository):
-    """All chunks, and who may send where."""
+    """All chunks, and the outbound lanes."""
 
     _FURTHER = aliased(Delivery)
     _MORE = (
@@ -76,7 +76,7 @@ class Deliveries(Repository):
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-        # What a job answers in the place of others has its name too.
+        # Messages of merged jobs have the id of this job as well.
         select(InboxRow.message_id)
         .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
         .order_by(col(InboxRow.id).desc())
@@ -84,7 +84,7 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # A change that changes nothing: without one, a lane that is held would return no row. No column of this table may
+    # A no-op update: without one, a lane that is held would return no row. No column of this table may
     # stand in the subqueries: SQLAlchemy names no tables in what SQLite returns.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
@@ -109,7 +109,7 @@ class Deliveries(Repository):
         )
     )
     _FAILED_SINCE = col(Delivery.standing) == Standing.FAILED
-    """Whether the platform said that it could not bring a message to its receiver, before we heard that it took it."""
+    """Whether the platform reported a message as undeliverable before its receipt arrived."""
     _SENT = PreparedStatement(
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
@@ -128,7 +128,7 @@ class Deliveries(Repository):
     )
 
     def begin(self, job: Job, purpose: Purpose) -> DeliveryStart:
-        """Take the outbound lane of a job's channel if it is free, and return what the job's delivery begins with."""
+        """Claim the outbound lane of a job's channel if it is free, and return the start of the job's delivery."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
         return _start(purpose, start, has_lane=holder == job.id)
@@ -144,7 +144,7 @@ class Deliveries(Repository):
         self._change(self._LEAVE, of_job=job_id)
 
     def held_by_ended_jobs(self) -> Sequence[str]:
-        """Return the ended jobs that still hold an outbound lane, which should never be."""
+        """Return the ended jobs that still hold an outbound lane, which is always a fault."""
         return self._session.exec(
             select(OutboundLane.job_id)
             .join(Job, col(Job.id) == OutboundLane.job_id)
@@ -156,7 +156,7 @@ class Deliveries(Repository):
         return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
     def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
-        """Store a chunk before it is sent, under the key that the platform is told, and return it with its id.
+        """Store a chunk before it is sent, under its idempotency key, and return it with its id.
 
         With ``sending`` its row says that the platform is about to be called for the first time; this raises
         ``StepTaken`` where a newer attempt calls it.
@@ -174,13 +174,13 @@ class Deliveries(Repository):
         self._change(self._SENDING, of_id=delivery_id, at=self._now)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
-        """Keep the platform's receipt."""
+        """Store the platform's receipt."""
         self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
-        """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left.
+        """Note the reason of a failed send; a chunk that the platform surely does not have becomes pending again.
 
-        What the platform said of the message meanwhile is the better reason, and is kept.
+        The error that the platform reported for the message meanwhile is the better reason, and stays.
         """
         unsent = (
             {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
@@ -189,35 +189,35 @@ class Deliveries(Repository):
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
 
     def unconfirmed(self, delivery_id: int) -> None:
-        """Note that nobody can say whether the platform has a chunk, so that it is not sent again."""
+        """Mark a chunk as unconfirmed: the platform may have it, so it is not sent again."""
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)
 
     def detach_draft(self, delivery_id: int) -> None:
-        """Let a chunk be a message of its own: the one whose place it should take cannot be changed any more."""
+        """Make a chunk a separate message, because the draft that it should replace cannot be edited any more."""
         new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
 
     def repeated(self, delivery_id: int, times: int = 1) -> None:
-        """Note that a chunk is sent again although the platform may have it; -1 takes that back."""
+        """Count a repeat of a send although the platform may have the chunk; -1 takes that back."""
         again = update(Delivery).where(col(Delivery.id) == delivery_id)
         self._run(again.values(repeats=col(Delivery.repeats) + times))
 
     def lane_holder(self, lane: str) -> str | None:
-        """Return the job that sends in this channel now."""
+        """Return the job that holds the outbound lane of this channel."""
         holder: str | None = self._value(self._HOLDER, of_lane=lane)
         return holder
 
     def abandon(self, job_id: str) -> None:
-        """Mark what an ended job never sent, and what it sent without hearing back."""
+        """Mark the chunks without a receipt of an ended job: unsent ones as abandoned, others as unconfirmed."""
         self._change(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
-        """Let a resumed job send what it had to leave behind, and what its platform could not bring to its receiver.
+        """Let a resumed job send its abandoned chunks, and those that did not reach their receiver.
 
-        Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending. It
-        gets a new key too: what the platform still says of the old message is no word about the new one. One in doubt
-        keeps both.
+        Such a chunk gets a new id: others may have been sent in its channel since, and ids there rise in the order of
+        sending. It gets a new key too, so that late reports about the old message do not concern it. An unconfirmed
+        chunk keeps both.
         """
         left = self._session.exec(
             select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
@@ -231,15 +231,15 @@ class Deliveries(Repository):
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def newest_id(self) -> int:
-        """Return the highest id ever given: no delivery has a higher one, and every later one will."""
+        """Return the highest id ever given; every later one is higher."""
         return self._highest_id(Delivery)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Give no id up to the floor from now on."""
+        """Give only ids above the floor from now on."""
         self._begin_ids_after(Delivery, floor)
 
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
-        """Return what was sent to a channel after the given delivery, oldest first; true where more of it follows."""
+        """Return the chunks sent to a channel after this one, oldest first; true where more of a text follows."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
@@ -248,7 +248,7 @@ class Deliveries(Repository):
                 Delivery.channel == address.channel,
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                or_(Delivery.content != "", Delivery.digest != ""),  # neither is there of a deleted conversation
+                or_(Delivery.content != "", Delivery.digest != ""),  # both are empty for a deleted conversation
             )
             .order_by(col(Delivery.id))
             .limit(limit)
@@ -256,7 +256,7 @@ class Deliveries(Repository):
         return [(row, more) for row, more in rows]
 
     def of(self, job_id: str) -> Sequence[Delivery]:
-        """Return everything a job sent or meant to send."""
+        """Return all chunks of a job, sent or not."""
         return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()
 
 
@@ -272,7 +272,7 @@ def _start(purpose: Purpose, row: Sequence[Any], *, has_lane: bool = False) -> D
 
 
 class JobFiles(Repository):
-    """All of them, each once in a job."""
+    """The files that jobs send, each once in a job."""
 
     _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
     _OF_JOB = PreparedStatement(
@@ -282,9 +282,9 @@ class JobFiles(Repository):
     )
 
     def add(self, file: JobFile) -> None:
-        """Keep a file of a job; the same one under the same name once."""
+        """Add a file of a job, unless it has the same one under the same name."""
         self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
     def of(self, job_id: str) -> Sequence[JobFile]:
-        """Return the files of a job as values, in the order in which they were asked for."""
+        """Return the files of a job as values, in the order in which they were requested."""
         return self._read_all(self._OF_JOB, JobFile, of_job=job_id)

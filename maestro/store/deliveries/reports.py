@@ -1,4 +1,4 @@
-"""What platforms tell of messages of ours without being asked, by the key that they were sent under."""
+"""Delivery reports of platforms, matched by the key under which a message was sent."""
 
 from sqlalchemy import update
 from sqlmodel import col, select
@@ -11,25 +11,25 @@ from maestro.domain.messages import Address, Receipt, Report, Standing
 from maestro.store.engine.repository import Repository
 
 FURTHER = tuple(Standing)
-"""In this order; what a platform says of a message never goes back."""
+"""The statuses in their order; the status of a message never goes back."""
 
 CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
-"""Chunks with which nobody is busy: what the platform says of one now is what became of it."""
+"""The states of chunks that are not being sent: a report about one settles it."""
 
 HELD = "held back as unconfirmed, until an operator had it sent"
 
 
 class DeliveryReports(Repository):
-    """Deliveries as their platforms see them."""
+    """Deliveries with the reports of their platforms."""
 
     _also_changes = ("Jobs",)
 
     def apply(self, place: Address, key: str, report: Report) -> bool:
-        """Keep what is said of a message; false for one that is not of this account.
+        """Store a report about a message; false for a message of another account.
 
-        A status may come before our receipt, and then is one; one of a chunk that was left in doubt settles it. What
-        was taken and never brought fails, and with it the job, if it was closed as answered: an operator can resume
-        it, which sends it again.
+        A report may come before the receipt, and then replaces it; one about an unconfirmed chunk settles it. A message
+        that was accepted but not delivered fails, and with it its job, if that was completed: an operator can resume
+        it, which sends the message again.
         """
         row = self._find(place, key)
         if row is None:
@@ -56,32 +56,32 @@ class DeliveryReports(Repository):
         return True
 
     def receipt(self, place: Address, key: str) -> Receipt | None:
-        """Return what a message is known as, None as long as the platform has not said so."""
+        """Return the receipt of a message, None as long as the platform has sent none."""
         row = self._find(place, key)
         return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
 
     def pressed(self, place: Address, key: str, number: int) -> str | None:
-        """Return what a button of a message says, None where there is no such button."""
+        """Return the value of a message's button, None where there is no such button."""
         row = self._find(place, key)
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
     def has_held_chunk(self, job_id: str) -> bool:
-        """Say whether a part of what a job said was held back, because nobody knows whether the platform has it."""
+        """Return whether a chunk of a job's answer is held back, because the platform may have it already."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
         return self._session.exec(held.limit(1)).first() is not None
 
     def release(self, job_id: str) -> None:
-        """Let what was held back be sent when the job is resumed, marked as something that may be there twice."""
+        """Let held chunks be sent when the job is resumed, marked as possible duplicates."""
         held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
         again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
         self._run(update(Delivery).where(*held).values(**again))
         self._undo(job_id, HELD)
 
     def _find(self, place: Address, key: str) -> Delivery | None:
-        """Return the newest delivery under a key, as it is now; None for what can be no key of ours.
+        """Return the newest delivery under a key, as it is now; None for an invalid key.
 
-        People can have a platform hand back anything as the key of a button.
+        Users can make a platform return any text as the key of a button.
         """
         if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
             return None
@@ -90,7 +90,7 @@ class DeliveryReports(Repository):
         return self._session.exec(wanted, execution_options={"populate_existing": True}).first()
 
     def _reopen(self, job_id: str, why: str) -> None:
-        """Let a job that was closed as answered be one that failed at its last step."""
+        """Turn a completed job into one that failed at its last step."""
         closed = (
             update(Job)
             .where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
@@ -100,7 +100,7 @@ class DeliveryReports(Repository):
             self._undo(job_id, why)
 
     def _undo(self, job_id: str, why: str) -> None:
-        """Let the step that sends an answer be one that failed."""
+        """Turn the step that sent an answer into a failed one."""
         sending = (
             col(JobStep.job_id) == job_id,
             col(JobStep.step) == StepKind.DELIVER,

@@ -43,11 +43,11 @@ _DESCRIBED = (
     "secret",
     "last4",
 )
-"""What the configuration says of an account; the rest is what became of it."""
+"""The columns of an account that come from the configuration; the others are its state."""
 
 
 class Accounts(Repository):
-    """All accounts, known by their names, and how long their models are left alone."""
+    """All accounts, by name, and the cool-downs of their models."""
 
     _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
     _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
@@ -100,7 +100,7 @@ class Accounts(Repository):
     )
 
     def all(self) -> Sequence[ModelAccount]:
-        """Return every account as a value, those asked first at the head."""
+        """Return all accounts as values, in the order of failover."""
         return self._read_all(self._ALL, ModelAccount)
 
     def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
@@ -126,26 +126,26 @@ class Accounts(Repository):
         return account
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
-        """Return until when accounts, or models of theirs, are left alone now, or were then; what is not there is free.
+        """Return the ends of cool-downs of accounts, or models of theirs, at a moment; others are free.
 
-        Of the past only the last limit is known.
+        Of the past only the last cool-down is known.
         """
         return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
 
     @cached_by_version("accounts")
     def default_model(self) -> str:
-        """Return ``provider/model`` of the account that is asked first; the demo model's name without any.
+        """Return ``provider/model`` of the account that is called first; the demo model's name without any.
 
-        While all are disabled it is one of those: conversations are not to be cut down to fit a stand-in.
+        While all are disabled it is one of those: the context window of the stand-in must not shorten conversations.
         """
         best = self._row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
     def enter(self, accounts: Sequence[ModelAccount]) -> None:
-        """Make the store say what configuration and environment say; what they no longer name goes with its limits.
+        """Store the accounts of configuration and environment, and delete those that they no longer name.
 
-        Accounts that the API made stay, unless a configured one takes their name. With another key, address or login an
-        account is another one: its limits end, and if its key had been refused it is asked again.
+        Accounts that were added by the API stay, unless a configured one takes their name. With another key, address or
+        login an account starts anew: its cool-downs end, and if its key was refused it is called again.
         """
         named = {account.name for account in accounts}
         for former in self.all():
@@ -163,9 +163,9 @@ class Accounts(Repository):
         return account
 
     def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
-        """Change columns of an account; a new key, or the status active, ends its limits and makes it active.
+        """Change columns of an account; a new key, or the status active, ends its cool-downs and makes it active.
 
-        Raises ``Conflict`` where anything but the status of an account changes that the API did not make.
+        Raises ``Conflict`` where any column but the status changes of an account that was not added by the API.
         """
         account = self.get(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
@@ -175,7 +175,7 @@ class Accounts(Repository):
         if "secret" in changes and "status" not in changes:
             account.status = AccountStatus.ACTIVE
         if changes.get("status") is AccountStatus.DISABLED:
-            account.last_error = ""  # a person's wish outlasts a new key, which a refused one does not
+            account.last_error = ""  # an operator's decision stays with a new key, unlike a refused key
         elif {"status", "secret"} & set(changes):
             self._forgive(account)
         self._put(account)
@@ -183,30 +183,31 @@ class Accounts(Repository):
         return account
 
     def remove(self, name: str) -> None:
-        """Remove an account that the API made; raises ``Conflict`` for any other."""
+        """Remove an account that was added by the API; raises ``Conflict`` for any other."""
         account = self.get(name)
         if account.source is not AccountSource.API:
             raise Conflict(_comes_from(account, "take it out there and restart, or disable it"))
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Note that the account answered with this model, which ends its row of limits, and what that adds to its cost.
+        """Count an answer of this account and model, with its cost, and end the model's expired cool-down.
 
-        A limit that still holds stays: an answer that was under way when it began says nothing about it.
+        A cool-down that still holds stays: a call that was under way when it began says nothing about it.
         """
         for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
-            if limited_until is not None:  # else the account was never limited, and has no such row
+            if limited_until is not None:  # else the account never had a cool-down, and has no such row
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Count what an attempt cost that is no success for the account which was asked."""
+        """Count the cost of an attempt that failed, at its account."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
     def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
-        """Leave a model of the account alone and return until when; ``asked`` is what the provider wants.
+        """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requests.
 
-        While a limit holds, further ones are of calls that were under way when it began: they are no new strikes.
+        While a cool-down holds, further failures are of calls that were under way when it began, and are no new
+        strikes.
         """
         account = self._failed(name, RateLimited.__name__)
         if account is None:
@@ -218,14 +219,14 @@ class Accounts(Repository):
         return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
 
     def quota(self, name: str, asked: timedelta | None) -> datetime | None:
-        """Leave the whole account alone until its credit is renewed, or for ``QUOTA_WAIT``; return until when."""
+        """Begin a cool-down of a whole account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
         account = self._failed(name, QuotaExhausted.__name__)
         if account is None:
             return None
         return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
 
     def refused(self, account: ModelAccount) -> bool:
-        """Disable an account whose key was refused; false when a person changed it since the call began."""
+        """Disable an account whose key was refused; false when an operator changed it since the call began."""
         row = self.by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
@@ -236,7 +237,7 @@ class Accounts(Repository):
         return True
 
     def failed(self, name: str, error: str) -> None:
-        """Note the name of what went wrong last."""
+        """Note the name of the last error."""
         self._failed(name, error)
 
     def _enter(self, account: ModelAccount) -> None:
@@ -266,21 +267,21 @@ class Accounts(Repository):
         self._forgive(account)
         self._session.delete(account)
         self._session.flush()
-        self._wake()  # who waits for it would wait for nobody
+        self._wake()  # a job that waits for it would wait for ever
 
     def _forgive(self, account: ModelAccount) -> None:
-        """End every limit of an account and forget what they were for."""
+        """End all cool-downs of an account and reset its strikes."""
         self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
     def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
-        """Return the limit of a model, one that has ended long ago if there is none."""
+        """Return the cool-down row of a model, an expired one if there is none."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
     def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
-        """Let a limit hold for at least so long from now; people see the latest one of an account."""
+        """Let a cool-down hold for at least so long from now; views show the latest one of an account."""
         until = self._now + wait
         if limit.holds(self._now):
             limit.limited_until = max(limit.limited_until, until)
@@ -293,7 +294,7 @@ class Accounts(Repository):
         return limit.limited_until
 
     def _failed(self, name: str, error: str) -> ModelAccount | None:
-        """Note what went wrong; None when the account is gone."""
+        """Note an error; None when the account is gone."""
         account = self.by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now

@@ -1,4 +1,4 @@
-"""What model calls cost: one row of usage for each request, and budgets, reserved before it and settled after."""
+"""The cost of model calls: a usage row for each request, and budgets, reserved before it and settled after."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,7 +69,7 @@ _PARTS = ("scope", "subject")
 
 @dataclass(frozen=True, slots=True)
 class CallCharge:
-    """What an attempt cost, as far as it is known, and who pays."""
+    """The cost of an attempt, as far as it is known, and its payer."""
 
     payer: Payer
     cost_usd: float = 0.0
@@ -87,7 +87,7 @@ class UsageLog(Repository):
     _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
     def note(self, call: LLMCall, payer: Payer) -> CallCharge:
-        """Write what the row of an attempt says, and whom it is charged to; return that and what it cost."""
+        """Write the usage row of an attempt, charged to a payer; return its charge."""
         of_call = {name: getattr(call, name) for name in _OF_CALL}
         of_job = {name: getattr(payer, name) for name in _OF_JOB}
         self._insert(row_insert(UsageRow), id=None, at=self._now, **of_job, **of_call)
@@ -99,7 +99,7 @@ class UsageLog(Repository):
         return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
     def add(self, row: UsageRow) -> int:
-        """Write a row of a request that was no call for a text, charged to whom the job is charged to; return its id.
+        """Write the row of a request other than a model call, charged to the job's payer; return its id.
 
         Its attempt is counted here: it is the next of its purpose and number.
         """
@@ -118,7 +118,7 @@ class UsageLog(Repository):
         return row.id
 
     def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
-        """Write how a request ended that was added before it left; its time is that of its end, as with any other."""
+        """Write the end of a request whose row was added before it left; the row's time is that of the end."""
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
@@ -127,24 +127,24 @@ class UsageLog(Repository):
         return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
 
     def total(self, period: Period, whose: UsageOf = EVERYBODY) -> UsageSum:
-        """Return everything that is meant as one sum without a key."""
+        """Return the sum of all matching usage, without a key."""
         row = self._session.execute(total(period, whose)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
     def parts(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
-        """Return what each took on each day on which anything was taken, oldest first."""
+        """Return the usage of each key on each day with usage, oldest first."""
         rows = self._session.execute(parts(by, period, whose))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
-        """Return what operators asked for, with the sum of everything meant, and that of as many days before."""
+        """Return a page of usage sums, with the total, and that of as many days before."""
         wish = query.wish(today)
         found = self.sums(wish, query.limit + 1)
         totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
         return usage_page(found, query.limit, wish.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
-        """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
+        """Remove the row of an attempt whose outcome is revised; return the cost in the removed row."""
         return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **_usage_values(key, attempt)))
 
 
@@ -154,7 +154,7 @@ def _usage_values(key: CallKey, attempt: int) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class ReservedAmount:
-    """What one call has reserved, in which day and scopes."""
+    """The reservation of one call, with its day and scopes."""
 
     day: date
     amount_usd: float
@@ -184,7 +184,7 @@ class Budgets(Repository):
 
     @property
     def tomorrow(self) -> datetime:
-        """When the next day of budgets begins."""
+        """The beginning of the next day of budgets."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
     def level(self, scope: Scope) -> Level:
@@ -197,10 +197,10 @@ class Budgets(Repository):
         return exceeded(limits, self._levels_of(scopes) if scopes else {})
 
     def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
-        """Set aside what a call may cost until it is settled or released, in the place of what it had set aside before.
+        """Reserve the estimated cost of a call until it is settled or released, in the place of an earlier reservation.
 
         Return the first of these limits of the payer that was used up without it, None when none was: then the caller
-        takes it back.
+        releases it.
         """
         reservation = Reservation(
             job_id=key.job_id,
@@ -220,13 +220,13 @@ class Budgets(Repository):
         return exceeded(limits, before)
 
     def release(self, key: CallKey) -> None:
-        """Give back what a call has reserved, if anything."""
+        """Release the reservation of a call, if there is one."""
         self._give_back(self._returned(self._TAKE, **_values(key)))
 
     def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
-        """Put what a call cost in the place of what it had reserved, in the day in which it was reserved.
+        """Replace the reservation of a call by its cost, on the day of the reservation.
 
-        Who has read the payer in this transaction need not have it read again.
+        A caller that has read the payer in this transaction passes it on.
         """
         reservations = [_held(row) for row in self._returned(self._TAKE, **_values(key))]
         for held in reservations:
@@ -235,9 +235,9 @@ class Budgets(Repository):
             self._count(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
-        """Count what an attempt cost that was not the last of its call; what is reserved for the others stays.
+        """Count the cost of an attempt that was not the last of its call; the reservation stays for the others.
 
-        A caller that knows the payer need not have it read.
+        A caller that has read the payer passes it on.
         """
         if not cost_usd:
             return
@@ -247,11 +247,11 @@ class Budgets(Repository):
         self._count(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
-        """Give back whatever a job that ends has reserved: nobody else would, after a crash."""
+        """Release all reservations of a job that ends, which a crash may have left."""
         self._give_back(self._returned(self._TAKE_ALL, of_job=job_id))
 
     def clients(self) -> Sequence[Client]:
-        """Return every client by name."""
+        """Return all clients by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
 
     def client_levels(self) -> Mapping[str, Level]:
@@ -259,14 +259,14 @@ class Budgets(Repository):
         return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
 
     def client_view(self, client: Client) -> ClientView:
-        """Show a client, with what was spent and is reserved for it today."""
+        """Return a client with what was spent and is reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
     def _payer(self, key: CallKey) -> Payer:
         return ModelCallers(self._link, self._now).payer(key.job_id)
 
     def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
-        """Count rows of removed reservations as reserved no more."""
+        """Subtract removed reservations from the reserved amounts."""
         for held in map(_held, reservations):
             self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
@@ -285,14 +285,14 @@ class Budgets(Repository):
 
 @cache
 def _spending(count: int) -> PreparedStatement:
-    """Return what adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
+    """Return the statement that adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
     names = [
         {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
         for place in range(count)
     ]
-    # Without its type, a parameter of any row but the first would go to the driver as it is.
+    # SQLAlchemy types only the parameters of the first row.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
     return PreparedStatement(
@@ -310,8 +310,8 @@ def _spending(count: int) -> PreparedStatement:
 
 @cache
 def _levels(count: int) -> PreparedStatement:
-    """Return what reads the spending of so many scopes on a day."""
-    # With one condition for all of them, SQLite would read every row of the day.
+    """Return the statement that reads the spending of so many scopes on a day."""
+    # With one condition for all scopes, SQLite would read all rows of the day.
     return PreparedStatement(
         union_all(
             *(
@@ -351,7 +351,7 @@ def _values(key: CallKey) -> dict[str, object]:
 
 
 class UsedBudgets(Budgets):
-    """Reads only."""
+    """Budgets with the views of their use."""
 
     def used(self, budgets: DailyBudgets) -> BudgetPage:
         """Return every budget that has a limit, with what is used and reserved of it today."""

@@ -1,4 +1,4 @@
-"""Model calls: the request before it leaves, the answer before anybody acts on it.
+"""Model calls: the request is committed before it leaves, the answer before it has any effect.
 
 See docs/invariants.md: no answer bought twice.
 """
@@ -23,12 +23,12 @@ from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog
 
 FREE = Expense()
-"""What an attempt took that never reached a model."""
+"""The columns of an attempt that never reached a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last attempt at a call, and the digest of what it sent."""
+    """The last attempt at a call, and the digest of its request."""
 
     attempt: int
     state: CallState
@@ -38,8 +38,8 @@ class Last:
 class Calls(Repository):
     """All attempts at all model calls.
 
-    However an attempt ends, its row, its row in the usage log and what was spent, by whom and at which account, say so
-    together: exactly once, even when it ends after somebody else has given it up.
+    However an attempt ends, its row, its usage row, the budgets and its account record the cost together: exactly once,
+    even when it ends after another attempt took it for dead.
     """
 
     _OF_KEY = (
@@ -57,7 +57,7 @@ class Calls(Repository):
         .limit(1)
     )
     _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
-    # Of the last attempt its number, state and request; of the step its state; of each text that is kept its digest.
+    # The last attempt's number, state and request; the step's state; the digest of each stored text.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
             select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
@@ -77,7 +77,7 @@ class Calls(Repository):
 
     @read_once
     def answered(self, key: CallKey) -> LLMCall | None:
-        """Return the answer we hold for this call, the first one if there were two."""
+        """Return the stored answer of this call, the first one if there were two."""
         return self._read(self._ANSWERED, LLMCall, **_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
@@ -88,7 +88,7 @@ class Calls(Repository):
         return call
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
-        """Return the newest answer of this purpose that any job of the conversation holds."""
+        """Return the newest stored answer of this purpose among all jobs of the conversation."""
         return self._session.exec(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
@@ -102,15 +102,16 @@ class Calls(Repository):
         ).first()
 
     def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
-        """Return what the calls of each of these jobs cost, as far as it is known; jobs without any are left out."""
+        """Return the known cost of each of these jobs; jobs without any are left out."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
         return dict(self._run(found.group_by(col(LLMCall.job_id))).all())
 
     def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
-        """Read at once what is asked before a request leaves; return which of its texts are kept.
+        """Read at once all that a request needs before it leaves; return which of its texts are stored.
 
-        The last attempt at the call, and whether a newer attempt at the step has begun, are known in this transaction.
+        The last attempt at the call, and whether a newer attempt at the step has begun, are then known in this
+        transaction.
         """
         own = recorded_attempt()
         job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
@@ -132,10 +133,10 @@ class Calls(Repository):
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
 
-        The estimate stays in the row should the process die before the answer says what it really took. An earlier
-        attempt still marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to
-        this one: it is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` says after
-        which post of #maestro, and up to which, the request tells.
+        The estimate stays in the row should the process die before the answer tells the cost. An earlier attempt still
+        marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to this one: it
+        is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` has the posts of #maestro,
+        after one and up to another, that the request contains.
         """
         StepRecords(self._link, self._now).require_newest()
         last = self._last(key)
@@ -163,9 +164,9 @@ class Calls(Repository):
         return attempt
 
     def cut_off_request(self, key: CallKey) -> str | None:
-        """Return the digest of what the last attempt sent, if that attempt was cut off before it could end.
+        """Return the digest of the last attempt's request, if that attempt was interrupted.
 
-        After a failure the request is made anew, so that what an operator mended takes effect.
+        After a failure the request is built anew, so that an operator's correction takes effect.
         """
         last = self._last(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
@@ -174,11 +175,11 @@ class Calls(Repository):
     def keep_answer(
         self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
     ) -> float | None:
-        """Commit the answer of a model under the key of its request, and settle what the call had reserved.
+        """Commit the answer of a model under the key of its request, and settle the call's reservation.
 
-        An attempt that was given up before is answered all the same. A caller that knows the payer need not have it
-        read. Return the US dollars that its account is still to be charged with, where its success is counted; None,
-        and keep nothing, where its answer is kept already or the attempt is unknown.
+        An attempt that was taken for dead before is answered all the same. A caller that knows the payer passes it on.
+        Return the US dollars that its account is still to be charged with, where its success is counted; None, and
+        store nothing, where its answer is stored already or the attempt is unknown.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
@@ -189,20 +190,20 @@ class Calls(Repository):
         return charge.cost_usd
 
     def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
-        """Note that the attempt failed; ``error`` is the name of its class."""
+        """End the attempt as failed; ``error`` is the name of the error's class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
         self._unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
     def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
-        """Note that the attempt was broken off before it was answered; its estimate counts as spent."""
+        """End the attempt as interrupted before its answer; its estimate counts as spent."""
         self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
     def unsent(self, key: CallKey, attempt: int) -> None:
-        """Note that the attempt was broken off before its request left, which cost nothing."""
+        """End the attempt as interrupted before its request left, which cost nothing."""
         self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
     def close(self, job_id: str) -> None:
-        """End what a job that ends has still under way, and give back what it has reserved."""
+        """End all attempts under way of a job that ends, and release its reservations."""
         for purpose, number, attempt in self._rows(self._UNDER_WAY, of_job=job_id):
             self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
         self._budgets.close(job_id)
@@ -215,7 +216,7 @@ class Calls(Repository):
         ).one()
 
     def of(self, job_id: str) -> Sequence[LLMCall]:
-        """Return every attempt of a job's calls in the order they were made."""
+        """Return all attempts of a job's calls in the order they were made."""
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
     @property
@@ -223,9 +224,9 @@ class Calls(Repository):
         return Budgets(self._link, self._now)
 
     def _unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
-        """End an attempt without an answer and count what it cost.
+        """End an attempt without an answer and count its cost.
 
-        That is less than nothing where its estimate was counted before and the attempt turns out to be cheaper.
+        The difference is negative where its estimate was counted before and the attempt turns out to be cheaper.
         """
         charge = self._end(key, attempt, values)
         if charge is not None and charge.cost_usd:
@@ -246,7 +247,7 @@ class Calls(Repository):
         *,
         unless: CallState | None = None,
     ) -> CallCharge | None:
-        """Write how an attempt ended; return what this adds to what it is known to have cost, and who pays.
+        """Write the end of an attempt; return the change of its known cost, and its payer.
 
         None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
         """
@@ -256,7 +257,7 @@ class Calls(Repository):
         usage = UsageLog(self._link, self._now)
         call = self._ended(_ending(names, CallState.SENT), key, which)
         if call is None:
-            # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
+            # An earlier attempt was taken for dead: its row is interrupted, and its estimate has been counted.
             call = self._ended(_ending(names, unless, is_open=False), key, which)
             if call is None:
                 return None
@@ -276,9 +277,9 @@ class Calls(Repository):
 
 @cache
 def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
-    """Return what sets these columns of an attempt in this state, or in any other one where it is not open.
+    """Return the statement that ends an attempt in this state, or in any other one where it is not open.
 
-    It returns the whole row as it is then.
+    It returns the whole row after the change.
     """
     ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
     if state is not None:
@@ -288,5 +289,5 @@ def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = 
 
 
 def _values(key: CallKey) -> dict[str, object]:
-    """Pick out the attempts of one call."""
+    """Return the parameters for the attempts of one call."""
     return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}

@@ -34,13 +34,13 @@ from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
 
 BEGINNING = 4_000
-"""Bytes of a long text that are read to show how it begins."""
+"""The bytes of a long text that are read for its beginning."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
-    """What the models were told."""
+    """The prompts of all jobs, and their texts."""
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
@@ -60,35 +60,35 @@ class Prompts(Repository):
     )
 
     def keep(self, text: str) -> str:
-        """Keep a text and return its SHA-256; the same text is kept once."""
+        """Store a text and return its SHA-256; the same text is stored once."""
         texts = TextsByDigest()
         digest = texts.add(text)
         self._keep(texts)
         return digest
 
     def text(self, digest: str) -> str:
-        """Return a kept text; raises ``NotFound``."""
+        """Return a stored text; raises ``NotFound``."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest)
         if body is None:
             raise NotFound(f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
     def beginning(self, digest: str) -> str:
-        """Return the beginning of a kept text, empty when there is none, or it was deleted."""
+        """Return the beginning of a stored text, empty when there is none, or it was deleted."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
-        """Turn a prompt into references, keeping every text that no message row holds."""
+        """Turn a prompt into references, and store all texts that no message row holds."""
         texts = TextsByDigest()
         turns = tuple(_packed(message, texts) for message in messages)
         self._keep(texts)
         return turns
 
     def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
-        """Keep everything that a model is about to be asked, and return the digest of the request.
+        """Store all parts of a request, and return its digest.
 
-        Who has read in this transaction which of its texts are ``kept`` need not have that read again.
+        A caller that has read in this transaction which of its texts are ``kept`` passes them on.
         """
         self._keep(packed.texts, kept)
         return packed.digest
@@ -121,7 +121,7 @@ class Prompts(Repository):
         return prompt
 
     def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
-        """Keep these texts; most of a prompt is that of the one before, and need not be compressed again."""
+        """Store texts; most of a prompt repeats the one before, and need not be compressed again."""
         if kept is None:
             kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():
@@ -129,7 +129,7 @@ class Prompts(Repository):
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _texts(self, turns: Sequence[Turn]) -> "PromptTexts":
-        """Return every text that these references name; raises ``NotFound`` when a message was deleted."""
+        """Return all texts that these references name; raises ``NotFound`` when a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
@@ -148,7 +148,7 @@ class Prompts(Repository):
 
 
 class TextsByDigest:
-    """The texts of one prompt that are to be kept, by their SHA-256."""
+    """The texts of one prompt that are to be stored, by their SHA-256."""
 
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
@@ -163,14 +163,14 @@ class TextsByDigest:
 
 @dataclass(frozen=True)
 class PackedRequest:
-    """A request by its digest, and the texts that are to be kept for it, its own among them."""
+    """A request by its digest, and the texts to be stored for it, including its own."""
 
     digest: str
     texts: TextsByDigest
 
 
 def packed_request(request: LLMRequest) -> PackedRequest:
-    """Turn everything that a model is about to be asked into texts to be kept."""
+    """Turn a request to a model into texts to be stored."""
     texts = TextsByDigest()
     kept = KeptRequest(
         platform=request.platform,
@@ -204,7 +204,7 @@ class PromptTexts:
 
 
 def _reference(turn: ComposedTurn, texts: TextsByDigest) -> TurnText:
-    """Return the fields of the turn that are not what ``Turn`` takes for granted."""
+    """Return the fields of the turn that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
         found = TurnText(role=role, message_id=message_id)
@@ -250,9 +250,9 @@ def _unpacked(turn: Turn, texts: PromptTexts) -> PromptMessage:
 
 
 def _compressed(raw: bytes) -> bytes:
-    """Return what ``zlib.decompress`` takes back.
+    """Return a text compressed for ``zlib.decompress``.
 
-    What zlib lays out for texts of any length takes longer than to compress a short one; so it is told the length.
+    The buffers of zlib's default window take longer than compressing a short text; so the window fits its length.
     """
     window = min(max(len(raw).bit_length(), 9), zlib.MAX_WBITS)
     packer = zlib.compressobj(6, wbits=window, memLevel=min(window - 7, zlib.DEF_MEM_LEVEL))
@@ -260,7 +260,7 @@ def _compressed(raw: bytes) -> bytes:
 
 
 class ModelRequests(Repository):
-    """Reads only; every method raises ``NotFound`` for a job that does not exist."""
+    """The requests of model calls; every method raises ``NotFound`` for a job that does not exist."""
 
     def calls(self, job_id: str) -> Sequence[LLMCall]:
         """Return every attempt at a job's calls in the order they were made."""
@@ -268,9 +268,9 @@ class ModelRequests(Repository):
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
     def last(self, job_id: str) -> int:
-        """Return the id of the call that people mean who name none: the last one for an answer, else the last.
+        """Return the id of the call to show by default: the last one for an answer, else the last.
 
-        Raises ``NotFound`` when no model was asked.
+        Raises ``NotFound`` when no model was called.
         """
         calls = self.calls(job_id)
         if not calls:
@@ -279,9 +279,9 @@ class ModelRequests(Repository):
         return (answers or calls)[-1].id or 0
 
     def seen(self, job_id: str, call_id: int) -> Seen:
-        """Return what the model saw in one call, as it was committed before it left.
+        """Return the request of one call, as it was committed before it left.
 
-        Raises ``NotFound`` when it is none of this job, or was deleted with its conversation.
+        Raises ``NotFound`` when the job has no such call, or when it was deleted with its conversation.
         """
         job, call = self._job(job_id), self._session.get(LLMCall, call_id)
         if call is None or call.job_id != job_id:

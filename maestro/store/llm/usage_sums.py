@@ -1,7 +1,7 @@
-"""Sums of usage, for people who look at a bill.
+"""Queries for sums of usage.
 
-They are read from the sums of days, which the database keeps, except those of conversations and jobs, which are too
-many for that and are read from the log.
+They read the daily sums, which triggers maintain, except for conversations and jobs, which are too many for that and
+are read from the log.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageOf, UsageRo
 
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
-"""What the sums of days do not tell apart."""
+"""The keys that the daily sums do not have."""
 _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageBy.MODEL: ("provider", "model")}
-"""The columns that a key is made of, where it is no column itself."""
+"""The columns of which a key consists, where it is no column itself."""
 
 Query = Select[*tuple[Any, ...]]
 
@@ -42,16 +42,16 @@ def sums(wish: UsageWish) -> Query:
 
 
 def total(period: Period, whose: UsageOf) -> Query:
-    """Return the query for one row: everything that is meant, with the columns of ``UsageSum``; none for nothing."""
+    """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row for none."""
     return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
 
 
 def parts(by: UsageBy, period: Period, whose: UsageOf) -> Query:
     """Return the query for each day and key, with the columns of ``UsageSum`` after the day.
 
-    A day may have several rows of a key: agents that are gone have no name, and each of them has its own.
+    A day may have several rows of a key: deleted agents have no name, and each of them has its own.
     """
-    # By the columns of the table, and not by a name made of them: the rows of a day are read in the order of agents.
+    # By the columns of the table, and not by a key made of them: the index has the rows of a day in their order.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
     found = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
     return found.group_by(*columns).order_by(*columns)
@@ -116,7 +116,7 @@ def _totals() -> tuple[ColumnElement[Any], ...]:
 
 
 def _cost() -> ColumnElement[Any]:
-    """Return what is known of the cost, None when nothing is."""
+    """Return the known cost, None when nothing is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 

@@ -1,4 +1,4 @@
-"""What operators do with the memory of agents; each change leaves a row in the audit log, without what it said."""
+"""Memory as operators edit it; each change adds an audit entry, without the content."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,14 +16,14 @@ from maestro.store.users.audit import Audit
 
 
 class MemoryEdits(Memory):
-    """The memory of all agents, open to operators."""
+    """The memory of all agents, with the edits of operators."""
 
     def page(
         self, agent: Agent, chosen: FactFilter, after: int | None, limit: int
     ) -> tuple[Sequence[MemoryFact], int | None]:
-        """Return up to ``limit`` facts, wherever they are remembered, and the id after which the next ones follow.
+        """Return up to ``limit`` facts of all scopes, and the id after which the next ones follow.
 
-        The newest come first; with words to look for, the best, and then nothing follows.
+        The newest come first; with words to search for, the best come first, and there is only one page.
         """
         words, conditions = wanted(chosen.q or ""), tuple(_conditions(chosen))
         if words:
@@ -35,11 +35,11 @@ class MemoryEdits(Memory):
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
-        """Return what is kept, as one place sees it or, without one, in every place."""
+        """Return the states of one scope, with global ones, or of all scopes."""
         return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
 
     def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
-        """Return how many facts of each category an agent knows."""
+        """Return the number of facts of each category."""
         of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
         rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
         return {FactCategory(category): count for category, count in rows}
@@ -57,7 +57,7 @@ class MemoryEdits(Memory):
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
 
     def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
-        """Keep what an operator says; raises ``Conflict`` when the agent knows it."""
+        """Add an operator's fact; raises ``Conflict`` when the agent knows it."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
         fact = self.keep(
             MemoryFact(
@@ -90,7 +90,7 @@ class MemoryEdits(Memory):
         self._note(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
-        """Keep a value under a key; raises ``Conflict`` with the reason when it cannot be kept."""
+        """Set the value of a key; raises ``Conflict`` with the reason when that is refused."""
         problem = self.set_state(agent.id or 0, key, change.value, change.place)
         state = self.state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
@@ -99,7 +99,7 @@ class MemoryEdits(Memory):
         return state
 
     def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
-        """Forget a key in just this place; raises ``NotFound``."""
+        """Forget a key in just this scope; raises ``NotFound``."""
         state = self.state(agent.id or 0, key, place)
         if state is None:
             raise NotFound(f"{agent.slug} keeps nothing under this key")
@@ -107,7 +107,7 @@ class MemoryEdits(Memory):
         self._note(actor, "memory.state.forget", agent, f"state {state.id}")
 
     def clear(self, agent: Agent, actor: str) -> int:
-        """Forget everything an agent knows, states too; return how many facts there were."""
+        """Forget all facts and states of an agent; return how many facts there were."""
         self.forget_states(agent.id or 0)
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
         self._note(actor, "memory.clear", agent, f"{count} facts")

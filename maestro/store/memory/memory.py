@@ -45,21 +45,21 @@ from maestro.store.engine.statements import PreparedStatement, in_list, json_lis
 INDEX = "memory_index"
 
 SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "docsize", "idx"))})
-"""The tables that FTS5 keeps, which no model describes."""
+"""The tables of FTS5, which no model describes."""
 
 SHORTEST_BEGINNING = 3
-"""How many ASCII letters of a word find longer ones; in other scripts a letter says more, and two are enough."""
+"""The least ASCII letters that match the beginning of words; in other scripts one letter less is enough."""
 
 CANDIDATES = 200
-"""Of how many facts of a place, the surest as they were written, time may change the order."""
+"""The facts of a scope, the surest as written, for which the present confidence is computed."""
 
 MOST_STICKY = 200
-"""Sticky facts that are looked at for a prompt, which has room for fewer: a talkative model may write thousands."""
+"""The most sticky facts read for a prompt, which has room for fewer: a talkative model may write thousands."""
 
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for the facts of an agent that have any of the words (``wording.wanted``), best first."""
-    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # smaller is better; whose it is counts for nothing
+    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # smaller is better; the agent's column has no weight
     index = table(INDEX, column("rowid"))
     return (
         select(MemoryFact)
@@ -70,7 +70,7 @@ def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
 
 
 def _match(words: Sequence[str], agent_id: int) -> str:
-    """Write words in the language of MATCH: a quoted string is never syntax."""
+    """Return words as a MATCH expression: a quoted string is never syntax."""
     terms = " OR ".join(term for word in words for term in _terms(word))
     return f'agent_id : "{agent_id}" AND words : ({terms})'
 
@@ -82,7 +82,7 @@ def _terms(word: str) -> Sequence[str]:
 
 
 class States(Repository):
-    """The states of all agents; a place sees its own values and, where it has none, those that hold everywhere."""
+    """The states of all agents; a scope reads its own values before those that hold everywhere."""
 
     _SEEN = PreparedStatement(
         select(MemoryState)
@@ -92,13 +92,13 @@ class States(Repository):
 
     @cached_by_version("memory_state")
     def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
-        """Return what is kept, as values, by key; where a place has a value of its own, that one."""
+        """Return the states of a scope as values, by key; its own values come before global ones."""
         kept = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
         seen = {state.key: state for state in kept}
         return [seen[key] for key in sorted(seen)]
 
     def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
-        """Return what is kept in every place, by key and place; ``after`` is the id of the state before, if any."""
+        """Return the states of all scopes, by key and scope; ``after`` is the id of the state before, if any."""
         kept = select(MemoryState).where(MemoryState.agent_id == agent_id)
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
@@ -106,15 +106,15 @@ class States(Repository):
         return self._session.exec(kept.order_by(MemoryState.key, MemoryState.place).limit(limit)).all()
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
-        """Return what is kept under a key in just this place."""
+        """Return the state of a key in just this scope."""
         return self._session.exec(
             select(MemoryState).where(*_under(agent_id, place), MemoryState.key == key)
         ).one_or_none()
 
     def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
-        """Keep a value under a key, in the place of the one before; without a value the key is forgotten.
+        """Set the value of a key, or forget the key without a value.
 
-        Returns why it cannot be kept, in a sentence for who wanted it, and nothing when it is.
+        Returns why it is refused, in a sentence for the caller, and nothing when it is stored.
         """
         key, value = storable(key.strip()), storable(value.strip())
         problem = state_problem(key, value)
@@ -133,7 +133,7 @@ class States(Repository):
         return ""
 
     def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
-        """Forget a key in just this place; false when there was none."""
+        """Forget a key in just this scope; false when there was none."""
         found = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
         return self._session.exec(found).rowcount > 0
 
@@ -152,8 +152,8 @@ def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
 class Memory(States):
     """The facts of all agents, beside their states.
 
-    A ``place`` is where an agent remembers something, empty for everywhere: who reads in one sees what holds everywhere
-    too, who writes there is read nowhere else.
+    A ``place`` is the memory scope of an agent, empty for everywhere: a query for one place reads the facts that hold
+    everywhere too, and a fact written in one is read nowhere else.
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
@@ -230,10 +230,10 @@ class Memory(States):
         place: str = "",
         confidence: float = EXTRACTED_CONFIDENCE,
     ) -> int:
-        """Keep what the agent does not know yet, and return how many facts are new.
+        """Store the facts that the agent does not know yet, and return how many are new.
 
-        A fact that says the same as one of its category that is known here, or everywhere, only makes that one surer
-        (docs/decisions.md: duplicate facts).
+        A fact that repeats one of its category that is known here, or everywhere, only raises the confidence of that
+        one (docs/decisions.md: duplicate facts).
         """
         new = 0
         keys = {
@@ -263,7 +263,7 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
-        """Return the sticky facts and so many others: those we are surest of still, then those used last."""
+        """Return the sticky facts and so many others: those of the highest present confidence, then those used last."""
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         sticky: list[Remembered] = []
         written: list[tuple[Remembered, bool]] = []
@@ -276,10 +276,10 @@ class Memory(States):
         return [*sticky, *self._surest(written, others, of)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return the facts that fit any text a person or a model may write, best first.
+        """Return the facts that match a text of a user or a model, best first.
 
-        A whole word counts more than the beginning of one, a rare one more than a common one, and a fact we are surer
-        of more than another. Where the text has no words, these are the facts we are surest of.
+        A whole word counts more than the beginning of one, a rare one more than a common one, and confidence counts
+        too. Without words in the text, these are the facts of the highest confidence.
         """
         words = wanted(query)
         if not words:
@@ -288,13 +288,13 @@ class Memory(States):
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
     def note_used(self, facts: Sequence[Remembered]) -> None:
-        """Note that a model hears these facts now, of those whose last use has not been counted lately."""
+        """Note the use of facts in a prompt, for those whose last use was not counted lately."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
             self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
-        """Return what the agent knows and the fact repeats."""
+        """Return the known fact that this one repeats."""
         keys = self._keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
         return self._same(fact.content, keys)
@@ -312,8 +312,8 @@ class Memory(States):
     ) -> list[Remembered]:
         """Return so many facts that are not sticky; ``written`` are the surest as written, each with its freshness.
 
-        Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
-        were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
+        Confidence falls with time since the last use, except for fresh facts. Where all facts that were surest when
+        written are fresh, they are the surest still; only else the present confidence is computed for all.
         """
         if all(is_fresh for _, is_fresh in written):
             return [fact for fact, _ in written]
@@ -323,7 +323,7 @@ class Memory(States):
         return [found[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
-        """Return, by id, the keys of what is known and may be repeated by these facts of one category."""
+        """Return, by id, the likeness keys of known facts that may repeat these facts of one category."""
         least, most = lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))

@@ -19,27 +19,27 @@ from maestro.store.engine.repository import Repository
 from maestro.store.jobs.filters import conditions, failed_step, unindexed
 
 MOST = 20_000
-"""Jobs that are counted, the newest; a count says when it stopped there."""
+"""The newest jobs, which are counted; a count says when it stopped there."""
 SAMPLE = 1_000
-"""Answers that are timed, and failures that are put together, the newest."""
+"""The newest answers that are timed, and failures that are grouped."""
 
 
 class JobCounts(Repository):
-    """Reads only."""
+    """Counts of jobs by status and by failure."""
 
     def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
-        """Count the jobs of each status; that of the filter does not matter, so that one look tells every number."""
+        """Count the jobs of each status, whatever the status of the filter."""
         others = wanted.model_copy(update={"status": ()})
         status = unindexed(Job.status)
         found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
         return dict(self._run(found).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[Failures]:
-        """Return the failed jobs of a filter, or those of its statuses if it has some, by all that tells them apart."""
+        """Return the failed jobs of a filter, or those of its statuses if it has some, grouped by cause."""
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # As it is stored: of thousands of moments, two are told of each kind.
+            # As text: of thousands of moments, only two of each group are shown.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(failed_step(), "").label("step"),
@@ -58,7 +58,7 @@ class JobCounts(Repository):
         return [Failures(*row) for row in self._run(found).all()]
 
     def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
-        """Yield the jobs of a filter for failed ones, newest first."""
+        """Yield the failed jobs of a filter, newest first."""
         found = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
         yield from (
             FailedJob(*row) for row in self._run(found.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
@@ -66,10 +66,10 @@ class JobCounts(Repository):
 
 
 class Overview(Repository):
-    """Reads only."""
+    """Queries for the operator's overview."""
 
     def work(self, since: datetime) -> Work:
-        """Return what is to do now, and what became of the jobs since then."""
+        """Return the open jobs, and the outcomes of jobs since then."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*_newest_first()).limit(MOST + 1)
         found: list[JobStatus] = list(self._run(recent).scalars())
         return Work(
@@ -82,7 +82,7 @@ class Overview(Repository):
         )
 
     def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
-        """Return how long the newest messages since then waited for the first part of their answer."""
+        """Return how long the newest messages since then waited for the first chunk of their answer."""
         sent = (
             select(func.min(Delivery.sent_at))
             .where(Delivery.job_id == Job.id, Delivery.purpose == Purpose.ANSWER, col(Delivery.sent_at).is_not(None))

@@ -1,6 +1,7 @@
-"""Figures for monitoring: what is open now, and what came in or ended since an earlier look.
+"""Figures for monitoring: what is open now, and what began or ended since an earlier query.
 
-Every query finds its rows by an index: a look costs as much as happened since the last one, however much is kept.
+Every query finds its rows by an index: its cost grows with the changes since the last one, not with the size of the
+store.
 """
 
 from collections import Counter
@@ -22,11 +23,11 @@ from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
 
 BATCH = 500
-"""Keys in one query; a database takes only so many."""
+"""The most keys in one query; SQLite limits parameters."""
 
 
 class MonitoringFigures(Repository):
-    """Reads only; nothing that people wrote is among what it returns."""
+    """Queries for monitoring; their results contain no content of users."""
 
     def marks(self) -> Marks:
         """Return the last row of each table."""
@@ -40,7 +41,8 @@ class MonitoringFigures(Repository):
     def open_jobs(self) -> OpenJobs:
         """Return the jobs that have not ended.
 
-        Only a job that was never started counts for the oldest one: when a resumed one began to wait, no row says.
+        Only a job that was never started counts for the oldest one: no row has the time when a resumed one began to
+        wait.
         """
         found = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
         oldest = self._session.scalars(
@@ -52,9 +54,9 @@ class MonitoringFigures(Repository):
         return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
 
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
-        """Return how many jobs each agent was given since then, and how many of them failed; what-ifs aside."""
+        """Return the number of jobs of each agent since then, and of failed ones; what-ifs are left out."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        # By the column itself, every job there ever was would be read in the order of agents.
+        # By the column itself, SQLite would read all jobs in the order of agents.
         agent = func.coalesce(Job.agent_id, 0)
         found = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
@@ -63,9 +65,9 @@ class MonitoringFigures(Repository):
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
-        """Return the jobs that have ended, of those with a turn after the mark and of those with the given turns.
+        """Return the jobs that have ended, of those with a position after the mark and of those with these positions.
 
-        A what-if answers nobody, so it counts among none.
+        What-ifs are left out, because they answer no user.
         """
         wanted = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
         wanted = wanted.where(col(Job.what_if).is_(False))
@@ -76,12 +78,12 @@ class MonitoringFigures(Repository):
         ]
 
     def received(self, after: int) -> Mapping[str, int]:
-        """Count the messages taken in after the mark, by platform."""
-        # Counted here: grouped by the database, which prefers the index by platform, it reads the whole table.
+        """Count the messages received after the mark, by platform."""
+        # Counted here: for a group by platform, SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallFigure]:
-        """Return the model calls after the mark, and those with the given ids."""
+        """Return the model calls after the mark, and those with these ids."""
         wanted = select(
             col(LLMCall.id),
             col(LLMCall.state),
@@ -96,7 +98,7 @@ class MonitoringFigures(Repository):
         return [CallFigure(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
 
     def open_calls(self) -> set[int]:
-        """Return the ids of the calls of open jobs that nobody has answered yet."""
+        """Return the ids of the unanswered calls of open jobs."""
         found = self._session.scalars(
             select(col(LLMCall.id))
             .join(Job, col(Job.id) == col(LLMCall.job_id))
@@ -105,7 +107,7 @@ class MonitoringFigures(Repository):
         return {call_id for call_id in found if call_id is not None}
 
     def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliveryFigure]:
-        """Return the chunks after the mark, and those with the given ids."""
+        """Return the chunks after the mark, and those with these ids."""
         wanted = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
         return [DeliveryFigure(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
 
@@ -119,7 +121,7 @@ class MonitoringFigures(Repository):
         return {delivery_id for delivery_id in found if delivery_id is not None}
 
     def connectors(self) -> Sequence[ConnectorFigure]:
-        """Return what each connector last said of itself."""
+        """Return the last state of each connector."""
         found = self._session.execute(
             select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
         )
@@ -131,7 +133,7 @@ class MonitoringFigures(Repository):
     def _new_or_known(
         self, wanted: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known: Collection[int]
     ) -> Iterator[Any]:
-        """Yield the rows after a mark and those with known keys, by two kinds of query: one for both reads them all."""
+        """Yield the rows after a mark and those with known keys, by two kinds of query: one for both reads all rows."""
         yield from self._session.execute(wanted.where(key > after))
         for batch in _batches(known):
             yield from self._session.execute(wanted.where(key.in_(batch), key <= after))

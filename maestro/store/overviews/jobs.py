@@ -36,16 +36,16 @@ from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import Prompts
 
 NEWEST = 1_000
-"""Jobs in which a search looks first: what many mention fills its page there, without a look at every message."""
+"""The newest jobs, which a search reads first: a common text fills its page there, without reading all messages."""
 TEXT = 400
-"""Characters of a message that are read for its excerpt; a message may have 300,000."""
+"""The characters of a message in its excerpt; a message may have 300,000."""
 
 
 class JobTexts(Repository):
-    """Reads only."""
+    """The texts around one job."""
 
     def of(self, job: Job) -> Papers:
-        """Return what was said around a job."""
+        """Return the texts around a job."""
         return Papers(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
@@ -54,7 +54,7 @@ class JobTexts(Repository):
         )
 
     def answer(self, job: Job) -> Answered | None:
-        """Return what a job answered, None where it did not, or where that was deleted."""
+        """Return the answer of a job, None where there is none, or where it was deleted."""
         if job.answer_id is None:
             return Answered(job.said) if job.said else None
         said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
@@ -67,14 +67,14 @@ class JobTexts(Repository):
     def _ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
-        # One that waits for a person or an account has given its place back.
+        # A waiting job has freed its lane.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
         return self._session.exec(earlier.order_by(col(Job.turn).desc()).limit(1)).first() or ""
 
 
 class JobLists(Repository):
-    """Reads only."""
+    """Lists of jobs, and all rows of one job."""
 
     def jobs(
         self, wanted: JobFilter, after: Cursor | None, limit: int, without: Sequence[JobFilter] = ()
@@ -98,13 +98,13 @@ class JobLists(Repository):
         return found[:limit], Cursor(last.created_at, last.id) if last else None
 
     def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[Listed]:
-        # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.
+        # First the page, then the joins with other tables: joined before, 100,000 jobs take ten times as long.
         chosen = page.order_by(*_newest_first()).limit(limit + 1).scalar_subquery()
         rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*_newest_first()))
         return [Listed(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> Record:
-        """Return everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
+        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
         row = self._session.exec(_listed().where(Job.id == job_id)).first()
         if row is None:
             raise NotFound(f"job {job_id} does not exist")

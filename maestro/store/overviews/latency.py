@@ -1,4 +1,4 @@
-"""How long jobs took, from a bounded sample of them: no look reads more than a few thousand rows."""
+"""Durations of jobs, from a bounded sample: no query reads more than a few thousand rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ STAGES: Mapping[StepKind | None, Stage] = {
     StepKind.TAGS: Stage.TAGS,
     StepKind.DELIVER: Stage.DELIVER,
 }
-"""The stage of each kind of step; the others take no time worth telling."""
+"""The stage of each kind of step; the others take too little time to show."""
 DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A job of the sample; moments are as they are stored, because most of them are only subtracted."""
+    """A job of the sample; moments are stored texts, because most of them are only subtracted."""
 
     id: str
     kind: JobKind
@@ -55,7 +55,7 @@ class _Sampled:
 
 
 class Latency(Repository):
-    """Reads only."""
+    """Queries for the latency of jobs."""
 
     _ANSWERS = PreparedStatement(
         select(col(Delivery.job_id), func.min(type_coerce(Delivery.sent_at, String)))
@@ -76,7 +76,7 @@ class Latency(Repository):
     )
 
     def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
-        """Return the percentiles of a sample of the completed jobs that are meant: the newest of each day."""
+        """Return the percentiles of a sample of the matching completed jobs: the newest of each day."""
         days = looked_at(period)
         jobs = self._sample(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
@@ -85,7 +85,7 @@ class Latency(Repository):
 
     def _sample(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
         moments = (type_coerce(moment, String) for moment in (Job.created_at, Job.claimed_at, Job.started_at))
-        # One statement for every day: to make another for each takes longer than to find the jobs.
+        # One statement for all days: to compile another for each takes longer than to find the jobs.
         of_day = (
             select(col(Job.id), col(Job.kind), col(Job.run), *moments)
             .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))
@@ -97,7 +97,7 @@ class Latency(Repository):
         return [_Sampled(*row) for rows in found for row in rows]
 
     def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
-        """Yield what jobs waited before their first step; a later run of a job has waited for other things."""
+        """Yield the waits of jobs before their first step; later runs have waited for other reasons."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
@@ -136,5 +136,5 @@ def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _between(earlier: str, later: str) -> float:
-    """Return milliseconds; a clock that was set back meanwhile has told nothing."""
+    """Return milliseconds, at least 0, because the clock may have been set back meanwhile."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

@@ -23,11 +23,11 @@ from maestro.store.users.audit import Audit
 WEB = "web"
 
 POSTING = (Heartbeat, Cron, Webhook)
-"""What posts to a channel by itself."""
+"""The tables of background work that posts to a channel."""
 
 
 class Bots(Repository):
-    """All bots; the web connector, which has a row only for its agent, is none of them."""
+    """All accounts; the web connector, which has a row only for its agent, is left out."""
 
     def all(self) -> Sequence[BotInstance]:
         """Return them by platform and account."""
@@ -46,13 +46,13 @@ class Bots(Repository):
         return found
 
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
-        """Keep a new bot; raises ``Conflict`` when its name is taken."""
+        """Add an account; raises ``Conflict`` when its name is taken."""
         if self.find(bot.platform, bot.account) is not None:
             raise Conflict(f"there is a connector {bot.place} already; change that one, or choose another account")
         return self.put(bot, actor, "connector.add")
 
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
-        """Write a bot as it is now."""
+        """Store an account as it is now."""
         bot.changed_at = self._now
         self._session.add(bot)
         self._session.flush()
@@ -60,7 +60,7 @@ class Bots(Repository):
         return bot
 
     def remove(self, bot: BotInstance, actor: str) -> None:
-        """Remove a bot, with its secrets; raises ``Conflict`` for one of the configuration."""
+        """Remove an account, with its secrets; raises ``Conflict`` for one of the configuration."""
         if bot.configured:
             raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
         self._session.delete(bot)
@@ -68,9 +68,9 @@ class Bots(Repository):
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 
     def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Have a row for each bot of the configuration, with its agent, and none for one that it no longer names.
+        """Store the accounts of the configuration, with their agents, and remove those that it no longer names.
 
-        A row of the same name that was added otherwise becomes the configuration's, and forgets its secrets.
+        A row of the same name that was added otherwise becomes the configuration's, and loses its secrets.
         """
         for bot in self.all():
             if bot.configured and (bot.platform, bot.account) not in named:
@@ -85,7 +85,7 @@ class Bots(Repository):
 
 
 def set_secrets(bot: BotInstance, kept: Mapping[str, KeptKey]) -> None:
-    """Write what is kept of some secrets into a bot; those that are empty are taken away, others stay."""
+    """Store encrypted secrets of an account; empty ones are removed, others stay."""
     secrets, endings = dict(bot.kept_secrets), dict(bot.last_characters)
     for name, key in kept.items():
         secrets.pop(name, None)
@@ -98,13 +98,13 @@ def set_secrets(bot: BotInstance, kept: Mapping[str, KeptKey]) -> None:
 
 
 class ChannelMoves(Repository):
-    """All channels that were moved."""
+    """All channels that a platform moved to another id."""
 
     def add(self, place: Address, to: str) -> bool:
-        """Let bindings, conversations, schedules and webhooks go along; false when that was done before.
+        """Move the bindings, conversations, schedules and webhooks of a channel; false when that was done before.
 
-        What the new channel has already stays as it is there. Open jobs keep the old address, by which a connector may
-        find the new one; not where the old one may become somebody else's.
+        Rows that the new channel has already stay unchanged. Open jobs keep the old address, for which a connector may
+        find the new one; not where another user may get the old one.
         """
         known = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
         if to == place.channel or (known is not None and known.moved_to == to):
@@ -131,7 +131,7 @@ class ChannelMoves(Repository):
             self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
 
     def _conversations(self, place: Address, to: str) -> None:
-        """Let them go along with what was learned in them; where one goes on there already, ours is closed."""
+        """Move conversations with their facts; where the new channel has one already, the moved one is closed."""
         for row in self._session.exec(select(Conversation).where(*self._of(Conversation, place))).all():
             key = row.key_in(to)
             if row.status is ConversationStatus.ACTIVE and self._goes_on(key):

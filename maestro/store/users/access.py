@@ -22,7 +22,7 @@ WRONG_CODE = "pairing.wrong_code"
 
 
 class Owners(Repository):
-    """Persons whose word always counts."""
+    """Users who may talk to every agent and approve everything."""
 
     _HAS = PreparedStatement(
         select(Owner.user_id).where(
@@ -31,15 +31,15 @@ class Owners(Repository):
     )
 
     def all(self) -> Sequence[Owner]:
-        """Return every owner by platform and user id."""
+        """Return all owners by platform and user id."""
         return self._session.exec(select(Owner).order_by(col(Owner.platform), col(Owner.user_id))).all()
 
     def has(self, person: PersonId) -> bool:
-        """Say whether this person is one of them."""
+        """Return whether this user is an owner."""
         return self._row(self._HAS, **person._asdict()) is not None
 
     def add(self, person: PersonId, by: str) -> bool:
-        """Make this person an owner; false when they are one already."""
+        """Make this user an owner; false when they are one already."""
         if self.has(person):
             return False
         self._session.add(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
@@ -47,7 +47,7 @@ class Owners(Repository):
         return True
 
     def remove(self, person: PersonId) -> bool:
-        """Take this back; false when they are none."""
+        """Remove an owner; false when the user is none."""
         found = self._session.get(Owner, (person.platform, person.user_id))
         if found is None:
             return False
@@ -57,7 +57,7 @@ class Owners(Repository):
 
 
 class Pairings(Repository):
-    """People whom operators let in, and codes."""
+    """Known users, pairing requests and invitations."""
 
     _KNOWN = PreparedStatement(
         select(KnownPerson.user_id).where(
@@ -70,14 +70,14 @@ class Pairings(Repository):
         .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
     )
 
-    # People
+    # Known users
 
     def is_known(self, person: PersonId) -> bool:
-        """Say whether an operator let this person in."""
+        """Return whether an operator gave this user access."""
         return self._row(self._KNOWN, **person._asdict()) is not None
 
     def admit(self, person: PersonId, user_name: str, by: str) -> bool:
-        """Let a person in; false when they are already."""
+        """Give a user access; false when they have it already."""
         if self.is_known(person):
             return False
         self._session.add(
@@ -93,39 +93,40 @@ class Pairings(Repository):
         return True
 
     def revoke(self, person: PersonId) -> bool:
-        """Take this back; false when they were not let in."""
+        """Take a user's access back; false when they had none."""
         gone = delete(KnownPerson).where(
             col(KnownPerson.platform) == person.platform, col(KnownPerson.user_id) == person.user_id
         )
         return self._run(gone).rowcount > 0
 
     def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
-        """Return people by platform and user id, those after the given one."""
+        """Return known users by platform and user id, those after the given one."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
         return self._session.exec(page).all()
 
-    # Wishes to be let in
+    # Pairing requests
 
     def newest_of(self, person: PersonId) -> Pairing | None:
-        """Return the last wish of this person, whatever became of it."""
+        """Return the newest pairing request of this user, in any state."""
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
         return self._session.exec(theirs.order_by(col(Pairing.id).desc()).limit(1)).first()
 
     def count_pending(self) -> int:
-        """Count the people who wait for an operator's word."""
+        """Count the open pairing requests."""
         return int(self._value(self._WAITING, now=self._now))
 
     def pending(self) -> Sequence[Pairing]:
-        """Return the wishes that wait for an operator's word, the oldest first; there are ``MOST_PENDING`` at most."""
+        """Return the open pairing requests, oldest first; there are ``MOST_PENDING`` at most."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
         return self._session.exec(pending.order_by(col(Pairing.id))).all()
 
     def add(self, pairing: Pairing) -> Pairing:
-        """Keep a wish, in the place of an older one of the same person that ran out.
+        """Store a pairing request, in the place of an expired one of the same user.
 
-        What ran out long ago is forgotten; only then, so that no number ever means another person.
+        Requests that expired long ago are deleted, and only these, so that a recent number never refers to another
+        user.
         """
         older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
         if older is not None and older.status is PairingStatus.PENDING:
@@ -137,12 +138,12 @@ class Pairings(Repository):
         return kept
 
     def note_sent(self, pairing: Pairing, address: Address) -> None:
-        """Note that the person was told the code once more, and where."""
+        """Note that the user was sent the code once more, and where."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
 
     def named(self, text: str) -> Pairing:
-        """Return a wish by its number or its code; raises ``NotFound``."""
+        """Return a pairing request by its number or its code; raises ``NotFound``."""
         wanted = Pairing.code == code_of(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             wanted = Pairing.id == int(text)
@@ -152,20 +153,20 @@ class Pairings(Repository):
         return found
 
     def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
-        """Note what became of a wish."""
+        """Store the decision on a pairing request."""
         pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
         self._session.add(pairing)
         self._session.flush()
 
     def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
-        """Return wishes, newest first, those before the given id."""
+        """Return pairing requests, newest first, those before the given id."""
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
         return self._session.exec(page.where(col(Pairing.id) < before) if before is not None else page).all()
 
     # Invitations
 
     def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
-        """Keep the digest of a code for somebody and return when it runs out; codes that ran out are forgotten."""
+        """Store the digest of an invitation code and return its expiry; expired codes are deleted."""
         self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
         expires_at = self._now + lifetime
         self._session.add(
@@ -176,7 +177,7 @@ class Pairings(Repository):
         return expires_at
 
     def redeem(self, code: str) -> Invitation | None:
-        """Use a code up; None when it is unknown, used or ran out."""
+        """Use an invitation code up; None when it is unknown, used or expired."""
         found = self._session.get(Invitation, _code_digest(code))
         if found is None:
             return None
@@ -184,12 +185,12 @@ class Pairings(Repository):
         return found if found.expires_at > self._now else None
 
     def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
-        """Count the wrong codes in this time until now: of this person, and of everybody."""
+        """Count the wrong codes in this time until now: of this user, and of all users."""
         recent = (
             select(AuditEntry.subject, func.count())
             .where(
                 col(AuditEntry.at) > self._now - since,
-                # A later time is one of a clock that was set back since.
+                # A later time means that the clock was set back since.
                 col(AuditEntry.at) <= self._now,
                 AuditEntry.action == WRONG_CODE,
             )

@@ -1,4 +1,4 @@
-"""Who did what to what, and from where."""
+"""The audit log: actions of operators and agents, with their origin."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,10 @@ _ORIGIN: ContextVar[str] = ContextVar("origin", default="")
 
 @contextlib.contextmanager
 def coming_from(address: str) -> Iterator[None]:
-    """Have every entry that is written within the block tell this address.
+    """Record this address as the origin of all entries that are written within the block.
 
-    Entries are written deep inside, by whoever changes something, which knows nothing of networks. Threads that are
-    given work within the block (``asyncio.to_thread``, and those of the routes) know the address as well; whatever runs
-    beside it, such as a dispatcher, does not.
+    Entries are written by code that knows nothing of networks. Threads that are given work within the block
+    (``asyncio.to_thread``, and those of the routes) inherit the address; other tasks, such as the dispatcher, do not.
     """
     token = _ORIGIN.set(address)
     try:
@@ -31,7 +30,7 @@ def coming_from(address: str) -> Iterator[None]:
 
 
 def present_origin() -> str:
-    """Return where what is being done comes from, empty for what nobody asked for over a network."""
+    """Return the origin of the present action, empty for one that did not come over a network."""
     return _ORIGIN.get()
 
 
@@ -39,7 +38,7 @@ class Audit(Repository):
     """The audit log; entries are only ever added."""
 
     def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
-        """Note an action, and where it came from."""
+        """Add an entry for an action, with its origin."""
         self._session.add(
             AuditEntry(
                 at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=present_origin()
@@ -52,7 +51,7 @@ class Audit(Repository):
 
     def page(self, wanted: AuditFilter, after: Mark | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` entries that follow the mark, newest first."""
-        # By time and not by number: each index ends with the time, so that a page is read off one of them.
+        # By time and not by id: each index ends with the time, so that a page is read from one of them.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
         page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:

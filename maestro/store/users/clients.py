@@ -1,4 +1,4 @@
-"""Clients, for whom agents work and who pay."""
+"""Clients, who pay for the answers in channels."""
 
 from collections.abc import Container
 
@@ -16,7 +16,7 @@ from maestro.store.users.audit import Audit
 
 
 class PayingClients(Repository):
-    """All clients; ``actor`` is who the audit log says it was."""
+    """All clients; ``actor`` is the author in the audit log."""
 
     def get(self, name: str) -> Client:
         """Return the client of this name or slug; raises ``NotFound``."""
@@ -33,12 +33,12 @@ class PayingClients(Repository):
         return found.id if found is not None else None
 
     def name_of(self, client_id: int | None) -> str:
-        """Return the name of a client, empty for nobody."""
+        """Return the name of a client, empty for None."""
         client = self._session.get(Client, client_id) if client_id is not None else None
         return client.name if client is not None else ""
 
     def create(self, new: NewClient, actor: str) -> Client:
-        """Make a client; raises ``Conflict`` when its name or slug is taken."""
+        """Add a client; raises ``Conflict`` when its name or slug is taken."""
         if self._of_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
         if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
@@ -65,7 +65,7 @@ class PayingClients(Repository):
         return client
 
     def remove(self, client: Client, actor: str) -> None:
-        """Remove a client of whom nothing speaks; raises ``Conflict`` for any other, and says why."""
+        """Remove a client without references; raises ``Conflict`` with the reason for any other."""
         _require_ours(client)
         used = self._uses(client)
         if used:
@@ -75,7 +75,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
     def enter(self, new: NewClient) -> Client:
-        """Make or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
+        """Add or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
         client = self._of_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_free(new.slug, new.name)
@@ -86,7 +86,7 @@ class PayingClients(Repository):
         return client
 
     def leave_out(self, named: Container[str]) -> None:
-        """Take from the clients that the configuration no longer names what it said of them."""
+        """Reset the configured fields of clients that the configuration no longer names."""
         for gone in self._session.exec(select(Client).where(Client.configured)).all():
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
@@ -115,7 +115,7 @@ class PayingClients(Repository):
         return self._session.exec(select(Client).where(Client.slug == slug, Client.slug != "")).first()
 
     def _require_free(self, slug: str, name: str) -> None:
-        """Refuse a slug that finds somebody else than the client of this name."""
+        """Require that a slug is free or belongs to the client of this name."""
         taken = self._of_slug(slug) or self._of_name(slug)
         if taken is not None and taken.name != name:
             raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")

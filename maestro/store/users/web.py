@@ -17,7 +17,7 @@ from maestro.store.engine.statements import PreparedStatement, insert
 
 
 class WebUsers(Repository):
-    """Small tables about persons and connectors."""
+    """Tickets, channels and uploads of web users, and the states of connectors."""
 
     _STATUS = insert(ConnectorStatus)
     _EVENT = PreparedStatement(
@@ -28,7 +28,7 @@ class WebUsers(Repository):
     )
 
     def add_ticket(self, ticket: str, user: tuple[str, str, str], lifetime: timedelta) -> None:
-        """Keep the digest of a ticket for a user (id, name, role)."""
+        """Store the digest of a ticket for a user (id, name, role)."""
         user_id, user_name, role = user
         self._session.exec(delete(WebTicket).where(col(WebTicket.expires_at) < self._now))
         self._session.add(
@@ -50,7 +50,7 @@ class WebUsers(Repository):
         return found if found.expires_at > self._now else None
 
     def own_channel(self, address: Address, user_id: str) -> bool:
-        """Give a channel to a user if nobody has it; true when it is theirs."""
+        """Give a channel to a user if it has no owner; true when it is theirs."""
         self._session.exec(
             insert(ChannelOwner)
             .values(
@@ -66,7 +66,7 @@ class WebUsers(Repository):
         return owner is not None and owner.user_id == user_id
 
     def add_upload(self, upload: UploadedFile) -> None:
-        """Keep the record of an uploaded file."""
+        """Store the record of an uploaded file."""
         self._session.add(upload)
 
     def uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
@@ -75,7 +75,7 @@ class WebUsers(Repository):
         return {row.id: row for row in rows}
 
     def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
-        """Keep what a connector says of itself; ``trouble`` makes the detail its last error."""
+        """Store the state that a connector reports; ``trouble`` makes the detail its last error."""
         status = self._status(platform, account)
         status.state, status.detail, status.changed_at = state, detail, self._now
         if trouble:
@@ -83,7 +83,7 @@ class WebUsers(Repository):
         self._session.flush()
 
     def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
-        """Keep that a connector brought something now, and how old that was."""
+        """Store that a connector received an event now, and how old the event was."""
         status = _starting(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
         self._change(self._EVENT, **vars(status))
@@ -96,7 +96,7 @@ class WebUsers(Repository):
         return found
 
     def connectors(self) -> Sequence[ConnectorStatus]:
-        """Return the state of every connector."""
+        """Return the states of all connectors."""
         return self._session.exec(
             select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account)
         ).all()
@@ -111,13 +111,13 @@ def _digest(ticket: str) -> str:
 
 
 class EndedLogins(Repository):
-    """Only what was ended is written down: a login that goes on needs no row."""
+    """Logins that ended before their expiry; a valid login has no row."""
 
     def end(self, login: str, expires_at: datetime) -> None:
-        """Let a login count no more, which two requests may ask for at once; forget those that are over anyway."""
+        """Invalidate a login, which two requests may do at once; expired logins are deleted."""
         self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
         self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
 
     def ended(self, login: str) -> bool:
-        """Say whether a login was ended."""
+        """Return whether a login was ended."""
         return self._session.exec(select(EndedLogin.id).where(EndedLogin.id == login)).first() is not None
