@@ -19,7 +19,7 @@ from maestro.domain.llm.errors import CallSite
 from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, Attachment
-from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.limits import StopWatch
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store, committed

@@ -19,7 +19,7 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
-from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.limits import StopWatch
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run

@@ -10,8 +10,7 @@ from maestro.domain.redaction import TextKind
 from maestro.installation.accounts import wake_for_models
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
-from maestro.llm.middleware.interruption import Deadline, StopGuard, StopWatch
-from maestro.llm.middleware.limits import RateLimit
+from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopWatch
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, nothing_more
 from maestro.llm.middleware.request_changes import (

@@ -35,7 +35,7 @@ from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, as_it_is
 from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files, workspaces_folder
-from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.limits import StopWatch
 from maestro.llm.transcriber import Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url

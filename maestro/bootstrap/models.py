@@ -13,7 +13,7 @@ from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary
-from maestro.llm.middleware.interruption import Ready
+from maestro.llm.middleware.limits import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import LLMClient
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback

@@ -15,7 +15,7 @@ from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.limits import StopWatch
 from maestro.settings import Settings, load
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store

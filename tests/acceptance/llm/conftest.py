@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.middleware.interruption import Deadline
+from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import LLMClient, chain
 from tests.support.llm_fakes import Checked
 from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at

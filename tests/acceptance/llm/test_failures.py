@@ -23,7 +23,7 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
-from maestro.llm.middleware.interruption import Deadline
+from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import Account, LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of

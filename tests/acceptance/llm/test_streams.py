@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.llm.errors import LLMFailure, ModelTimeout, ProviderUnavailable, RateLimited
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.middleware.interruption import Deadline
+from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import SEARCH, TIME, account_at, leaks, request_of

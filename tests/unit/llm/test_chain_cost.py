@@ -23,7 +23,7 @@ from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.limits import StopWatch
 from maestro.llm.middleware.replay import UNREAD_POSTS, ReplayGuard
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.llm.errors import BadRequest, ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.interruption import Deadline
+from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import chain
 from tests.support.llm_fakes import Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of

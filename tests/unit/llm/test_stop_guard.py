@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.errors import Stopped
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.interruption import StopGuard, StopWatch
+from maestro.llm.middleware.limits import StopGuard, StopWatch
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of
 
