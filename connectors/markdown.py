@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
+from connectors.splitting import FENCE
+
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
 BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
 QUOTE = re.compile(r" {0,3}>[> \t]*")
@@ -39,18 +40,17 @@ ZERO_WIDTH = "\u200b"
 APART = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
 """Three ticks that begin and end no code."""
 
-_OPENING = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
 @dataclass(frozen=True)
-class Dialect:
+class MarkdownDialect:
     """How a platform writes what Markdown says.
 
     ``plain`` writes text, ``literal`` a mark that is meant as it is, ``code`` a piece of code within a line, ``block``
     a line of a block of code, and ``link`` a label, which may be blank, and an address. ``around`` is what stands
-    before and after what is ``bold``, ``italic``, ``both`` or ``struck``.
+    before and after what is ``bold``, ``italic``, ``both`` or ``struck``, ``inline`` what is found within a line.
     """
 
     plain: Callable[[str], str]
@@ -59,9 +59,10 @@ class Dialect:
     block: Callable[[str], str]
     link: Callable[[str, str], str]
     around: Mapping[str, tuple[str, str]]
+    inline: re.Pattern[str] = INLINE
 
 
-def lines(text: str, dialect: Dialect) -> Iterator[str]:
+def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
     """Yield the lines of a text as a platform with fences of three ticks and quotes of ``>`` is to show them."""
     marker = ""
     for line in text.split("\n"):
@@ -77,11 +78,11 @@ def lines(text: str, dialect: Dialect) -> Iterator[str]:
             yield _line(line, dialect)
 
 
-def inline(text: str, dialect: Dialect) -> str:
+def inline(text: str, dialect: MarkdownDialect) -> str:
     """Return what stands in a line as the platform writes it."""
     out, at = [], 0
-    for found in INLINE.finditer(text):
-        out += [dialect.plain(text[at : found.start()]), _shown(found, dialect)]
+    for found in dialect.inline.finditer(text):
+        out += [dialect.plain(text[at : found.start()]), _rendered(found, dialect)]
         at = found.end()
     return "".join([*out, dialect.plain(text[at:])])
 
@@ -93,8 +94,8 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
     """
     at = 0
     while at < len(source):
-        end = _end_of_code(source, at) or _end_of_table(source, at)
-        if end and _OPENING.match(source[at]):
+        end = end_of_code(source, at) or end_of_table(source, at)
+        if end and FENCE.match(source[at]):
             yield source[at:end]
         elif end:
             yield [TICKS, *(row.strip() for row in source[at:end]), TICKS]
@@ -103,14 +104,15 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
         at = end or at + 1
 
 
-def _line(line: str, dialect: Dialect) -> str:
+def _line(line: str, dialect: MarkdownDialect) -> str:
     quoted = QUOTE.match(line)
     if quoted is not None:
-        return "> " + _block(line[quoted.end() :], dialect)
-    return _block(line, dialect)
+        return "> " + block_line(line[quoted.end() :], dialect)
+    return block_line(line, dialect)
 
 
-def _block(line: str, dialect: Dialect) -> str:
+def block_line(line: str, dialect: MarkdownDialect) -> str:
+    """Return a line that is no code, quote or table as the platform writes it."""
     if RULE.match(line):
         return "———"
     heading = HEADING.match(line)
@@ -122,26 +124,28 @@ def _block(line: str, dialect: Dialect) -> str:
     return f"{bullet[1]}• {inline(line[bullet.end() :], dialect)}" if bullet else inline(line, dialect)
 
 
-def _shown(found: re.Match[str], dialect: Dialect) -> str:
-    if found["literal"]:
-        return dialect.literal(found["literal"])
-    if found["code"] is not None:
-        return dialect.code(found["code"].strip())
-    if found["url"]:
-        return dialect.link(found["label"], found["url"])
-    if found["angled"]:
-        return dialect.link("", found["angled"])
+def _rendered(found: re.Match[str], dialect: MarkdownDialect) -> str:
+    """Return one piece of a line as the platform writes it; the last group of the pattern names its kind."""
     kind = found.lastgroup or ""
+    match kind:
+        case "literal":
+            return dialect.literal(found[kind])
+        case "code":
+            return dialect.code(found[kind].strip() or found[kind])
+        case "url":
+            return dialect.link(found["label"], found[kind])
+        case "angled" | "bare":
+            return dialect.link("", found[kind])
     before, after = dialect.around[kind.removesuffix("2")]
     return f"{before}{inline(found[kind], dialect)}{after}"
 
 
-def _end_of_code(source: Sequence[str], start: int) -> int:
+def end_of_code(source: Sequence[str], start: int) -> int:
     """Return where a fence that opens here is closed, the end of the text where it is not; 0 for no fence."""
-    opening = _OPENING.match(source[start])
+    opening = FENCE.match(source[start])
     if opening is None:
         return 0
-    marker = opening.group(1)
+    marker = opening[2]
     for at in range(start + 1, len(source)):
         line = source[at].strip(" \t")
         if len(line) >= len(marker) and set(line) == {marker[0]}:
@@ -149,7 +153,7 @@ def _end_of_code(source: Sequence[str], start: int) -> int:
     return len(source)
 
 
-def _end_of_table(source: Sequence[str], start: int) -> int:
+def end_of_table(source: Sequence[str], start: int) -> int:
     """Return where a table that begins here ends; 0 for no table."""
     is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
     if not is_table or not _COLUMNS.match(source[start + 1]):

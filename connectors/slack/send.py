@@ -11,7 +11,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.failures import PermanentSend
-from connectors.markdown import APART, TICKS, ZERO_WIDTH, Dialect, lines
+from connectors.markdown import APART, TICKS, ZERO_WIDTH, MarkdownDialect, lines
 from connectors.slack.api import Fields, call_slack, slack_errors
 from connectors.splitting import split
 from maestro.domain.messages import Address, Button, OutgoingMessage, Receipt
@@ -72,7 +72,7 @@ def _link(label: str, url: str) -> str:
     return f"<{url.translate(_IN_URL)}|{shown}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
 
 
-DIALECT = Dialect(plain=escape, literal=_literal, code=_code, block=_in_block, link=_link, around=_AROUND)
+DIALECT = MarkdownDialect(plain=escape, literal=_literal, code=_code, block=_in_block, link=_link, around=_AROUND)
 
 
 def blocks_of(message: OutgoingMessage) -> Sequence[Block]:

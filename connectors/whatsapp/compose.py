@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from connectors.failures import FailureScope, PermanentSend
-from connectors.markdown import APART, TICKS, ZERO_WIDTH, Dialect, blocks, lines
+from connectors.markdown import APART, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
 from maestro.domain.messages import Button, OutgoingMessage
 
 _AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
@@ -57,7 +57,7 @@ def _link(label: str, url: str) -> str:
     return f"{said} ({url})" if said and said != url else url
 
 
-DIALECT = Dialect(plain=_plain, literal=_literal, code=_code, block=_plain, link=_link, around=_AROUND)
+DIALECT = MarkdownDialect(plain=_plain, literal=_literal, code=_code, block=_plain, link=_link, around=_AROUND)
 
 
 class MediaShape(StrEnum):
