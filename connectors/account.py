@@ -58,12 +58,13 @@ class AccountConnector:
         log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
         await self._report(ConnectorState.DEGRADED, why)
 
-    async def retry(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
         """Repeat ``work`` until it succeeds, after growing pauses, or those that the platform asks for.
 
         Raises ``AccountRefused`` when only an operator can help. A store that is full or busy is tried again as well.
         """
-        for pause in backoff_seconds():
+        waits = pauses or backoff_seconds()
+        while True:
             try:
                 return await work()
             except AccountRefused:
@@ -73,8 +74,7 @@ class AccountConnector:
                     raise AccountRefused(str(error)) from None
                 await self.report_broken(str(error))
                 asked = error.retry_after.total_seconds() if error.retry_after else 0.0
-                await asyncio.sleep(max(pause, asked))
-        raise AssertionError("the pauses never end")
+                await asyncio.sleep(max(next(waits), asked))
 
     def refuse(self, refused: AccountRefused) -> None:
         """End the run: only an operator can help."""

@@ -9,7 +9,7 @@ MAX_CHANNELS = 1_000
 
 
 class SendRateLimiter:
-    """Lets one message after another into a channel, never more often than the platform takes them."""
+    """The rate limit of sends to each channel."""
 
     def __init__(self, seconds: Callable[[str], float]) -> None:
         """``seconds`` says how many lie between two messages to a channel."""
@@ -17,7 +17,7 @@ class SendRateLimiter:
         self._next: dict[str, float] = {}
 
     async def wait(self, channel: str) -> None:
-        """Return when the channel takes another message."""
+        """Wait until the channel takes another message."""
         now = time.monotonic()
         at = max(now, self._next.get(channel, 0.0))
         if len(self._next) >= MAX_CHANNELS:
@@ -27,5 +27,5 @@ class SendRateLimiter:
 
 
 def backoff_seconds() -> Iterator[float]:
-    """Yield how many seconds to wait before each attempt to connect: the first one after a loss is made at once."""
+    """Yield the pauses in seconds between attempts to connect: the first after a loss is made at once."""
     return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -74,7 +74,7 @@ __all__ = [
 
 
 class IdentityRole(StrEnum):
-    """What a person on the web connector is allowed to be (docs/decisions.md: web identity)."""
+    """The role of a user of the web connector (docs/decisions.md: web identity)."""
 
     OWNER = "owner"
     USER = "user"
@@ -82,7 +82,7 @@ class IdentityRole(StrEnum):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who is at the other end; chosen by the server, never by the client."""
+    """The identity of a web user; chosen by the server, never by the client."""
 
     user_id: str
     user_name: str
@@ -90,7 +90,7 @@ class Identity:
 
 
 class ConnectorState(StrEnum):
-    """How a connector is doing, for doctor and dashboard."""
+    """The state of a connector, for doctor and dashboard."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -116,7 +116,7 @@ class KnownChannel:
 
 @dataclass(frozen=True)
 class Upload:
-    """A received file before it is kept; ``path`` is moved away by whoever keeps it, ``size`` in bytes."""
+    """A received file before it is kept; the store moves ``path`` away, ``size`` is in bytes."""
 
     path: Path
     filename: str
@@ -125,12 +125,12 @@ class Upload:
 
 
 class ConnectorContext(Protocol):
-    """All a connector may ask of Maestro; every method is safe to call from the event loop."""
+    """The services of Maestro for a connector; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Commit the message; only then may the platform be acknowledged (docs/invariants.md: durable before ack).
 
-        A message with ``edit_of`` changes the text of that one while nobody works on it. Control words such as
+        A message with ``edit_of`` changes the text of that one while no job works on it. Control words such as
         ``/stop`` are messages like others. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a
         broken rule, and what the store raises: the platform is then not acknowledged, so that it sends again.
         """
@@ -141,14 +141,14 @@ class ConnectorContext(Protocol):
         ...
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        """Keep that everything up to ``mark`` is in the inbox; call it only when that is so for each earlier message.
+        """Record that everything up to ``mark`` is in the inbox, which must hold for each earlier message.
 
         It never goes back: of two marks the longer one is the later, then the one that sorts later.
         """
         ...
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
-        """Keep that a channel exists and something was seen there now, for platforms that list not all of them."""
+        """Record that a channel exists and had a message now, for platforms that do not list all channels."""
         ...
 
     async def known_channels(self) -> Sequence[KnownChannel]:
@@ -156,7 +156,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Tell operators that so many messages of a channel were not taken in, and why; 0 for an unknown number."""
+        """Report to operators how many messages of a channel were skipped, and why; 0 for an unknown number."""
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
@@ -174,31 +174,31 @@ class ConnectorContext(Protocol):
         """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
         ...
 
-    async def told(self, key: str, report: Report) -> bool:
-        """Keep what the platform says of a message of ours, in whatever order it says so; false for one of others.
+    async def record_report(self, key: str, report: Report) -> bool:
+        """Record a status of a sent message, whatever the order of statuses; false for a message of another sender.
 
-        What it said before stays where that is further on. A failure marks the delivery as failed.
+        A status that is further on stays. A failure marks the delivery as failed.
         """
         ...
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return what the platform has told us a message of ours is known as; None as long as it has not."""
+        """Return the platform's id of a sent message; None as long as the platform has not reported it."""
         ...
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return what who presses this button of a message of ours says, counted from 0; None where there is none."""
+        """Return the text behind a button of a sent message, counted from 0; None where there is no such button."""
         ...
 
     async def moved(self, channel: str, to: str) -> None:
-        """Keep that the platform goes on with a channel under another id: bindings and conversations go along."""
+        """Record that a channel continues under another id: bindings and conversations go along."""
         ...
 
     async def moved_to(self, channel: str) -> str:
-        """Return the id under which a channel goes on, its own where it was never moved."""
+        """Return the id under which a channel continues, its own where it was never moved."""
         ...
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to this user if nobody has it; false when it is somebody else's.
+        """Give the channel to this user if it has no owner; false when it belongs to another user.
 
         See docs/decisions.md: web identity.
         """
@@ -221,7 +221,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Tell operators how the connector is doing; the last event and its lag are noted by ``accept``.
+        """Report the connector's state to operators; the last event and its lag are noted by ``accept``.
 
         The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error; it never holds a token.
         """
@@ -229,7 +229,7 @@ class ConnectorContext(Protocol):
 
 
 class Connector(Protocol):
-    """One account on one platform; ``token_digest`` tells its token from others, empty where it has none."""
+    """A connector of one account; ``token_digest`` distinguishes its token from others, empty where it has none."""
 
     platform: str
     account: str
@@ -239,17 +239,16 @@ class Connector(Protocol):
     async def run(self) -> None:
         """Receive until cancelled; raises ``AccountRefused`` when only an operator can help.
 
-        Connections that break are the connector's to mend. After anything else that it raises it is run again, after
-        a pause that grows.
+        The connector itself reconnects. After any other exception it is run again, after a pause that grows.
         """
         ...
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Hand one chunk to the platform under ``message.key``; raises a ``SendFailure``.
 
-        With a ``filename`` the content, or what is at its ``path``, goes as a file of this name. Who presses a button
-        says what ``ConnectorContext.pressed`` returns. It never tries twice by itself, unless the platform surely did
-        not take it (docs/invariants.md: one layer retries). Mentions and previews of links are off.
+        With a ``filename`` the content, or what is at its ``path``, goes as a file of this name. A press of a
+        button stands for what ``ConnectorContext.pressed`` returns. It never tries twice by itself, unless the
+        platform surely did not take it (docs/invariants.md: one layer retries). Mentions and previews of links are off.
         """
         ...
 
@@ -269,24 +268,24 @@ class Renders(Protocol):
 
 @runtime_checkable
 class Reconciles(Protocol):
-    """A connector that can look whether the platform has a message of ours."""
+    """A connector that can look whether the platform has a sent message."""
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Look for ``message.key`` among what came since ``message.tried_at``; None when it surely is not there.
 
-        Raises ``Unsettled`` when nobody will ever know, another ``SendFailure`` when the platform cannot be asked now.
+        Raises ``Unsettled`` when it can never be known, another ``SendFailure`` when the platform cannot be asked now.
         """
         ...
 
 
 @runtime_checkable
 class EditsMessages(Protocol):
-    """A connector that can write a message of ours anew, so that an answer grows while it is written."""
+    """A connector that can edit a sent message, for streaming."""
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Let the message that the platform knows as ``message.edits`` say this, formatted as ``send`` would.
+        """Change the message that the platform knows as ``message.edits``, formatted as ``send`` would.
 
-        That it says so already is a success. Raises ``PermanentSend`` for a message that is gone or too old, and what
+        No change is a success. Raises ``PermanentSend`` for a message that is gone or too old, and what
         ``send`` raises.
         """
         ...
@@ -303,7 +302,7 @@ class AcknowledgesMessages(Protocol):
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """A connector that can take in what was written while nobody listened."""
+    """A connector that can take in the messages missed in an outage."""
 
     async def catch_up(self) -> None:
         """Take in what every known channel has after its cursor, oldest first, within the caps of the settings.

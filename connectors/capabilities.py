@@ -21,10 +21,10 @@ class Idempotency(StrEnum):
 
 
 class OnAmbiguous(StrEnum):
-    """What becomes of a message of which nobody can say whether the platform has it.
+    """The rule for ambiguous sends, which the platform may or may not have.
 
     ``RESEND`` sends it again, so that it may be there twice; ``HOLD`` leaves it to an operator. ``AUTO`` resends what a
-    person waits for and holds what nobody asked for, such as a scheduled post.
+    user waits for and holds what no user waits for, such as a scheduled post.
     """
 
     AUTO = "auto"
@@ -41,7 +41,7 @@ class Markup(StrEnum):
 
 
 class PlatformTransport(StrEnum):
-    """How messages reach us; only webhooks need an address that others can reach."""
+    """How messages reach the connector; only webhooks need a public address."""
 
     SOCKET = "socket"
     POLLING = "polling"
@@ -50,11 +50,11 @@ class PlatformTransport(StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a platform can do; lengths in ``unit``, intervals in seconds.
+    """The abilities of a platform; lengths in ``unit``, intervals in seconds.
 
     ``native_window`` is how long the platform remembers the key of a message, None where it does so for ever.
-    ``max_file_bytes`` is how large a file we send may be, 0 where it takes none. ``catches_up`` says whether what was
-    written while we were away can be read later. ``on_ambiguous`` rules where neither a key nor a look settles what
+    ``max_file_bytes`` is the size of the largest file to send, 0 where it takes none. ``catches_up`` says whether
+    messages missed in an outage can be read later. ``on_ambiguous`` rules where neither a key nor a look settles what
     became of a message. ``max_buttons`` is how many buttons a message may have, 0 where it has none. ``edit_interval``
     is how often a message that grows may be written anew, 0 where answers are sent when they are whole.
     """

@@ -43,7 +43,7 @@ async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | S
 
 
 class SendAction(StrEnum):
-    """Send it, look first whether the platform has it, send it again in doubt, or leave it unconfirmed."""
+    """What is done with a chunk: send it, look for it first, send it again in doubt, or leave it unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
@@ -52,7 +52,7 @@ class SendAction(StrEnum):
 
 
 def choose_action(message: OutgoingMessage, connector: Connector, now: datetime) -> SendAction:
-    """Say what is safe with a chunk.
+    """Return what is safe to do with a chunk.
 
     One that surely never arrived is sent, and so is one that takes the place of another: it may do so twice. While the
     platform remembers the key of a message, a repeat is harmless. After that, or where it knows no keys, it is looked
@@ -68,7 +68,7 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
 
 
 def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
-    """Say what becomes of a chunk of which nobody will ever know whether the platform has it."""
+    """Return what is done with a chunk whose outcome can never be known: send it again, or leave it unconfirmed."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
     return SendAction.LEAVE if held else SendAction.RESEND
@@ -110,7 +110,7 @@ async def _look(connector: Connector, message: OutgoingMessage) -> Receipt | Sen
 
 
 class ConnectorHub:
-    """Finds the connector of a platform's account."""
+    """The connectors that this process holds, by platform and account."""
 
     def __init__(self) -> None:
         self._connectors: dict[tuple[str, str], Connector] = {}
@@ -130,7 +130,7 @@ class ConnectorHub:
             del self._connectors[place], self._refusals[place]
 
     def refused(self, address: Address, reason: str) -> None:
-        """Tell whoever runs the connector of an account that the platform does not let it in any more."""
+        """Tell the keeper of a connector that the platform refuses its account from now on."""
         tell = self._refusals.get((address.platform, address.account))
         if tell is not None:
             tell(reason)
@@ -156,7 +156,7 @@ class ConnectorHub:
 
 
 class TypingIndicators:
-    """Keeps indicators alive in the background; may be called from any thread.
+    """Typing indicators, kept alive in the background; may be called from any thread.
 
     ``is_open`` says whether a job has still something to do: the process in which it ends may be another than the one
     that shows its indicator.

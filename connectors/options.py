@@ -14,7 +14,7 @@ HttpAddress = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address tha
 
 
 class Options(Value):
-    """What can be set of a connector beside its secrets; every platform adds its own. camelCase in JSON."""
+    """The options of a connector beside its secrets; every platform adds its own. camelCase in JSON."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -40,7 +40,7 @@ class Options(Value):
 
 
 class GroupOptions(Options):
-    """What can be set where more than two talk."""
+    """Options of platforms with groups."""
 
     channels: tuple[str, ...] = Field(
         default=(), description="ids of the channels to listen to besides direct messages; empty: all it is let into"
@@ -53,7 +53,7 @@ class GroupOptions(Options):
 
 
 class CatchUpOptions(Options):
-    """What can be set where what was missed can be read later."""
+    """Options of platforms with catch-up."""
 
     catch_up_messages: int = Field(
         default=500, ge=0, le=100_000, description="messages of one channel that are read after an outage, at most"
@@ -67,7 +67,7 @@ class CatchUpOptions(Options):
 
 
 class StreamingOptions(Options):
-    """What can be set where a message of ours can be written anew."""
+    """Options of platforms with streaming by edits."""
 
     streaming: bool = Field(
         default=False, description="whether an answer is shown while the model writes it, by edits of one message"
@@ -83,7 +83,7 @@ class StreamingOptions(Options):
 
 
 class ReactionOptions(Options):
-    """What can be set where a bot can put a reaction to a message."""
+    """Options of platforms with reactions."""
 
     ack_reaction: str = Field(
         default="",
@@ -93,7 +93,7 @@ class ReactionOptions(Options):
 
 
 class QuoteOptions(Options):
-    """What can be set where an answer can quote the message that it answers."""
+    """Options of platforms on which an answer can quote its message."""
 
     quote_replies: Literal["always", "groups", "never"] = Field(
         default="groups", description="where the first message of an answer quotes what it answers"
@@ -105,7 +105,7 @@ class QuoteOptions(Options):
 
 
 class AmbiguityOptions(Options):
-    """What can be set where nobody can say whether a message arrived when its connection was cut."""
+    """Options of platforms on which a send whose connection was cut stays ambiguous."""
 
     on_ambiguous: Literal["auto", "resend", "hold"] = Field(
         default="auto",
@@ -117,9 +117,9 @@ class AmbiguityOptions(Options):
 
 @dataclass(frozen=True)
 class Instance:
-    """One account to connect: its ``secrets`` by name, revealed, and what was set, an object of the platform's own.
+    """One account to connect: its ``secrets`` by name, revealed, and its options.
 
-    ``token_digest`` tells its token from others and says nothing of it; it is what the connector shows.
+    ``token_digest`` distinguishes its token from others without revealing it.
     """
 
     account: str

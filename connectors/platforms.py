@@ -17,7 +17,7 @@ ENTRY_POINTS = "maestro.connectors"
 
 @dataclass(frozen=True)
 class Platform:
-    """What can be set and where the connector is; light to import, for it is read wherever somebody sets something.
+    """A platform's options and the module of its connector; light to import, because every command reads the settings.
 
     ``connector`` is ``module:name`` of what makes one from an ``Instance`` and a ``ConnectorContext``; the vendor's
     library is imported there, when the first account is connected. ``secrets`` says of each secret what it is, the one

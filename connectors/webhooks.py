@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 async def read_body(request: Request) -> bytes | Response:
-    """Return the raw body, for signatures are over it, or what to answer to a request whose body we do not take."""
+    """Return the raw body, over which signatures are made, or the answer to a request whose body is not accepted."""
     try:
         body = await _read(request)
     except ClientDisconnect:
@@ -61,7 +61,7 @@ def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
 
 
 def is_same_secret(expected: str, given: str) -> bool:
-    """Compare what only the platform and we know; takes as long for a wrong word as for the right one."""
+    """Compare a shared secret in constant time."""
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
 
 

@@ -26,11 +26,11 @@ REPORT_ORDER = tuple(Standing)
 
 @dataclass
 class MemoryContext:
-    """Keeps messages, channels, tickets and uploads in dictionaries.
+    """A ``ConnectorContext`` that keeps messages, channels, tickets and uploads in dictionaries.
 
     ``limit`` is the inbox size from which on messages are refused. ``before_accept`` and ``before_replay`` hold the
     next call back until they are set, for tests about races. ``failure`` is raised where something is read or written,
-    ``crash`` once, when a message was just kept and nobody was told; ``refused`` counts what was not kept.
+    ``crash`` once, when a message was just stored and not acknowledged; ``refused`` counts what was not stored.
     """
 
     limit: int = 10_000
@@ -46,7 +46,7 @@ class MemoryContext:
     passed_over: list[tuple[str, int, str]] = field(default_factory=list)
     """The channel, the number and the reason of what was not taken in."""
     reports: dict[str, Report] = field(default_factory=dict)
-    """What the platform told of messages of ours, by key."""
+    """The statuses of sent messages, by key."""
     buttons: dict[str, tuple[Button, ...]] = field(default_factory=dict)
     """The buttons of messages that were sent, by key."""
     moves: dict[str, str] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class MemoryContext:
         """Return when the newest message of a channel was written."""
         return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)
 
-    async def told(self, key: str, report: Report) -> bool:
+    async def record_report(self, key: str, report: Report) -> bool:
         """Keep what the platform says, unless it said more before."""
         if self.failure is not None:
             raise self.failure
@@ -149,11 +149,11 @@ class MemoryContext:
         return self.moves.get(channel, channel)
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to whoever asks first."""
+        """Give the channel to the first user that asks."""
         return self.owners.setdefault(address, user_id) == user_id
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Take the ticket away and return who it was for."""
+        """Take the ticket away and return the identity behind it."""
         return self.tickets.pop(ticket, None)
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:

@@ -33,7 +33,7 @@ class Fault(StrEnum):
     BUSY = "the platform asks to come back later, and takes nothing"
     BROKEN = "the platform has trouble of its own, and takes nothing"
     CUT = "the platform takes the message, and the connection is cut before it says so"
-    NO_CHANNEL = "we may not write to this channel, or it is gone"
+    NO_CHANNEL = "the bot may not write to this channel, or it is gone"
     BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - no token
     BAD_MESSAGE = "the platform does not take this message, and never will"
 
@@ -41,7 +41,7 @@ class Fault(StrEnum):
 class Bench(Protocol):
     """A connector that runs, and the platform it is connected to.
 
-    ``place`` is a channel in which a person may write and we may send; ``token`` is a secret of the account, empty
+    ``place`` is a channel for messages in both directions; ``token`` is a secret of the account, empty
     where there is none. ``faults`` are those that the platform knows.
     """
 
@@ -66,7 +66,7 @@ class Bench(Protocol):
     async def come_back(self) -> None:
         """End the connector and connect another one with the same context.
 
-        What the platform was not told that we have comes again, by itself or because the connector asks for it.
+        Messages that were not acknowledged come again, by themselves or because the connector asks for them.
         """
         ...
 
@@ -75,7 +75,7 @@ class Bench(Protocol):
         ...
 
     async def posts(self) -> Sequence[str]:
-        """Return what our account wrote to ``place``, oldest first, as the platform has it."""
+        """Return the account's messages in ``place``, oldest first, as the platform has them."""
         ...
 
 
@@ -119,7 +119,7 @@ class ConnectorContract:
         bench.context.before_accept = asyncio.Event()
         said = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, said))
-        await asyncio.sleep(0.05)  # whoever would overtake has the time to
+        await asyncio.sleep(0.05)  # time for a message that would overtake
         bench.context.before_accept.set()
         await received(bench, len(said))
         await speaking
@@ -208,7 +208,7 @@ class ConnectorContract:
         message, repeated = chunk(bench, "taken in silence"), False
         outcome = await attempt(bench.connector, message)
         if isinstance(outcome, SendFailure):
-            assert isinstance(outcome, AmbiguousSend), "nobody can know whether it arrived"
+            assert isinstance(outcome, AmbiguousSend), "it is unknown whether it arrived"
             repeated = await _again(bench, message) is SendAction.RESEND
         assert not repeated or bench.connector.capabilities.idempotency is not Idempotency.NATIVE
         assert list(await bench.posts()) == ["taken in silence"] * (1 + repeated)
@@ -242,7 +242,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == []
 
     async def test_typing_stops_no_answer(self, bench: Bench) -> None:
-        """It is a courtesy: it may fail, in our words, and the answer goes out all the same."""
+        """An indicator is a courtesy: it may fail with a ``MaestroError``, and the answer goes out all the same."""
         with contextlib.suppress(MaestroError):
             await bench.connector.typing(bench.place)
         await bench.connector.send(chunk(bench, "an answer"))
@@ -279,7 +279,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     """Return once the condition holds; raises ``AssertionError`` saying what did not happen."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - platforms of others have no event for us to wait for
+            while not condition():  # noqa: ASYNC110 - other platforms offer no event to wait for
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"not within {PATIENCE:g} seconds: {what}") from None

@@ -89,9 +89,9 @@ class DiscordCursors:
 
 @dataclass
 class ChannelQueue:
-    """What waits of one channel; one that is ``behind`` first has its history read.
+    """The events of one channel that wait; where it is ``behind``, its history is read first.
 
-    ``newest`` is the last message that the history has, None where nobody said.
+    ``newest`` is the last message that the history has, None where it is unknown.
     """
 
     place: DiscordChannel
@@ -234,7 +234,7 @@ class DiscordCatchUp:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, place: DiscordChannel, newest: int | None) -> None:
-        """Take in what the channel has after its cursor; ``newest`` is its last message, None where nobody said.
+        """Take in what the channel has after its cursor; ``newest`` is its last message, None where it is unknown.
 
         At first sight it has nothing: nothing old is answered. Raises what Discord or the store raise.
         """
@@ -252,7 +252,7 @@ class DiscordCatchUp:
         self._cursors.note(place, missed.newest)
 
     async def _first_sight(self, place: DiscordChannel, newest: int) -> int:
-        """Begin with what comes next; a thread that began after we last saw its channel is no old one."""
+        """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""
         beginning = newest
         if place.parent:
             channel = await self._cursors.before(DiscordChannel(place.parent, guild=place.guild))

@@ -15,7 +15,7 @@ WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address 
 
 
 class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions):
-    """What can be set of one Discord bot."""
+    """The options of one Discord bot."""
 
     gateway_url: WebSocketAddress = Field(
         default="",
@@ -33,5 +33,5 @@ class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpt
 
 
 def complete(instance: Instance) -> str | None:
-    """Say what is missing."""
+    """Return what is missing, None when nothing is."""
     return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"

@@ -23,7 +23,7 @@ TROUBLE = (discord.DiscordException, aiohttp.ClientError, OSError, RuntimeError)
 meanwhile gives a ``RuntimeError``."""
 
 BANNED = timedelta(minutes=1)
-"""How long we keep still after a refusal for too many requests that does not say how long."""
+"""The pause after a rate limit that names none."""
 
 DISALLOWED_INTENTS = 4014
 AUTHENTICATION_FAILED = 4004
@@ -79,7 +79,7 @@ def discord_errors() -> Iterator[None]:
 
 
 def send_failure(error: Exception) -> SendFailure:
-    """Return what is known of a message whose send raised this; no text of the error is kept, which may quote it."""
+    """Return the failure that an error of the library means, without its text, which may quote the message."""
     if isinstance(error, discord.RateLimited):
         return RetryableSend("Discord asks to wait", timedelta(seconds=error.retry_after))
     if isinstance(error, discord.HTTPException):
@@ -104,7 +104,7 @@ def _answered(error: discord.HTTPException) -> SendFailure:
 
 
 def wait_of(error: discord.HTTPException) -> timedelta:
-    """Return how long Discord asks us to wait."""
+    """Return the pause that Discord asks for."""
     asked = error.response.headers.get("Retry-After", "")
     try:
         return timedelta(seconds=float(asked))
@@ -113,5 +113,5 @@ def wait_of(error: discord.HTTPException) -> timedelta:
 
 
 def is_final(error: Exception) -> bool:
-    """Say whether a channel's history can never be read: it is gone, or not for us."""
+    """Tell whether a channel's history can never be read: it is gone, or forbidden."""
     return isinstance(error, discord.Forbidden | discord.NotFound)

@@ -33,7 +33,7 @@ from maestro.domain.messages import ControlWord, IncomingMessage
 BASE, GATEWAY = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
 VERSION = "/api/v10"
 
-# The library warns of each process that nobody can talk to by voice, which Maestro never wants to.
+# The library warns that voice is missing, which Maestro never uses.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LONGEST_WAIT = 60.0
@@ -45,7 +45,7 @@ IDENTIFY_SECONDS = 5.0
 CANCELLED_SECONDS = 1.0
 """How long the library may take to notice that it is cancelled."""
 GRACE_SECONDS = 5.0
-"""How long a connection may be away before operators are told: Discord asks us to connect anew every few hours."""
+"""How long a connection may be away before operators are told: Discord asks bots to reconnect every few hours."""
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ def point_to(options: DiscordOptions) -> None:
 
 
 async def ask_for_gateway(client: discord.Client, options: DiscordOptions) -> None:
-    """Let a server of one's own say where its gateway is, when nobody else does."""
+    """Ask an operator's own server for the address of its gateway, where none is set."""
     if options.base_url and not options.gateway_url:
         _, address, _ = await client.http.get_bot_gateway()
         DiscordWebSocket.DEFAULT_GATEWAY = URL(address)
@@ -144,7 +144,7 @@ class DiscordSession(discord.Client):
             await asyncio.sleep(IDENTIFY_SECONDS)
 
     async def on_connect(self) -> None:
-        """Begin a session that knows nothing of what was said before it."""
+        """Begin a session: every channel may have a gap before it."""
         self._queues.doubt()
         self._resumed.set()
 
@@ -153,16 +153,16 @@ class DiscordSession(discord.Client):
         self._check(guild)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
-        """Do the same for a server that let us in."""
+        """Look for gaps in a server that the bot joined."""
         self._check(guild)
 
     async def on_ready(self) -> None:
-        """Read what was written to us directly, which no event announces, and tell that all is well."""
+        """Read missed direct messages, which no event announces, and report that the bot runs."""
         await retry_until_done(self._read_direct_ones)
         await self._report_running()
 
     async def on_resumed(self) -> None:
-        """Tell that all is well again: what was missed has been told in order."""
+        """Report that the bot runs again: Discord sent the missed events in their order."""
         self._resumed.set()
         await self._report_running()
 
@@ -222,7 +222,7 @@ class DiscordSession(discord.Client):
                 self._queues.catch_up(place, newest)
 
     async def _read_direct_ones(self) -> "Sequence[asyncio.Task[None]]":
-        """Begin to read what people wrote to us alone; bots are told of no such channel, so we remember them."""
+        """Begin to read direct messages; Discord announces no such channel to bots, so the store remembers them."""
         known = await self._context.known_channels()
         return [self._queues.catch_up(DiscordChannel(int(one.channel))) for one in known if one.direct]
 
@@ -275,7 +275,7 @@ async def _command_failed(_: discord.Interaction, error: app_commands.AppCommand
 
 
 def intents(options: DiscordOptions) -> discord.Intents:
-    """Return what we ask to be told of: servers, messages there and direct ones, and their content if we may."""
+    """Return the intents: servers, messages there and direct ones, and their content where it is allowed."""
     wanted = discord.Intents.none()
     wanted.guilds = wanted.guild_messages = wanted.dm_messages = True
     wanted.message_content = options.message_content

@@ -21,7 +21,7 @@ DESCRIPTIONS = {
     ControlWord.NEW: "Begin a new conversation with the next message",
 }
 UNANSWERED_SECONDS = 60.0
-"""How long somebody waits for the reply to a command before they are told that there is none."""
+"""How long a user waits for the reply to a command before a text says that there is none."""
 COMMAND_UNANSWERED = "There is no answer to this command now. Either it is not for you here, or Maestro is very busy."
 COMMAND_FULL = "Maestro is busy; try again in a moment."
 
@@ -38,7 +38,7 @@ PRESS_FULL = "Maestro is busy; press it again in a moment."
 
 
 def add_commands(tree: "app_commands.CommandTree[discord.Client]", said: CommandHandler) -> None:
-    """Add one command for each control word; ``said`` is called when somebody uses it."""
+    """Add one command for each control word; ``said`` is called when a user gives it."""
     for word, description in DESCRIPTIONS.items():
         tree.add_command(_command(word, description, said))
 
@@ -52,7 +52,7 @@ async def register_commands(tree: "app_commands.CommandTree[discord.Client]") ->
 
 
 class CommandReplies:
-    """The commands that wait for a reply, which is shown to nobody but the person who used them."""
+    """The commands that wait for a reply, which only the user of the command sees."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, discord.Interaction] = {}
@@ -108,7 +108,7 @@ def button_view(message: OutgoingMessage) -> ui.View | None:
 
 
 def pressed_button(interaction: discord.Interaction) -> tuple[str, int] | None:
-    """Return the key and the number of the button that was pressed; None for what is no button of ours."""
+    """Return the key and the number of a pressed button; None for anything but a button of the bot."""
     if interaction.type is not discord.InteractionType.component or interaction.data is None:
         return None
     key, _, number = str(interaction.data.get("custom_id", "")).rpartition(":")
@@ -116,9 +116,9 @@ def pressed_button(interaction: discord.Interaction) -> tuple[str, int] | None:
 
 
 def press_message(interaction: discord.Interaction, says: str, place: DiscordChannel, account: str) -> IncomingMessage:
-    """Return a press as what it says, in reply to the message with the button.
+    """Return a press as an incoming message with the button's text, in reply to the message with the button.
 
-    It mentions nobody: from somebody who was not asked it is no line for an agent.
+    It has no mention: a press by a user who was not asked is no message for an agent.
     """
     below = interaction.message.id if interaction.message is not None else 0
     return IncomingMessage(
@@ -137,9 +137,9 @@ def press_message(interaction: discord.Interaction, says: str, place: DiscordCha
 async def take_press(
     interaction: discord.Interaction, place: DiscordChannel, account: str, context: ConnectorContext
 ) -> None:
-    """Commit a press, then tell Discord so, for which there are three seconds.
+    """Commit a press, then acknowledge it to Discord, within three seconds.
 
-    Who pressed what is for nothing any more, or for somebody else, alone sees so.
+    A user of an expired button, or of one for other users, is told so alone.
     """
     pressed = pressed_button(interaction)
     says = await context.pressed(*pressed) if pressed is not None else None

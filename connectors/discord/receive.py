@@ -1,4 +1,4 @@
-"""The way in: from what Discord tells of a message to our own words; files as references only."""
+"""Discord's messages as incoming messages of Maestro; files as references only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class DiscordChannel:
 
 @dataclass(frozen=True)
 class DiscordBot:
-    """Who we are on Discord, under an account of ours; ``every_line`` says that none need mention us."""
+    """The bot's identity on Discord; with ``every_line`` no message needs to mention it."""
 
     account: str
     id: int
@@ -59,17 +59,17 @@ def target(address: Address) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
-def incoming(message: discord.Message, place: DiscordChannel, us: DiscordBot) -> IncomingMessage | None:
-    """Return a message as it is taken in; None for our own, for announcements, and where nothing can be read.
+def incoming(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+    """Return an incoming message; None for the bot's own, for announcements, and where nothing can be read.
 
-    Nothing can be read in stickers and polls, and in messages whose content we are not allowed to see.
+    Nothing can be read in stickers and polls, and in messages whose content the bot may not see.
     """
-    content, files = text_of(message, us.id), references(message)
-    if message.author.id == us.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
+    content, files = text_of(message, bot.id), references(message)
+    if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
         return None
     return IncomingMessage(
         id=str(message.id),
-        address=place.address(us.account),
+        address=place.address(bot.account),
         user_id=str(message.author.id),
         user_name=message.author.display_name,
         content=content,
@@ -78,15 +78,15 @@ def incoming(message: discord.Message, place: DiscordChannel, us: DiscordBot) ->
         is_direct=place.direct,
         from_bot=message.author.bot or message.webhook_id is not None,
         reply_to=_reply_to(message),
-        addressing=addressing(message, us),
+        addressing=addressing(message, bot),
     )
 
 
-def edited(message: discord.Message, place: DiscordChannel, us: DiscordBot) -> IncomingMessage | None:
-    """Return an edit as it is taken in; None where nobody edited, as when Discord adds the preview of a link."""
+def edited(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+    """Return an edit as an incoming message; None for Discord's own changes, such as the preview of a link."""
     if message.edited_at is None:
         return None
-    changed = incoming(message, place, us)
+    changed = incoming(message, place, bot)
     if changed is None:
         return None
     number = f"{message.id}:{_milliseconds(message.edited_at)}"
@@ -107,20 +107,20 @@ def command(interaction: discord.Interaction, word: str, place: DiscordChannel, 
     )
 
 
-def addressing(message: discord.Message, us: DiscordBot) -> Addressing:
-    """Say whether a message mentions us, by our name or by the role that Discord makes of it, or replies to us."""
+def addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
+    """Tell whether a message mentions the bot, by its name or by its role, or replies to it."""
     roles = (role.tags for role in message.role_mentions)
-    if us.id in message.raw_mentions or any(tags is not None and tags.bot_id == us.id for tags in roles):
+    if bot.id in message.raw_mentions or any(tags is not None and tags.bot_id == bot.id for tags in roles):
         return Addressing.US
-    if _answers(message, us.id):
+    if _answers(message, bot.id):
         return Addressing.REPLY
-    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+    return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
 def text_of(message: discord.Message, me: int) -> str:
-    """Return what a message says, with names instead of ids, and what it forwards.
+    """Return the text of a message, with names instead of ids, and of what it forwards.
 
-    In front of a control word a mention of us is left out, for that is how people address a bot in a channel.
+    A mention of the bot before a control word is left out: that is how users address a bot in a channel.
     """
     text = message.clean_content
     for mention in (f"<@{me}>", f"<@!{me}>"):
@@ -156,7 +156,7 @@ def _reply_to(message: discord.Message) -> str:
 
 
 def _answers(message: discord.Message, me: int) -> bool:
-    """Say whether a message replies to one of ours, which Discord tells with it."""
+    """Tell whether a message replies to one of the bot's."""
     answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
     return isinstance(answered, discord.Message) and answered.author.id == me
 

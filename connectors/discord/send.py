@@ -18,9 +18,9 @@ DEEP_HEADING = re.compile(r"[ \t]{0,3}#{4,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
 IMAGE = re.compile(r"!(\[[^\]\n]*\]\([^)\s]+\))")
 
 SKEW = timedelta(seconds=30)
-"""How far Discord's clock and ours may be apart."""
+"""How far Discord's clock and the local one may be apart."""
 LOOKED_AT = 500
-"""Messages of a channel that are looked at for one of ours."""
+"""Messages of a channel among which a sent one is looked for."""
 _CHANGED = re.compile(r"[^A-Za-z0-9_.-]")
 """What Discord leaves out of a file's name; it writes an underscore for a blank."""
 
@@ -61,7 +61,7 @@ async def post(client: discord.Client, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(client: discord.Client, message: OutgoingMessage) -> None:
-    """Write a message of ours anew; what it quotes, and that no link is previewed, stays as it was."""
+    """Edit a sent message; what it quotes, and that no link is previewed, stays as it was."""
     channel = channel_of(client, message.address)
     how: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
     await channel.get_partial_message(_number(message.edits)).edit(
@@ -76,7 +76,7 @@ async def react(client: discord.Client, address: Address, message_id: str, emoji
 
 
 async def find(client: discord.Client, message: OutgoingMessage, since: datetime) -> Receipt | None:
-    """Look for a chunk among what we wrote since then: by its key, which not every answer holds, or by its content.
+    """Look for a chunk among the bot's messages since then: by its key, which not every answer holds, or by content.
 
     Raises ``AmbiguousSend`` where so much was said meanwhile that not all of it was looked at.
     """

@@ -36,13 +36,13 @@ CHANNEL = frozenset(
 )
 """Errors that every message to the channel would meet; that a thread is locked is none of them."""
 DENIED = frozenset({"no_permission", "access_denied"})
-"""Errors that are about the channel where one was named, such as one without us, and else about the account."""
+"""Errors that are about the channel where one was named, such as one without the bot, and else about the account."""
 UNSURE = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"})
 """Errors after which, by Slack's own words, some of what was asked may have happened."""
 BUSY = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 
 AFTER_ALL = timedelta(seconds=30)
-"""How long we wait when Slack asks us to but does not say for how long."""
+"""The pause after a rate limit of Slack that names none."""
 
 BASE_URL = AsyncWebClient.BASE_URL
 CALL_SECONDS = 20
@@ -101,9 +101,9 @@ def search_failure(failure: SendFailure) -> SendFailure:
 
 
 def silent_logger() -> logging.Logger:
-    """Return a logger that says nothing: the library logs what people wrote, and the addresses of sockets with tickets.
+    """Return a silent logger: the library logs messages of users, and addresses of sockets with tickets.
 
-    What an operator must know of is reported by us.
+    What an operator must know is reported by the connector.
     """
     return logging.Logger("slack_sdk", logging.CRITICAL + 1)
 
@@ -118,7 +118,7 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
         token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=silent_logger()
     )
     if URL(made.base_url).host in LOCAL_NAMES:
-        made.proxy = None  # the library takes one from the environment without asking for whom it is
+        made.proxy = None  # the library takes one from the environment, also for local servers
     return made
 
 

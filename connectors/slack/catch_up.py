@@ -30,7 +30,7 @@ PAUSES = (1.0, 5.0, 15.0, 60.0)
 SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
-"""Seconds a new message waits for those before it to be read; Slack waits three for our word that we have it."""
+"""Seconds a new message waits for those before it to be read; Slack waits three for the acknowledgement."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CatchUpLimits:
-    """How much of a channel is read: so many messages, none from before ``oldest``."""
+    """The limits of catch-up: a number of messages, none from before ``oldest``."""
 
     messages: int
     oldest: str
@@ -48,7 +48,7 @@ class CatchUpLimits:
 
 @dataclass(frozen=True)
 class UnreadMessages:
-    """What was written, oldest first, and whether there may be more of it that was not read."""
+    """Missed messages, oldest first, and whether there may be more that were not read."""
 
     messages: Sequence[SlackMessage]
     more: bool
@@ -80,7 +80,7 @@ class SlackHistory:
     async def _top(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
         """Return the newest messages of a channel, at least a page of them, and whether older ones came after the mark.
 
-        Those that are there anyway tell in which threads somebody wrote.
+        The other messages of a page tell which threads have new replies.
         """
         found: list[SlackMessage] = []
         cursor: str | None = None
@@ -145,7 +145,7 @@ def ts_before(now: datetime, age: timedelta) -> str:
 
 
 class MessageTaker(Protocol):
-    """What takes messages in that were found in a channel."""
+    """A receiver of missed messages."""
 
     def is_wanted(self, channel: str, message: SlackMessage) -> bool:
         """Tell whether a message is to be taken in."""
@@ -158,7 +158,7 @@ class MessageTaker(Protocol):
 
 @dataclass(frozen=True)
 class CatchUpSelection:
-    """What of a channel is to be taken in; ``why`` says why more is not, ``skipped`` how much, 0 for nobody knows."""
+    """The missed messages to take in; ``why`` says why others are skipped, ``skipped`` how many, 0 for unknown."""
 
     messages: Sequence[SlackMessage]
     skipped: int = 0
@@ -168,8 +168,8 @@ class CatchUpSelection:
 class SlackCatchUp:
     """Keeps the cursor of each channel.
 
-    After a connection broke nobody knows what a channel has, so its cursor stays where it is until the channel was
-    read; what comes in meanwhile is taken in all the same.
+    After a connection broke, a channel may have a gap, so its cursor stays where it is until the channel was read;
+    messages that arrive meanwhile are taken in all the same.
     """
 
     def __init__(self, context: ConnectorContext, history: SlackHistory, options: SlackOptions) -> None:
@@ -184,14 +184,14 @@ class SlackCatchUp:
         self._behind = asyncio.Event()
 
     def look_again(self) -> None:
-        """Let every channel be read anew: events may have been lost."""
+        """Read every channel again: events may have been lost."""
         self._current.clear()
         self._seen.clear()
         self._losses += 1
         self._behind.set()
 
     async def work(self, taker: MessageTaker) -> None:
-        """Read what is to be read, for ever: all channels after each ``look_again``."""
+        """Read all channels after each ``look_again``, until cancelled."""
         while True:
             await self._behind.wait()
             if not await self.through(taker):
@@ -201,7 +201,7 @@ class SlackCatchUp:
                 self._behind.set()
 
     async def through(self, taker: MessageTaker) -> bool:
-        """Read every known channel once, the one seen last first; one in which somebody writes now goes before.
+        """Read every known channel once, the one seen last first; one with a new message goes before.
 
         Returns whether all could be read.
         """
@@ -217,18 +217,18 @@ class SlackCatchUp:
         return complete
 
     async def ready(self, channel: str) -> None:
-        """Return when what a channel missed was taken in, or when that takes too long for a message to wait."""
+        """Wait until the gap of a channel is read, but no longer than a new message may wait."""
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
-            self._current.add(channel)  # seen for the first time: what was said there before is not for us
+            self._current.add(channel)  # seen for the first time: earlier messages are not answered
         elif channel in self._unread or self._behind.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._waiting[channel].wait()
 
     async def took(self, message: IncomingMessage, accepted: Accepted) -> None:
-        """Note a message that is in the inbox, or counted there."""
+        """Move the cursor behind a message that is in the inbox, or counted there."""
         channel, thread = message.address.channel, message.address.thread
         if channel in self._current:
             await self._context.advance(channel, message.id)
@@ -248,7 +248,7 @@ class SlackCatchUp:
         try:
             if mark and channel not in self._current:
                 newest = await self._take_in(channel, mark, threads, taker)
-                # What was lost while we read came after that: the next pass reads it, from what we know now.
+                # Messages lost during this read came after ``newest``: the next pass begins there.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
         except SendFailure as failure:

@@ -18,7 +18,7 @@ EmojiName = Annotated[
 
 
 class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions):
-    """What can be set of one Slack app."""
+    """The options of one Slack app."""
 
     ack_reaction: EmojiName = Field(
         default="",
@@ -44,7 +44,7 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
 
 
 def complete(instance: Instance) -> str | None:
-    """Say what is missing."""
+    """Return what is missing, None when nothing is."""
     options = instance.options
     if not instance.secret(BOT_TOKEN):
         return "botToken is missing; copy the token that begins with xoxb- from the app's page"

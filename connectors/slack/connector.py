@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
-    """Return who a token is; raises ``AccountRefused`` when it is nobody who can post."""
+    """Return the bot of a token; raises ``AccountRefused`` when it cannot post."""
     granted = _granted(answer)
     if granted and WRITE not in granted:
         raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")

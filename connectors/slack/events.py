@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 
 VERSION = "v0"
 WINDOW_SECONDS = 300
-"""How old a signature may be: an older one may be a recording that somebody plays again."""
+"""How old a signature may be: an older one may be a replay."""
 
 LOOK_SECONDS = 0.25
-"""How often we look whether the connection holds: of one that was cut the library tells nobody."""
+"""How often the connection is checked: the library does not report one that was cut."""
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 """How long Slack may take to say goodbye."""
@@ -87,7 +87,7 @@ class SlackSocket:
     async def run(self) -> None:
         """Receive until cancelled; raises ``AccountRefused``."""
         while True:
-            await self._receive(await self._connector.retry(self._open))
+            await self._receive(await self._connector.retry(self._open, self._pauses))
             await self._connector.report_broken("the connection was lost")
             await asyncio.sleep(next(self._pauses))
 

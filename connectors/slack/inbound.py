@@ -22,7 +22,7 @@ from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
 
 NAME_SECONDS = 1.0
-"""Seconds a message waits for its author's name: Slack waits three for our word that we have it."""
+"""Seconds a message waits for its author's name: Slack waits three for the acknowledgement."""
 MAX_NAMES = 5_000
 
 BLOCK_ACTIONS = "block_actions"
@@ -40,7 +40,7 @@ FULL_SECONDS = 5.0
 
 
 class SlackUserDirectory:
-    """Names by id, looked up once; a person whose name cannot be had has none."""
+    """Names of users by id, looked up once; a user whose name cannot be read has none."""
 
     def __init__(self, web: AsyncWebClient) -> None:
         self._web = web
@@ -53,7 +53,7 @@ class SlackUserDirectory:
         return self._names
 
     async def look_up(self, user: str) -> None:
-        """Learn the name of a person, unless that takes too long: then their next message has it."""
+        """Look up the name of a user, unless that takes too long: then the user's next message has it."""
         if not user or user in self._names:
             return
         asking = self._asking.get(user)
@@ -77,7 +77,7 @@ class SlackUserDirectory:
 
 
 def name_of(user: Fields) -> str:
-    """Return what a person is called in the workspace."""
+    """Return a user's name in the workspace."""
     profile = user.get("profile") or {}
     found = (profile.get("display_name"), profile.get("real_name"), user.get("real_name"), user.get("name"))
     return next((str(name) for name in found if name), "")
@@ -85,7 +85,7 @@ def name_of(user: Fields) -> str:
 
 @dataclass(frozen=True)
 class SlackPress:
-    """A button that somebody pressed: the key and the number it has, and the message that it says, still empty."""
+    """A press of a button: the key and the number of the button, and the incoming message, still without content."""
 
     key: str
     number: int
@@ -93,9 +93,9 @@ class SlackPress:
 
 
 def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
-    """Return the press that Slack tells of, None for what is none of a button of ours.
+    """Return the press of a payload, None for anything but a press of the bot's button.
 
-    It mentions nobody: from somebody who was not asked it is no line for an agent.
+    It has no mention: a press by a user who was not asked is no message for an agent.
     """
     action = next((one for one in payload.get("actions") or () if one.get("type") == "button"), None)
     if payload.get("type") != BLOCK_ACTIONS or action is None:

@@ -18,7 +18,7 @@ HEARD = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_mess
 """The subtypes of messages that say something; the others tell of joins, topics and the like."""
 CHANGED = "message_changed"
 GONE = frozenset({"tombstone", "hidden_by_limit"})
-"""Modes of files that nobody can have any more."""
+"""Modes of files that are gone."""
 
 TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
 """The time of a message, which is its id in its channel."""
@@ -28,7 +28,7 @@ _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 @dataclass(frozen=True)
 class SlackBot:
-    """Who we are in a workspace, under the account of ours that is there; ``every_line``: none need mention us."""
+    """The bot's identity in a workspace; with ``every_line`` no message needs to mention it."""
 
     account: str
     team: str
@@ -38,8 +38,8 @@ class SlackBot:
     every_line: bool = False
 
 
-def message_in(event: Event, us: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the message that an event tells of, None where it tells of none, or of one of ours.
+def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
+    """Return the message of an event; None for an event without one, and for the bot's own.
 
     One gesture may come as several events, a ``message`` and an ``app_mention``: they have the same channel and time,
     which is the id, and so are one message.
@@ -47,19 +47,19 @@ def message_in(event: Event, us: SlackBot, names: Names) -> IncomingMessage | No
     if event.get("type") not in MESSAGES:
         return None
     if event.get("subtype") == CHANGED:
-        return _edited(event, us, names)
-    return _message(event, str(event.get("channel") or ""), us, names)
+        return _edited(event, bot, names)
+    return _message(event, str(event.get("channel") or ""), bot, names)
 
 
-def command_in(command: Event, us: SlackBot, now: datetime) -> IncomingMessage | None:
-    """Return a slash command as the message it stands for, None for a command that we do not know."""
+def command_in(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage | None:
+    """Return a slash command as the message it stands for, None for an unknown command."""
     content = _command(str(command.get("command") or ""), str(command.get("text") or ""))
     channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
     if not content or not channel or not trigger:
         return None
     return IncomingMessage(
         id=f"command:{trigger}",
-        address=Address(platform=PLATFORM, account=us.account, channel=channel),
+        address=Address(platform=PLATFORM, account=bot.account, channel=channel),
         user_id=str(command.get("user_id") or ""),
         user_name=str(command.get("user_name") or ""),
         content=content,
@@ -69,62 +69,62 @@ def command_in(command: Event, us: SlackBot, now: datetime) -> IncomingMessage |
 
 
 def is_direct(channel: str) -> bool:
-    """Tell whether a channel is one person's with us; conversations of several people are groups."""
+    """Tell whether a channel is a direct one with a single user; conversations of several users are groups."""
     return channel.startswith("D")
 
 
 def author(event: Event) -> str:
-    """Return the id of the person who wrote what an event tells of, empty where it is none."""
+    """Return the id of the user behind an event, empty where it is none."""
     return str((event.get("message") or event).get("user") or "")
 
 
-def _message(event: Event, channel: str, us: SlackBot, names: Names) -> IncomingMessage | None:
+def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> IncomingMessage | None:
     ts, text = str(event.get("ts") or ""), str(event.get("text") or "")
-    user, bot = str(event.get("user") or ""), str(event.get("bot_id") or "")
-    if str(event.get("subtype") or "") not in HEARD or us.user_id == user or (bot and us.bot_id == bot):
+    user, app = str(event.get("user") or ""), str(event.get("bot_id") or "")
+    if str(event.get("subtype") or "") not in HEARD or bot.user_id == user or (app and bot.bot_id == app):
         return None
     files = tuple(_files(event))
-    if not TS.fullmatch(ts) or not channel or not (user or bot) or not (text.strip() or files):
+    if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
     return IncomingMessage(
         id=ts,
-        address=_address(us, channel, ts, thread),
-        user_id=user or bot,
+        address=_address(bot, channel, ts, thread),
+        user_id=user or app,
         user_name=names.get(user) or str(event.get("username") or ""),
-        content=_content(text, us, names),
+        content=_content(text, bot, names),
         sent_at=time_of(ts),
         attachments=files,
         is_direct=is_direct(channel),
-        from_bot=bool(bot),
+        from_bot=bool(app),
         reply_to=thread if thread != ts else "",
-        addressing=_addressing(event, us),
+        addressing=_addressing(event, bot),
     )
 
 
-def _addressing(event: Event, us: SlackBot) -> Addressing:
-    """Say whether a message mentions us, or answers in a thread that one of ours began."""
-    mentioned = any(code[1].partition("|")[0] == f"@{us.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
+def _addressing(event: Event, bot: SlackBot) -> Addressing:
+    """Tell whether a message mentions the bot, or answers in a thread that the bot began."""
+    mentioned = any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
     if mentioned:
         return Addressing.US
-    if event.get("parent_user_id") == us.user_id:
+    if event.get("parent_user_id") == bot.user_id:
         return Addressing.REPLY
-    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+    return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def _address(us: SlackBot, channel: str, ts: str, thread: str) -> Address:
+def _address(bot: SlackBot, channel: str, ts: str, thread: str) -> Address:
     """Return where a message belongs: in a channel each message begins a thread, a direct conversation is flat."""
     own = "" if is_direct(channel) else ts
-    return Address(platform=PLATFORM, account=us.account, channel=channel, thread=thread or own)
+    return Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own)
 
 
-def _edited(event: Event, us: SlackBot, names: Names) -> IncomingMessage | None:
+def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
     """Return the new text of a message; what Slack changes by itself, such as a preview of a link, is no edit."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
     if not edited or now.get("text") == before.get("text"):
         return None
-    message = _message(now, str(event.get("channel") or ""), us, names)
+    message = _message(now, str(event.get("channel") or ""), bot, names)
     if message is None:
         return None
     return message.model_copy(update={"id": f"{message.id}:{edited}", "edit_of": message.id})
@@ -146,13 +146,13 @@ def _files(event: Event) -> Iterator[Attachment]:
             )
 
 
-def _content(text: str, us: SlackBot, names: Names) -> str:
-    """Return what somebody wrote, without Slack's codes; a command that is said to us is the command alone.
+def _content(text: str, bot: SlackBot, names: Names) -> str:
+    """Return the text without Slack's codes; a command after a mention of the bot is the command alone.
 
     In a thread no slash command can be given, but ``@maestro /stop`` can be said.
     """
-    plain = readable(text, {**names, us.user_id: us.name})
-    addressed = plain.strip().removeprefix(f"@{us.name}").strip()
+    plain = readable(text, {**names, bot.user_id: bot.name})
+    addressed = plain.strip().removeprefix(f"@{bot.name}").strip()
     return addressed if addressed.startswith("/") else plain
 
 

@@ -33,9 +33,9 @@ SECTION_CHARS = 3_000
 Block = dict[str, Any]
 
 EVENT_TYPE = "maestro_delivery"
-"""What the metadata of our messages says they are: apps may look for it."""
+"""The type in the metadata of sent messages: apps may look for it."""
 SKEW = timedelta(minutes=5)
-"""How far Slack's clock may be from ours."""
+"""How far Slack's clock and the local one may be apart."""
 CONTENT_SKEW = timedelta(seconds=30)
 """The same for a message without metadata: an earlier one that says the same is another message."""
 PAGE = 200
@@ -97,7 +97,7 @@ def _button_block(key: str, number: int, button: Button) -> Block:
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Post a message; nobody is mentioned in it and no link is looked at. Raises a ``SendFailure``."""
+    """Post a message without mentions and previews of links; raises a ``SendFailure``."""
     answer = await call_slack(
         web.chat_postMessage(
             channel=message.address.channel,
@@ -113,7 +113,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
-    """Write a message of ours anew under its key; raises a ``SendFailure``."""
+    """Edit a sent message under its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
@@ -164,7 +164,7 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
     """Look for a message by its key, among those since it was first handed over; raises a ``SendFailure``.
 
-    Where Slack shows a message of ours without metadata, its content and its time tell. A file shows in the channel a
+    A message that Slack shows without metadata is found by its content and its time. A file shows in the channel a
     moment after it was sent; one that does not show yet is not found.
     """
     address = message.address
@@ -193,7 +193,7 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
 
 
 async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
-    """Return the first of these messages that this app posted; Slack is asked who that is only where there are any."""
+    """Return the first of these messages that this app posted; Slack is asked for its id only if there are any."""
     bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
     ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in ours), None)

@@ -76,7 +76,7 @@ def says(failure: SendFailure, *words: str) -> bool:
 
 
 class TelegramHttp(HTTPXRequest):
-    """Makes the requests; to be asked to wait is an error of ours, for the library warns of its own."""
+    """The HTTP client; a rate limit raises ``RetryableSend``, because the library's own error logs a warning."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -107,7 +107,7 @@ class TelegramHttp(HTTPXRequest):
 class TelegramClient(Bot):
     """A bot whose calls are never repeated.
 
-    The library's ``Updater`` confirms messages that nobody has kept yet, and its ``initialize`` puts the token into an
+    The library's ``Updater`` confirms messages before they are stored, and its ``initialize`` puts the token into an
     error: neither is used.
     """
 

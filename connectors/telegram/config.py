@@ -24,7 +24,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 
 class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOptions, AmbiguityOptions):
-    """What can be set of one bot on Telegram."""
+    """The options of one Telegram bot."""
 
     mode: Literal["polling", "webhook"] = Field(
         default="polling",
@@ -45,12 +45,12 @@ class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOpti
 
 
 def is_token(text: str) -> bool:
-    """Say whether a text can be a token: who keeps a bot may know only where its token is, so it is asked later."""
+    """Tell whether a text can be a token; asked when the bot runs, because settings may only name its place."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def complete(instance: Instance) -> str | None:
-    """Say what is missing."""
+    """Return what is missing, None when nothing is."""
     options = instance.options
     if not instance.secret(TOKEN):
         return "token is missing; ask @BotFather for one"

@@ -39,19 +39,19 @@ TelegramEvent = IncomingMessage | TelegramPress | Migration | None
 
 
 def is_group(channel: str) -> bool:
-    """Tell whether a chat is no person's: groups and channels have negative ids."""
+    """Tell whether a chat is a group: groups and channels have negative ids."""
     return channel.startswith("-")
 
 
 class GroupMigrations:
-    """Knows the id of each group now."""
+    """The current ids of groups that became larger ones."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
         self._now: dict[str, str] = {}
 
     async def current(self, channel: str) -> str:
-        """Return under which id a chat goes on; a person never moves."""
+        """Return the current id of a chat; a direct chat never migrates."""
         if not is_group(channel):
             return channel
         if channel not in self._now:
@@ -59,7 +59,7 @@ class GroupMigrations:
         return self._now[channel]
 
     async def add(self, channel: str, to: str) -> None:
-        """Keep that a group goes on elsewhere."""
+        """Record that a group continues under another id."""
         await self._context.moved(channel, to)
         self._now = {known: to if now == channel else now for known, now in self._now.items()} | {channel: to}
 
@@ -84,7 +84,7 @@ def confirmable(found: Sequence[Group], unfinished: Sequence[Group]) -> Sequence
 
 
 class OpenAlbums:
-    """Remembers when which album got its last part."""
+    """The albums that may get another part, by when they got their last one."""
 
     def __init__(self) -> None:
         self._grown: dict[object, tuple[int, float]] = {}

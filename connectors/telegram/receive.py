@@ -30,7 +30,7 @@ File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
 JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4", "audio/mpeg"
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
-"""What we want to be told; reactions, members and payments are none of it."""
+"""The kinds of updates to receive; reactions, members and payments are not among them."""
 PRESS = "press:"
 """What the id of a press begins with: it is no message that an answer could refer to."""
 START = "/start"
@@ -113,7 +113,7 @@ def _described(message: Message) -> str:
 
 @dataclass(frozen=True)
 class TelegramBot:
-    """Who we are on Telegram, under an account of ours; ``every_line`` says that none need mention us."""
+    """The bot's identity on Telegram; with ``every_line`` no message needs to mention it."""
 
     account: str
     id: int
@@ -131,12 +131,12 @@ class TelegramPress:
     address: Address
 
 
-def message_in(update: Update, us: TelegramBot) -> IncomingMessage | None:
-    """Return the message that an update tells of, None where it tells of none that is said to us or to all."""
+def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
+    """Return the message of an update; None for an update without one, and for a message to another bot."""
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
         return None
-    said = _message(message, us)
+    said = _message(message, bot)
     edited = update.edited_message or update.edited_channel_post
     if edited is None or said is None:
         return said
@@ -163,8 +163,8 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     return first.model_copy(update={"attachments": files, "content": words, "addressing": addressing})
 
 
-def press_in(update: Update, us: TelegramBot) -> TelegramPress | None:
-    """Return the press that an update tells of, None where it tells of none of a button of ours."""
+def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
+    """Return the press of an update, None for anything but a press of the bot's button."""
     query = update.callback_query
     if query is None or query.message is None:
         return None
@@ -172,11 +172,11 @@ def press_in(update: Update, us: TelegramBot) -> TelegramPress | None:
     where = query.message
     thread = where.message_thread_id if isinstance(where, Message) and where.is_topic_message else None
     is_number = number.isascii() and number.isdecimal() and len(number) < 4
-    return TelegramPress(query, key, int(number) if is_number else -1, _address(us, where.chat, thread))
+    return TelegramPress(query, key, int(number) if is_number else -1, _address(bot, where.chat, thread))
 
 
 def press_message(press: TelegramPress, content: str, now: datetime) -> IncomingMessage:
-    """Return what somebody says by pressing a button; Telegram does not tell when it was."""
+    """Return a press as an incoming message; Telegram does not tell when it was."""
     chat = press.query.message.chat if press.query.message is not None else None
     return IncomingMessage(
         id=f"{PRESS}{press.query.id}",
@@ -202,18 +202,18 @@ def migration_in(update: Update) -> tuple[str, str] | None:
     return None
 
 
-def _message(message: Message, us: TelegramBot) -> IncomingMessage | None:
-    """Return a message as it is taken in; None for our own, another bot's command, and where nothing can be read."""
+def _message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
+    """Return an incoming message; None for the bot's own, another bot's command, and where nothing can be read."""
     answered = _answered(message)
     is_direct = message.chat.type == Chat.PRIVATE
-    text, files = _content(text_of(message), us, alone=is_direct), files_of(message)
+    text, files = _content(text_of(message), bot, alone=is_direct), files_of(message)
     author = message.from_user
-    if text is None or (author is not None and author.id == us.id) or not (text.strip() or files):
+    if text is None or (author is not None and author.id == bot.id) or not (text.strip() or files):
         return None
     user_id, user_name = _author(message)
     return IncomingMessage(
         id=str(message.message_id),
-        address=_address(us, message.chat, message.message_thread_id if message.is_topic_message else None),
+        address=_address(bot, message.chat, message.message_thread_id if message.is_topic_message else None),
         user_id=user_id,
         user_name=user_name,
         content=text,
@@ -222,15 +222,15 @@ def _message(message: Message, us: TelegramBot) -> IncomingMessage | None:
         is_direct=is_direct,
         from_bot=_is_from_bot(message),
         reply_to=str(answered.message_id) if answered is not None else "",
-        addressing=_addressing(message, us),
+        addressing=_addressing(message, bot),
     )
 
 
 def _author(message: Message) -> tuple[str, str]:
-    """Return who wrote a message.
+    """Return the id and the name of a message's author.
 
     An admin who stays anonymous, and who writes in the name of a channel, is that chat: Telegram puts the same bot in
-    their place, whoever they are.
+    their place.
     """
     if message.sender_chat is not None:
         return str(message.sender_chat.id), message.author_signature or message.sender_chat.effective_name or ""
@@ -245,18 +245,18 @@ def _is_from_bot(message: Message) -> bool:
     return message.from_user is not None and message.from_user.is_bot
 
 
-def _content(text: str, us: TelegramBot, *, alone: bool) -> str | None:
-    """Return what somebody says, None for a command to another bot, of which there is none where we are ``alone``.
+def _content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
+    """Return the text of a message; None for a command to another bot, of which there is none in a chat ``alone``.
 
-    ``/stop@us`` is ``/stop``; so is ``@us /stop``, for that is how people address a bot in a group. The code of an
+    ``/stop@bot`` is ``/stop``; so is ``@bot /stop``, because users address a bot so in a group. The code of an
     invitation may come with ``/start``, as a link to the bot brings it.
     """
     command = _COMMAND.match(text)
     if command is not None:
-        if command[2].lower() != us.name.lower():
+        if command[2].lower() != bot.name.lower():
             return text if alone else None
         text = command[1] + text[command.end() :]
-    lead = f"@{us.name} "
+    lead = f"@{bot.name} "
     rest = text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text
     if control_word(rest) is not None or pairing_code(rest) is not None:
         return rest
@@ -269,25 +269,25 @@ def _is_code(text: str) -> bool:
     return len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
 
 
-def _addressing(message: Message, us: TelegramBot) -> Addressing:
-    """Say whether a message mentions us, commands us by name, or replies to one of ours."""
-    if _names(message, us):
+def _addressing(message: Message, bot: TelegramBot) -> Addressing:
+    """Tell whether a message mentions the bot, commands it by name, or replies to it."""
+    if _names(message, bot):
         return Addressing.US
     answered = _answered(message)
-    if answered is not None and answered.from_user is not None and answered.from_user.id == us.id:
+    if answered is not None and answered.from_user is not None and answered.from_user.id == bot.id:
         return Addressing.REPLY
-    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+    return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def _names(message: Message, us: TelegramBot) -> bool:
+def _names(message: Message, bot: TelegramBot) -> bool:
     found = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
-    return any(_is_us(entity, text, us) for entity, text in found.items())
+    return any(_is_bot_name(entity, text, bot) for entity, text in found.items())
 
 
-def _is_us(entity: MessageEntity, text: str, us: TelegramBot) -> bool:
+def _is_bot_name(entity: MessageEntity, text: str, bot: TelegramBot) -> bool:
     if entity.type == MessageEntity.TEXT_MENTION:
-        return entity.user is not None and entity.user.id == us.id
-    name = f"@{us.name}".lower()
+        return entity.user is not None and entity.user.id == bot.id
+    name = f"@{bot.name}".lower()
     return text.lower() == name if entity.type == MessageEntity.MENTION else text.lower().endswith(name)
 
 
@@ -297,5 +297,5 @@ def _answered(message: Message) -> Message | None:
     return None if answered is None or answered.forum_topic_created is not None else answered
 
 
-def _address(us: TelegramBot, chat: Chat, topic: int | None) -> Address:
-    return Address(platform=PLATFORM, account=us.account, channel=str(chat.id), thread=str(topic or ""))
+def _address(bot: TelegramBot, chat: Chat, topic: int | None) -> Address:
+    return Address(platform=PLATFORM, account=bot.account, channel=str(chat.id), thread=str(topic or ""))

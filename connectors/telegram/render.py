@@ -1,7 +1,7 @@
-"""Markdown of an answer as the HTML that Telegram knows, in which nobody is notified.
+"""Markdown of an answer as the HTML that Telegram knows, in which no user is notified.
 
-What a model writes is not to be trusted: all that is no markup of ours is escaped, a name that a person or a bot could
-have is broken by an invisible character, and only links of the web and of mail are links. Every tag that is opened is
+A model's text is not trusted: everything but the rendered markup is escaped, a name that a user or a bot could have is
+broken by an invisible character, and only links of the web and of mail are links. Every tag that is opened is
 closed on the same line, those of blocks before the next block, so Telegram can read whatever comes out.
 """
 
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from connectors.markdown import (
-    FENCE,
     MARKS,
     PIECES,
     QUOTE,
@@ -20,6 +19,7 @@ from connectors.markdown import (
     end_of_code,
     end_of_table,
 )
+from connectors.splitting import FENCE
 
 LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 _WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"

@@ -68,7 +68,7 @@ def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
 
 
 async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
-    """Post a message in which nobody is mentioned and no link is looked at; raises a ``SendFailure``."""
+    """Post a message without mentions and previews of links; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
         return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
@@ -77,7 +77,7 @@ async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> 
 
 
 async def edit(client: TelegramClient, message: OutgoingMessage, where: How) -> None:
-    """Let a message of ours say something else; raises a ``SendFailure``, and nothing when it says so already."""
+    """Edit a sent message; raises a ``SendFailure``, and nothing when there is no change."""
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:

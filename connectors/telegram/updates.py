@@ -19,7 +19,7 @@ from connectors.telegram.receive import KINDS
 from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 
 WAIT_SECONDS = 50
-"""How long Telegram may keep us waiting for something to happen."""
+"""How long Telegram may hold a poll until there is an update."""
 
 STORE_SECONDS = 20.0
 """How long a message may take to be in the inbox."""
@@ -69,8 +69,8 @@ class TelegramPolling:
         try:
             updates = await self._client.updates(self._offset, wait, KINDS)
         except TelegramConflict:
-            # Only a whole wait shows that nobody else asks any more: a short look would take the other one's place,
-            # which would take ours back, without an end and without a pause.
+            # Only a whole wait shows that no other process polls any more: a short poll would end the other's poll,
+            # which would end this one's in turn, for ever and without a pause.
             self._alone, self._wait = False, WAIT_SECONDS
             raise
         numbered = [one for one in updates if isinstance(one.get("update_id"), int)]
@@ -118,7 +118,7 @@ class TelegramEndpoint(WebhookEndpoint):
 
 
 class WebhookSubscription:
-    """The registration of our address with Telegram, made again when it was changed elsewhere."""
+    """The registration of the webhook's address with Telegram, made again when it was changed elsewhere."""
 
     def __init__(self, client: TelegramClient, url: str, secret: str) -> None:
         self._client = client

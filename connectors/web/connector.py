@@ -33,7 +33,7 @@ PING_SECONDS = 20.0
 
 
 class OriginGuard:
-    """ASGI middleware that answers 403 before anything else sees a request from a page that is not ours.
+    """ASGI middleware that answers 403 before anything else sees a request from a foreign page.
 
     The Host keeps out names that an attacker's DNS points at this machine, and a page of another site cannot hide its
     Origin.
@@ -133,12 +133,12 @@ class WebConnector:
         self._context = context
         self.webhooks = PlatformWebhooks()
         self._hub = SocketHub()
-        self._house = WebServices(
+        self._services = WebServices(
             config=config,
             context=context,
             tokens=tokens,
-            doorman=WebAuthenticator(config, context, tokens, clock),
-            reception=WebIntake(context, clock),
+            authenticator=WebAuthenticator(config, context, tokens, clock),
+            intake=WebIntake(context, clock),
             hub=self._hub,
         )
         self._settled = asyncio.Event()
@@ -151,7 +151,7 @@ class WebConnector:
         return self._port
 
     @property
-    def listening(self) -> bool:
+    def accepts_connections(self) -> bool:
         """Whether the port accepts connections."""
         return self._settled.is_set() and self._failure is None
 
@@ -169,7 +169,7 @@ class WebConnector:
         except MaestroError as error:
             self._failure = error
             try:
-                # On record before anybody hears of it: who does may end this process at once.
+                # Recorded before it is raised: its receiver may end this process at once.
                 await self._context.report(ConnectorState.FAILED, str(error))
             finally:
                 self._settled.set()
@@ -190,10 +190,10 @@ class WebConnector:
 
     def stop_accepting(self) -> None:
         """Refuse new messages from now on; sockets stay and receive what is still being answered (drain)."""
-        self._house.reception.close()
+        self._services.intake.close()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Hand a chunk to every socket of its channel; who is away gets it on resuming. Never fails."""
+        """Hand a chunk to every socket of its channel; a client that is away gets it on resuming. Never fails."""
         self._hub.push(message)
         return Receipt(platform_message_id=str(message.id))
 
@@ -212,7 +212,7 @@ class WebConnector:
     def routes(self) -> Sequence[BaseRoute]:
         """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
         webhooks = Mount("/platforms", app=self.webhooks.router)
-        return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), webhooks]
+        return [WebSocketRoute("/", self._socket), *Endpoints(self._services).routes(), webhooks]
 
     def _place(self) -> ListenAddress:
         return ListenAddress(self._config.host, self._config.port, section="web", option="--web-port")
@@ -222,7 +222,7 @@ class WebConnector:
         await self._context.report(ConnectorState.RUNNING, f"port {self._port}")
 
     async def _socket(self, socket: WebSocket) -> None:
-        await WebSession(self._house, socket).serve()
+        await WebSession(self._services, socket).serve()
 
     def _app(self) -> Starlette:
         return Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)])

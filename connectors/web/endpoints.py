@@ -84,8 +84,8 @@ def too_large(cap: int) -> TooLarge:
 async def receive_file(request: Request, cap: int, folder: Path | None) -> Upload:
     """Stream the one file of a multipart body to disk.
 
-    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type we do not take, ``InvalidMessage`` for a
-    body without a file. The file belongs to the caller, who moves or deletes it.
+    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type that is not accepted,
+    ``InvalidMessage`` for a body without a file. The file belongs to the caller, who moves or deletes it.
     """
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise UnsupportedMedia("Send the file as multipart/form-data.")
@@ -112,7 +112,7 @@ async def _file_part(request: Request, cap: int) -> UploadFile:
 
 
 def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
-    """Copy a file to a folder of ours after a look at its bytes; raises ``UnsupportedMedia``."""
+    """Copy a file to the folder of uploads after a look at its bytes; raises ``UnsupportedMedia``."""
     content_type = sniff(source)
     source.seek(0)
     if folder is not None:
@@ -152,17 +152,20 @@ def safe_name(name: str) -> str:
     return "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
 
 
-async def find_file(house: WebServices, guest: WebUser, channel: str, delivery: int) -> OutgoingMessage:
-    """Return the delivery whose file is wanted.
+async def find_file(services: WebServices, web_user: WebUser, channel: str, delivery: int) -> OutgoingMessage:
+    """Return the delivery whose file is asked for.
 
-    Raises ``NotFound``, also where the channel is somebody else's: nobody learns what there is of others.
+    Raises ``NotFound``, also where the channel belongs to another user: no user learns what others have.
     """
     address = Address(platform=PLATFORM, channel=channel)
-    if guest.may_open(channel):
+    if web_user.may_open(channel):
         # What was handed over a moment ago may not be on record yet.
-        sent = [*house.hub.recent(channel, delivery - 1), *await house.context.sent_since(address, delivery - 1, 1)]
+        sent = [
+            *services.hub.recent(channel, delivery - 1),
+            *await services.context.sent_since(address, delivery - 1, 1),
+        ]
         message = next((one for one in sent if one.id == delivery and one.filename), None)
-        if message is not None and await house.context.open_channel(address, guest.identity.user_id):
+        if message is not None and await services.context.open_channel(address, web_user.identity.user_id):
             return message
     raise NotFound("There is no such file for you.")
 
@@ -185,8 +188,8 @@ def _file_headers(message: OutgoingMessage) -> dict[str, str]:
 class Endpoints:
     """``POST /api/message``, ``POST /api/upload``, ``GET /api/file`` and ``GET /health``."""
 
-    def __init__(self, house: WebServices) -> None:
-        self._house = house
+    def __init__(self, services: WebServices) -> None:
+        self._services = services
 
     def routes(self) -> list[Route]:
         """Return the HTTP routes of the web connector."""
@@ -201,29 +204,29 @@ class Endpoints:
         """Commit one message; the answer goes to the sockets of its channel, now or when they resume."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
-        fields = frames.decode(await _text(request, self._house.config.max_frame_bytes))
+        fields = frames.decode(await _text(request, self._services.config.max_frame_bytes))
         said = frames.read_message(fields)
         channel = frames.read_channel(fields)
-        guest = await self._guest(request, fields)
-        address = await self._house.reception.open_channel(guest, channel)
+        web_user = await self._web_user(request, fields)
+        address = await self._services.intake.open_channel(web_user, channel)
         try:
-            accepted = await self._house.reception.take(guest, address, said)
+            accepted = await self._services.intake.take(web_user, address, said)
         finally:
-            self._house.reception.leave(address)
+            self._services.intake.leave(address)
         return {
             "ok": True,
             "messageId": accepted.message_id,
             "channelId": address.channel,
             "duplicate": accepted.duplicate,
-            "resumeToken": self._house.tokens.issue(guest),
+            "resumeToken": self._services.tokens.issue(web_user),
         }
 
     async def upload(self, request: Request) -> Mapping[str, object]:
         """Keep one file for this user; its id may then stand in ``attachments`` of a message."""
-        guest = await self._guest(request, {})
-        upload = await receive_file(request, self._house.config.max_upload_bytes, self._house.config.upload_dir)
+        web_user = await self._web_user(request, {})
+        upload = await receive_file(request, self._services.config.max_upload_bytes, self._services.config.upload_dir)
         try:
-            kept = await self._house.context.keep_upload(guest.identity.user_id, upload)
+            kept = await self._services.context.keep_upload(web_user.identity.user_id, upload)
         finally:
             await asyncio.to_thread(upload.path.unlink, missing_ok=True)
         return {
@@ -231,29 +234,33 @@ class Endpoints:
             "filename": kept.filename,
             "contentType": kept.content_type,
             "size": kept.size,
-            "resumeToken": self._house.tokens.issue(guest),
+            "resumeToken": self._services.tokens.issue(web_user),
         }
 
     async def file(self, request: Request) -> Response:
-        """Hand out a file that was sent to a channel of this person's."""
-        guest = await self._guest(request, {})
+        """Return a file that was sent to a channel of this user."""
+        web_user = await self._web_user(request, {})
         channel, number = request.path_params["channel"], request.path_params["delivery"]
         named = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
         if not named or int(number) > frames.MAX_ID:
             raise NotFound("There is no such file.")
-        message = await find_file(self._house, guest, channel, int(number))
+        message = await find_file(self._services, web_user, channel, int(number))
         return await asyncio.to_thread(file_response, message)
 
     async def health(self, _request: Request) -> Mapping[str, object]:
         """Tell that the connector serves, and how many sockets are authenticated."""
-        return {"status": "ok", "clients": self._house.hub.clients}
+        return {"status": "ok", "clients": self._services.hub.clients}
 
-    async def _guest(self, request: Request, fields: frames.Fields) -> WebUser:
-        """Return who calls: the Authorization header's key or token, and what the body adds to it."""
+    async def _web_user(self, request: Request, fields: frames.Fields) -> WebUser:
+        """Return the user of a request, by its Authorization header and the credentials of its body."""
         in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        in_header = self._house.doorman.bearer(value.strip()) if scheme.lower() == "bearer" else frames.WebCredentials()
-        return await self._house.doorman.admit(
+        in_header = (
+            self._services.authenticator.bearer(value.strip())
+            if scheme.lower() == "bearer"
+            else frames.WebCredentials()
+        )
+        return await self._services.authenticator.admit(
             frames.WebCredentials(
                 api_key=in_header.api_key,
                 resume_token=in_header.resume_token or in_body.resume_token,

@@ -11,7 +11,7 @@ log = structlog.get_logger(__name__)
 
 
 class Close(IntEnum):
-    """Close codes of a socket that mean something to our clients."""
+    """Close codes of a socket, for clients."""
 
     UNAUTHORIZED = 4401
     FORBIDDEN = 4403
@@ -38,7 +38,7 @@ class TooLarge(InvalidMessage):
 
 
 class UnsupportedMedia(InvalidMessage):
-    """The content type or the file's real type is not one we take."""
+    """The content type, or the file's real type, is not accepted."""
 
     public = "This kind of content is not supported."
 
@@ -50,7 +50,7 @@ class ShuttingDown(Backlogged):
 
 
 class InternalError(MaestroError):
-    """Something failed that nobody foresaw; the log says what, the client only that it was not its fault."""
+    """An unforeseen failure; the log says what, the client only that it was not its fault."""
 
     public = "Something went wrong inside Maestro. Its log says what; try again in a moment."
 
@@ -60,7 +60,7 @@ class TooSlow(Exception):
 
 
 def explain(error: MaestroError) -> str:
-    """Return the text for the person at the other end; internals of other errors stay in the logs."""
+    """Return the text for the client; internals of other errors stay in the logs."""
     if isinstance(error, ShuttingDown):
         return "Maestro is restarting; try again in a moment. Nothing was stored."
     if error.retryable:
@@ -71,7 +71,7 @@ def explain(error: MaestroError) -> str:
 
 
 def presentable(error: Exception) -> MaestroError:
-    """Return the error to tell the client of: one of ours as it is, any other as an ``InternalError``, and logged."""
+    """Return the error for the client: a ``MaestroError`` as it is, any other as an ``InternalError``, and logged."""
     if isinstance(error, MaestroError):
         return error
     log.error("the web connector failed", error=type(error).__name__, exc_info=error)
@@ -79,7 +79,7 @@ def presentable(error: Exception) -> MaestroError:
 
 
 def close_code(error: MaestroError) -> Close:
-    """Return how a socket ends that was not let in, or could not be given what it missed."""
+    """Return the close code of a socket that was refused, or whose missed deliveries could not be read."""
     if error.retryable or isinstance(error, TooManyAttempts):
         return Close.LATER
     if isinstance(error, Forbidden):

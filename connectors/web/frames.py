@@ -31,7 +31,7 @@ RECENT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class WebCredentials:
-    """How a client says who it is; ``user_name`` is for display only, ``bot`` says that a program writes by itself."""
+    """The credentials of a client; ``user_name`` is for display only, ``bot`` says that a program writes by itself."""
 
     api_key: str = ""
     ticket: str = ""
@@ -79,7 +79,7 @@ def read_auth(fields: Fields) -> AuthFrame:
 
 
 def read_credentials(fields: Fields) -> WebCredentials:
-    """Read who the client claims to be."""
+    """Read the credentials of a frame."""
     return WebCredentials(
         api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
         ticket=_text(fields, "ticket", MAX_CREDENTIAL),
@@ -242,7 +242,7 @@ def _attachments(value: object) -> tuple[str, ...]:
 
 
 class SocketQueue:
-    """One socket's outgoing frames, in order; a delivery is put on it once, told by its id.
+    """The outgoing frames of one socket, in order; each delivery is queued once, by its id.
 
     Until ``catch_up`` deliveries are held back, so that what was missed goes first. More than ``limit`` waiting frames
     mean that the client does not read: ``drain`` then ends and the socket is closed, to resume later.
@@ -258,19 +258,19 @@ class SocketQueue:
         self._written = asyncio.Event()
 
     def say(self, frame: Fields) -> None:
-        """Put an answer of the server on the line."""
+        """Queue an answer of the server."""
         if len(self._frames) >= self._limit:
             self._full.set()
             return
         self._append(frame)
 
     def hint(self, frame: Fields) -> None:
-        """Say something nobody misses; dropped while others wait."""
+        """Queue a frame that may be lost; it is dropped while others wait."""
         if not self._frames and self._held is None:
             self.say(frame)
 
     def push(self, message: OutgoingMessage) -> None:
-        """Put a live delivery on the line, unless this socket has it."""
+        """Queue a live delivery, unless this socket has it."""
         if self._held is not None:
             self._hold(message)
         elif message.id > self.cursor:
@@ -278,7 +278,7 @@ class SocketQueue:
             self.say(delivery_frame(message))
 
     async def replay(self, page: Iterable[OutgoingMessage]) -> None:
-        """Put a page of what was missed on the line, oldest first, and return when it is written.
+        """Queue a page of missed deliveries, oldest first, and return when it is written.
 
         Live deliveries stay held back; those that were in the page are not held any longer.
         """
@@ -290,7 +290,7 @@ class SocketQueue:
         await self._written.wait()
 
     def catch_up(self, missed: Iterable[OutgoingMessage]) -> None:
-        """Put the rest of what was missed on the line, oldest first, then let live deliveries through.
+        """Queue the rest of the missed deliveries, oldest first, then let live deliveries through.
 
         It runs in one go, and the socket was in the hub before ``missed`` was read: hence no gap and no double.
         """
@@ -328,42 +328,42 @@ class SocketQueue:
 
 
 class SocketHub:
-    """Which sockets listen to which channel.
+    """The sockets of each channel.
 
     It also remembers the last deliveries for a moment: between handing a chunk over and its row saying so, a client
     that resumes would find it neither in the store nor on its line.
     """
 
     def __init__(self) -> None:
-        self._lines: defaultdict[str, list[SocketQueue]] = defaultdict(list)
+        self._queues: defaultdict[str, list[SocketQueue]] = defaultdict(list)
         self._recent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RECENT_MESSAGES)
 
     @property
     def clients(self) -> int:
         """How many sockets are authenticated."""
-        return sum(len(lines) for lines in self._lines.values())
+        return sum(len(queues) for queues in self._queues.values())
 
     @contextmanager
-    def listening(self, channel: str, line: SocketQueue) -> Iterator[None]:
-        """Let the line have everything sent to the channel from now on, until its socket is gone."""
-        self._lines[channel].append(line)
+    def subscribed(self, channel: str, queue: SocketQueue) -> Iterator[None]:
+        """Let the queue have everything sent to the channel from now on, until its socket is gone."""
+        self._queues[channel].append(queue)
         try:
             yield
         finally:
-            self._lines[channel].remove(line)
-            if not self._lines[channel]:
-                del self._lines[channel]
+            self._queues[channel].remove(queue)
+            if not self._queues[channel]:
+                del self._queues[channel]
 
     def push(self, message: OutgoingMessage) -> None:
         """Hand a delivery to every socket of its channel."""
         self._recent.append((time.monotonic(), message))
-        for line in self._lines.get(message.address.channel, ()):
-            line.push(message)
+        for queue in self._queues.get(message.address.channel, ()):
+            queue.push(message)
 
     def typing(self, channel: str) -> None:
         """Show every socket of the channel that an answer is being written."""
-        for line in self._lines.get(channel, ()):
-            line.hint({"type": "typing", "channelId": channel})
+        for queue in self._queues.get(channel, ()):
+            queue.hint({"type": "typing", "channelId": channel})
 
     def recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
         """Return what went to the channel in the last moments."""

@@ -1,4 +1,4 @@
-"""Who is who on the web connector: tickets, keys, resume tokens, and the local person.
+"""Authentication of web users: tickets, keys, resume tokens, and the local owner.
 
 See docs/decisions.md: web identity.
 """
@@ -31,7 +31,7 @@ LOCAL_USER = "local"
 
 @dataclass(frozen=True)
 class WebUser:
-    """A person the server knows; ``dashboard`` says that a ticket, or being local, opened the operator's channels.
+    """An authenticated user; with ``dashboard`` a ticket, or being local, opened the operator's channels.
 
     ``bot`` says that a program writes by itself, as a client with the key may say of itself and never take back.
     ``since`` is when the owner behind a resume token came in without one, in seconds since 1970.
@@ -44,11 +44,11 @@ class WebUser:
 
     @property
     def owns(self) -> bool:
-        """Whether this person may do what only the owner may."""
+        """Whether this user may do what only the owner may."""
         return self.dashboard or self.identity.role is IdentityRole.OWNER
 
     def may_open(self, channel: str) -> bool:
-        """Tell whether the channel's name is one this person may use at all."""
+        """Tell whether this user may use a channel of this name at all."""
         return self.dashboard or not channel.startswith(DASHBOARD_CHANNEL)
 
 
@@ -82,42 +82,42 @@ class ResumeTokens:
         """A name for this installation, as lasting as its key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
-    def issue(self, guest: WebUser) -> str:
-        """Return a token that stands for this person until it expires."""
-        identity = guest.identity
+    def issue(self, web_user: WebUser) -> str:
+        """Return a token that stands for this user until it expires."""
+        identity = web_user.identity
         now = int(self._clock().timestamp())
         claims = {
             "user": identity.user_id,
             "name": identity.user_name,
             "role": identity.role.value,
-            "dashboard": guest.dashboard,
-            "bot": guest.bot,
-            "issued": now if guest.since is None else guest.since,
+            "dashboard": web_user.dashboard,
+            "bot": web_user.bot,
+            "issued": now if web_user.since is None else web_user.since,
         }
         body = _encode(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{body}.{self._kind_of(guest).sign(body)}"
+        return f"{body}.{self._kind_of(web_user).sign(body)}"
 
     def signed(self, token: str) -> bool:
-        """Tell whether a token is one of ours, expired or not."""
+        """Tell whether this installation signed a token, expired or not."""
         return self._signer(token) is not None
 
     def read(self, token: str) -> WebUser:
-        """Return the person behind a token; raises ``Unauthorized`` when it is forged, overtaken or too old."""
+        """Return the user of a token; raises ``Unauthorized`` when it is forged, overtaken or too old."""
         kind = self._signer(token)
         if kind is None:
             raise _invalid()
         claims = json.loads(_decode(token.partition(".")[0]))
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
         # A token from before there were bots does not say.
-        guest = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
-        if self._kind_of(guest) is not kind:
+        web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
+        if self._kind_of(web_user) is not kind:
             raise _invalid()
         if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
             raise Unauthorized("The resume token has expired; authenticate again without it.")
-        return replace(guest, since=claims["issued"]) if guest.owns else guest
+        return replace(web_user, since=claims["issued"]) if web_user.owns else web_user
 
-    def _kind_of(self, guest: WebUser) -> _Kind:
-        return self._owners if guest.owns else self._users
+    def _kind_of(self, web_user: WebUser) -> _Kind:
+        return self._owners if web_user.owns else self._users
 
     def _signer(self, token: str) -> _Kind | None:
         body, _, signature = token.partition(".")
@@ -126,7 +126,7 @@ class ResumeTokens:
 
 
 class WebAuthenticator:
-    """Decides who a client is; nobody chooses a user id."""
+    """Decides which user a client is; no client chooses its user id."""
 
     def __init__(
         self, config: WebConfig, context: ConnectorContext, tokens: ResumeTokens, clock: Callable[[], datetime]
@@ -137,12 +137,12 @@ class WebAuthenticator:
         self._throttle = Throttle(clock, "keys")
 
     async def admit(self, given: WebCredentials, caller: str) -> WebUser:
-        """Return the person these credentials stand for; ``caller`` is the network address they came from.
+        """Return the user of these credentials; ``caller`` is the network address they came from.
 
         Raises ``Unauthorized`` saying what to do, and ``TooManyAttempts`` after too many wrong keys.
 
         A ticket beats everything; a resume token makes a client the user it was; the right key without one makes a
-        new user; without any credentials the local person is the owner, where the configuration allows that.
+        new user; without any credentials the local user is the owner, where the configuration allows that.
         """
         if given.ticket:
             return _named(await self._redeemed(given.ticket), given.user_name)
@@ -156,7 +156,7 @@ class WebAuthenticator:
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
     def bearer(self, value: str) -> WebCredentials:
-        """Read an Authorization header's token: one of our resume tokens, or else meant as the key."""
+        """Read an Authorization header's token: a resume token, or else the key."""
         return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
 
     async def _knows_key(self, given: str, caller: str) -> bool:
@@ -178,13 +178,13 @@ class WebAuthenticator:
         return WebUser(identity, dashboard=True)
 
 
-def _bot(guest: WebUser, given: WebCredentials) -> WebUser:
-    """Take a user's word for being a bot; who owns Maestro is a person."""
-    return replace(guest, bot=guest.bot or (given.bot and not guest.owns))
+def _bot(web_user: WebUser, given: WebCredentials) -> WebUser:
+    """Mark a user as a bot where the client says so; the owner of Maestro never is one."""
+    return replace(web_user, bot=web_user.bot or (given.bot and not web_user.owns))
 
 
-def _named(guest: WebUser, user_name: str) -> WebUser:
-    return replace(guest, identity=replace(guest.identity, user_name=user_name)) if user_name else guest
+def _named(web_user: WebUser, user_name: str) -> WebUser:
+    return replace(web_user, identity=replace(web_user.identity, user_name=user_name)) if user_name else web_user
 
 
 def _same(given: str, expected: str) -> bool:

@@ -37,42 +37,42 @@ REPLAY_PAGE = 100
 
 
 class WebIntake:
-    """Takes messages for people who were let in; shared by sockets and HTTP."""
+    """Takes messages of authenticated users; shared by sockets and HTTP."""
 
     def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
         self._context = context
         self._clock = clock
         self._open = True
         self._unwritten: dict[str, str] = {}
-        """New channels nobody has written in, and who opened them: only a message makes one worth a row."""
+        """New channels without a message, and the users that opened them: only a message makes one worth a row."""
 
     def close(self) -> None:
         """Take no further message; what was acknowledged stays."""
         self._open = False
 
-    async def open_channel(self, guest: WebUser, channel: str) -> Address:
-        """Return the place where this person talks, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
+    async def open_channel(self, web_user: WebUser, channel: str) -> Address:
+        """Return the address of the user's channel, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
         address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
-        if not guest.may_open(address.channel):
+        if not web_user.may_open(address.channel):
             raise ChannelTaken("This channel is for the dashboard only.")
         if channel:
-            await self._own(guest, address)
+            await self._own(web_user, address)
         else:
-            self._unwritten[address.channel] = guest.identity.user_id
+            self._unwritten[address.channel] = web_user.identity.user_id
         return address
 
     def leave(self, address: Address) -> None:
         """Forget a new channel in which nothing was said."""
         self._unwritten.pop(address.channel, None)
 
-    async def take(self, guest: WebUser, address: Address, said: ClientMessage) -> Accepted:
+    async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> Accepted:
         """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
-        user = guest.identity
+        user = web_user.identity
         files = await self._context.uploads(user.user_id, said.attachments) if said.attachments else ()
         if address.channel in self._unwritten:
-            await self._own(guest, address)
+            await self._own(web_user, address)
         message = IncomingMessage(
             # The user is part of the id: two users may choose the same clientId.
             id=f"{user.user_id}:{said.client_id or ULID()}",
@@ -84,17 +84,17 @@ class WebIntake:
             attachments=files,
             is_direct=True,
             is_owner=user.role is IdentityRole.OWNER,
-            from_bot=guest.bot,
+            from_bot=web_user.bot,
         )
         return await self._context.accept(message)
 
-    async def stop(self, guest: WebUser, address: Address) -> Accepted:
+    async def stop(self, web_user: WebUser, address: Address) -> Accepted:
         """Ask the running job of this channel to stop (docs/decisions.md: control words)."""
-        return await self.take(guest, address, ClientMessage(client_id="", content=STOP))
+        return await self.take(web_user, address, ClientMessage(client_id="", content=STOP))
 
-    async def _own(self, guest: WebUser, address: Address) -> None:
-        """Let the channel be this person's for good; raises ``ChannelTaken``."""
-        user = guest.identity.user_id
+    async def _own(self, web_user: WebUser, address: Address) -> None:
+        """Make the user the owner of the channel; raises ``ChannelTaken``."""
+        user = web_user.identity.user_id
         opener = self._unwritten.get(address.channel, user)
         if opener != user or not await self._context.open_channel(address, user):
             raise ChannelTaken("The channel belongs to somebody else.")
@@ -103,28 +103,28 @@ class WebIntake:
 
 @dataclass(frozen=True)
 class WebServices:
-    """What every session of the connector shares."""
+    """The services that every session of the connector shares."""
 
     config: WebConfig
     context: ConnectorContext
     tokens: ResumeTokens
-    doorman: WebAuthenticator
-    reception: WebIntake
+    authenticator: WebAuthenticator
+    intake: WebIntake
     hub: SocketHub
 
 
 class WebSession:
-    """A client's connection; its frames are handled one after another."""
+    """The connection of a client; its frames are handled one after another."""
 
-    def __init__(self, house: WebServices, socket: WebSocket) -> None:
-        self._house = house
+    def __init__(self, services: WebServices, socket: WebSocket) -> None:
+        self._services = services
         self._socket = socket
 
     async def serve(self) -> None:
         """Authenticate the client, then talk until either side has had enough."""
         await self._socket.accept()
         try:
-            guest, address, auth = await self._enter()
+            web_user, address, auth = await self._enter()
         except WebSocketDisconnect:
             return
         # Contract: what does not work is told in an error frame, whatever the reason.
@@ -132,22 +132,22 @@ class WebSession:
             await self._refuse(presentable(error))
             return
         try:
-            await self._converse(guest, address, auth)
+            await self._converse(web_user, address, auth)
         finally:
-            self._house.reception.leave(address)
+            self._services.intake.leave(address)
 
     async def _enter(self) -> tuple[WebUser, Address, frames.AuthFrame]:
         try:
-            async with asyncio.timeout(self._house.config.auth_timeout):
+            async with asyncio.timeout(self._services.config.auth_timeout):
                 fields = frames.decode(await self._next())
         except TimeoutError as error:
             raise Unauthorized("No auth frame arrived in time.") from error
         if fields.get("type") != "auth":
             raise Unauthorized('Send {"type": "auth"} first.')
         auth = frames.read_auth(fields)
-        guest = await self._house.doorman.admit(auth.credentials, caller_of(self._socket))
-        address = await self._house.reception.open_channel(guest, auth.channel)
-        return guest, address, auth
+        web_user = await self._services.authenticator.admit(auth.credentials, caller_of(self._socket))
+        address = await self._services.intake.open_channel(web_user, auth.channel)
+        return web_user, address, auth
 
     async def _refuse(self, error: MaestroError) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
@@ -155,15 +155,15 @@ class WebSession:
                 await self._socket.send_json(frames.error_frame(type(error).__name__, explain(error)))
                 await self._socket.close(close_code(error), error.public)
 
-    async def _converse(self, guest: WebUser, address: Address, auth: frames.AuthFrame) -> None:
-        line = SocketQueue(self._house.config.queue_limit, auth.last_id or 0)
+    async def _converse(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
+        queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
         try:
             # In the hub before the replay is read: nothing falls between the two.
-            with self._house.hub.listening(address.channel, line):
+            with self._services.hub.subscribed(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(line.drain(self._socket.send_text))
-                    tasks.create_task(line.until_full())
-                    tasks.create_task(self._talk(guest, address, auth, line))
+                    tasks.create_task(queue.drain(self._socket.send_text))
+                    tasks.create_task(queue.until_full())
+                    tasks.create_task(self._talk(web_user, address, auth, queue))
         except* WebSocketDisconnect:
             pass
         except* TooSlow:
@@ -172,66 +172,66 @@ class WebSession:
             # Going on without what was missed would leave a gap; who comes back with lastId gets it.
             await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
-    async def _talk(self, guest: WebUser, address: Address, auth: frames.AuthFrame, line: SocketQueue) -> None:
-        tokens = self._house.tokens
-        user = guest.identity.user_id
-        line.say(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(guest), tokens.instance))
-        await self._resume(address, auth.last_id, line)
+    async def _talk(self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue) -> None:
+        tokens = self._services.tokens
+        user = web_user.identity.user_id
+        queue.say(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(web_user), tokens.instance))
+        await self._resume(address, auth.last_id, queue)
         while True:
             text = await self._next()
-            line.say(await self._answer(guest, address, text))
+            queue.say(await self._answer(web_user, address, text))
 
-    async def _resume(self, address: Address, last_id: int | None, line: SocketQueue) -> None:
+    async def _resume(self, address: Address, last_id: int | None, queue: SocketQueue) -> None:
         if last_id is None:
-            line.catch_up(())
+            queue.catch_up(())
             return
         newest = await self._newest()
         if last_id > newest:
-            # It saw deliveries of a store that was replaced by an older one: of ours it has none.
-            line.cursor = 0
-            line.catch_up(self._house.hub.recent(address.channel, 0))
-            line.say({"type": "resumed", "lastId": max(line.cursor, newest)})
+            # It saw deliveries of a store that was replaced by an older one: of this store it has none.
+            queue.cursor = 0
+            queue.catch_up(self._services.hub.recent(address.channel, 0))
+            queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
             return
-        page = await self._missed(address, line.cursor)
+        page = await self._missed(address, queue.cursor)
         while len(page) == REPLAY_PAGE:
-            await line.replay(page)
-            page = await self._missed(address, line.cursor)
+            await queue.replay(page)
+            page = await self._missed(address, queue.cursor)
         # The last page, what is not on record yet and what came meanwhile meet in one go.
-        line.catch_up((*page, *self._house.hub.recent(address.channel, line.cursor)))
-        line.say({"type": "resumed", "lastId": line.cursor})
+        queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
+        queue.say({"type": "resumed", "lastId": queue.cursor})
 
     async def _newest(self) -> int:
         try:
-            return await self._house.context.newest_delivery()
+            return await self._services.context.newest_delivery()
         # As in ``_missed``: the client is told why it is sent away.
         except Exception as error:
             raise presentable(error) from error
 
     async def _missed(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
         try:
-            return await self._house.context.sent_since(address, after_id, REPLAY_PAGE)
+            return await self._services.context.sent_since(address, after_id, REPLAY_PAGE)
         # Whatever it is, the client is told why it is sent away.
         except Exception as error:
             raise presentable(error) from error
 
-    async def _answer(self, guest: WebUser, address: Address, text: str | None) -> Fields:
+    async def _answer(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
         try:
             fields = frames.decode(text)
-            return await self._act(guest, address, fields)
+            return await self._act(web_user, address, fields)
         # Contract: what does not work is told in an error frame, and the next frame may work again.
         except Exception as error:  # noqa: BLE001 - see above
             problem = presentable(error)
             return frames.error_frame(type(problem).__name__, explain(problem), _echo(fields))
 
-    async def _act(self, guest: WebUser, address: Address, fields: Fields) -> Fields:
+    async def _act(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
             case "message":
                 said = frames.read_message(fields)
-                accepted = await self._house.reception.take(guest, address, said)
+                accepted = await self._services.intake.take(web_user, address, said)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=said.client_id)
             case "stop":
-                accepted = await self._house.reception.stop(guest, address)
+                accepted = await self._services.intake.stop(web_user, address)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
             case "ping":
                 return {"type": "pong"}

@@ -76,14 +76,14 @@ BUSY: Mapping[int, timedelta] = {
 }
 """After how long it is worth trying again; only nothing was done."""
 UNSURE = frozenset({1, 2, 131000, 131016, 131057})
-"""Errors of WhatsApp's own, after which nobody can say what it did."""
+"""Errors of WhatsApp's own, after which the outcome is unknown."""
 ACCOUNT = frozenset({0, 3, 10, TOKEN_ENDED, 368, 131005, 131031, 131037, 131045, 133010})
 PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
 AFTER_ALL = timedelta(seconds=30)
-"""How long we wait when WhatsApp asks us to but does not say for how long."""
+"""The pause after a rate limit of WhatsApp that names none."""
 LONGEST = timedelta(hours=1)
-"""How long we wait at most, whatever it asks for."""
+"""The longest pause, whatever WhatsApp asks for."""
 MOST_DIGITS = 9
 
 BASE_URL = "https://graph.facebook.com"
@@ -110,13 +110,13 @@ class PairRateLimit(RetryableSend):
 
 
 def sentence(code: int) -> str:
-    """Return what an error code means, in our own words."""
+    """Return the sentence for an error code."""
     known = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
     return f"WhatsApp says {code}" + (f": {known}" if known else "")
 
 
 def failure_sentence(errors: object) -> str:
-    """Return why a message of ours failed after all, from the errors of its status; nothing of their texts."""
+    """Return why a sent message failed after all, from the error codes of its status."""
     found = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     code = next((code for code in found if isinstance(code, int)), None)
     return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
@@ -166,7 +166,7 @@ def _number(value: object) -> int:
 
 
 class GraphClient:
-    """Calls on behalf of one number; nobody logs them, for their addresses hold ids and their bodies what was said."""
+    """Calls on behalf of one number; none is logged, because addresses hold ids and bodies hold messages."""
 
     def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
         base = (base_url or BASE_URL).rstrip("/")
@@ -177,8 +177,8 @@ class GraphClient:
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
                 trust_env=urlsplit(base).hostname not in LOCAL_NAMES,
-                # A connection that is kept may be closed at the other end just when we write into it, and then nobody
-                # knows whether a message was sent; so each call has one of its own.
+                # A kept connection may be closed at the other end just when a request is written, and then nothing
+                # tells whether a message was sent; so each call has a connection of its own.
                 limits=httpx.Limits(max_keepalive_connections=0),
             )
         except (ImportError, ValueError, httpx.InvalidURL):  # its text holds the proxy's address

@@ -61,7 +61,7 @@ DIALECT = MarkdownDialect(plain=_plain, literal=_literal, code=_code, block=_pla
 
 
 class MediaShape(StrEnum):
-    """As what a file is shown."""
+    """How WhatsApp shows a file."""
 
     IMAGE = "image"
     AUDIO = "audio"
@@ -91,14 +91,14 @@ MAX_BYTES: Mapping[MediaShape, int] = {
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file that WhatsApp has, and as what it is to be shown."""
+    """A file that WhatsApp has, and how it is shown."""
 
     media_id: str
     shape: MediaShape
 
 
 def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
-    """Say as what a file goes: one that is too large to be shown, or that has words and a sound, is a document."""
+    """Return how a file is shown: one that is too large, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
     silenced = shape is MediaShape.AUDIO and bool(message.content.strip())
     return MediaShape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
@@ -143,7 +143,7 @@ def template(message: OutgoingMessage, name: str, language: str) -> Body:
 
 
 def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
-    """Return a body with its receiver, and with our key, which comes back in every status of the message."""
+    """Return a body with its receiver and the message's key, which comes back in every status."""
     whole = {**receiver(message.address.channel), **body}
     if message.key:
         whole["biz_opaque_callback_data"] = message.key
@@ -153,7 +153,7 @@ def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
 
 
 def receiver(channel: str) -> Body:
-    """Return to whom a message or a reaction goes: a number, or Meta's own id of a person who shows none."""
+    """Return the receiver of a message or a reaction: a number, or Meta's own id of a user without a visible one."""
     return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 

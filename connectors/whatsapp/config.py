@@ -18,7 +18,7 @@ GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v2
 
 
 class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
-    """What can be set of one number of the WhatsApp Cloud API."""
+    """The options of one number of the WhatsApp Cloud API."""
 
     phone_number_id: Digits = Field(
         default="", description="the id of the number, from the app's page; not the number itself"
@@ -47,7 +47,7 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
 
 
 def complete(instance: Instance) -> str | None:
-    """Say what is missing."""
+    """Return what is missing, None when nothing is."""
     if not instance.secret(ACCESS_TOKEN):
         return "accessToken is missing; make a system user's token that may send messages"
     if not instance.secret(APP_SECRET):

@@ -31,7 +31,7 @@ TRIES = 2
 TYPING_SECONDS = 20.0
 """WhatsApp shows it for 25 seconds."""
 LOOK_SECONDS = 300.0
-"""How often we look whether the token still holds."""
+"""How often the token is checked."""
 FIELDS = "display_phone_number,verified_name,quality_rating"
 LOW_QUALITY = "RED"
 

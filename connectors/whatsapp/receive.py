@@ -13,7 +13,7 @@ from maestro.domain.messages import Address, Attachment, IncomingMessage, Report
 Json = Mapping[str, Any]
 
 SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
-"""Kinds that say nothing to anybody."""
+"""Kinds without content."""
 MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
 UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
 MOST_LISTED = 10
@@ -29,13 +29,13 @@ STANDINGS: Mapping[str, Standing] = {
 EDIT, SYSTEM = "edit", "system"
 NEW_NUMBER = "user_changed_number"
 _PRESS = re.compile(r"([A-Za-z0-9]{1,25}):([0-9]{1,2})")
-"""What a button of ours hands back: the key of its message and its number."""
+"""The payload of a sent button: the key of its message and its number."""
 _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 
 @dataclass(frozen=True)
 class MessageText:
-    """What a message says; ``handed_back`` is what a pressed button brings with it, empty where none was pressed."""
+    """The content of a message; ``handed_back`` is the payload of a pressed button, empty where none was pressed."""
 
     content: str
     attachments: tuple[Attachment, ...] = ()
@@ -43,7 +43,7 @@ class MessageText:
 
 
 def text_of(message: Json) -> MessageText:
-    """Return what a message says; raises ``ValueError`` and the like for one that has not the shape of its kind."""
+    """Return the content of a message; raises ``ValueError`` and the like for one of another shape."""
     kind = str(message.get("type") or "")
     if kind in MEDIA:
         return _media(message[kind])
@@ -70,7 +70,7 @@ def _interactive(part: Json) -> MessageText:
 
 
 def _button(part: Json) -> MessageText:
-    """A quick reply below a template, whose payload is what the operator gave it."""
+    """Read a quick reply below a template; its payload is what the operator gave it."""
     return MessageText(str(part["text"]), handed_back=str(part.get("payload") or ""))
 
 
@@ -115,7 +115,7 @@ _KINDS: Mapping[str, Callable[[Any], MessageText]] = {
 
 @dataclass(frozen=True)
 class WhatsAppNumber:
-    """Which number is ours, under the account that it has here."""
+    """The connected number, and its account in Maestro."""
 
     account: str
     number_id: str
@@ -123,7 +123,7 @@ class WhatsAppNumber:
 
 @dataclass(frozen=True)
 class WhatsAppPress:
-    """A button of ours, by the key of its message and its number."""
+    """A press of a button, by the key of its message and its number."""
 
     key: str
     number: int
@@ -139,7 +139,7 @@ class ReceivedMessage:
 
 @dataclass(frozen=True)
 class StatusReport:
-    """What became of a message of ours."""
+    """The status of a sent message."""
 
     key: str
     report: Report
@@ -147,7 +147,7 @@ class StatusReport:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """A person goes on under another number."""
+    """The new number of a user."""
 
     channel: str
     to: str
@@ -155,14 +155,14 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class ForeignEvents:
-    """So much of a request that is about another number than ours."""
+    """The number of events of a request that are about another number."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class SkippedEvent:
-    """What is passed over, and why."""
+    """An event that is skipped, and why."""
 
     why: str
 
@@ -170,34 +170,34 @@ class SkippedEvent:
 WhatsAppEvent = ReceivedMessage | StatusReport | NumberChange | ForeignEvents | SkippedEvent
 
 
-def events_in(payload: Json, us: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
+def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     """Yield all that a request tells of, in its order."""
     for entry in _objects(payload.get("entry")):
         for change in _objects(entry.get("changes")):
             if change.get("field") == FIELD:
-                yield from _of(_object(change.get("value")), us)
+                yield from _of(_object(change.get("value")), number)
 
 
 def press_in(handed_back: str) -> WhatsAppPress | None:
-    """Return the button of ours that hands this back, None where it is none of ours."""
+    """Return the sent button with this payload, None for any other."""
     found = _PRESS.fullmatch(handed_back)
     return WhatsAppPress(found[1], int(found[2])) if found else None
 
 
 def author_of(message: Json) -> str:
-    """Return the id of who wrote: the number without its plus, or Meta's own id of who shows no number."""
+    """Return the author's id: the number without its plus, or Meta's own id of a user without a visible number."""
     return str(message.get("from") or message.get("from_user_id") or "")
 
 
-def _of(value: Json, us: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
+def _of(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     messages, statuses = _objects(value.get("messages")), _objects(value.get("statuses"))
-    if _object(value.get("metadata")).get("phone_number_id") != us.number_id:
+    if _object(value.get("metadata")).get("phone_number_id") != number.number_id:
         yield ForeignEvents(len(messages) + len(statuses))
         return
     if value.get("errors"):
         yield SkippedEvent(failure_sentence(value["errors"]))
     names = _names(value)
-    yield from (found for one in messages if (found := _readable(_message, one, us, names)) is not None)
+    yield from (found for one in messages if (found := _readable(_message, one, number, names)) is not None)
     yield from (found for one in statuses if (found := _readable(_status, one)) is not None)
 
 
@@ -209,7 +209,7 @@ def _readable(read: Callable[..., WhatsAppEvent | None], *about: object) -> What
         return SkippedEvent(f"unreadable ({type(error).__name__})")
 
 
-def _message(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppEvent | None:
+def _message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppEvent | None:
     kind = str(message.get("type") or "")
     if kind in SILENT:
         return None
@@ -217,16 +217,16 @@ def _message(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> Wha
         return _system(message)
     if message.get("group_id"):
         return SkippedEvent("a message in a group")
-    return _edited(message, us, names) if kind == EDIT else _received(message, us, names)
+    return _edited(message, number, names) if kind == EDIT else _received(message, number, names)
 
 
-def _received(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
+def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
     author, words = author_of(message), text_of(message)
     if not author.strip() or not (words.content.strip() or words.attachments):
         raise ValueError("nobody said anything")
     said = IncomingMessage(
         id=str(message["id"]),
-        address=Address(platform=PLATFORM, account=us.account, channel=author),
+        address=Address(platform=PLATFORM, account=number.account, channel=author),
         user_id=author,
         user_name=names.get(author, ""),
         content=words.content,
@@ -238,10 +238,10 @@ def _received(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> Re
     return ReceivedMessage(said, press_in(words.handed_back))
 
 
-def _edited(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
+def _edited(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
     """Return the new text of a message; the edit has an id of its own."""
     edit = message[EDIT]
-    said = _received({**message, **edit["message"]}, us, names).message
+    said = _received({**message, **edit["message"]}, number, names).message
     own = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
     return ReceivedMessage(IncomingMessage.model_validate({**said.model_dump(), **own}))
 

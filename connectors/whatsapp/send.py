@@ -23,7 +23,7 @@ from maestro.domain.messages import OutgoingMessage, Receipt
 LOOK_SECONDS = 0.5
 
 WINDOW = timedelta(hours=24)
-"""How long after a person wrote they may be written to in words of our own."""
+"""How long after a user's message WhatsApp takes free text to this user."""
 CLOSED = (
     "more than 24 hours have passed since they wrote last; their next message opens the chat. With the setting "
     "template, what is said meanwhile goes as a template"
@@ -35,7 +35,7 @@ MOST_UPLOADS = 100
 
 
 class StatusWaiter:
-    """Waits for a status of a message."""
+    """A wait for the status that settles an ambiguous send: WhatsApp cannot be asked, but reports by itself."""
 
     def __init__(self, context: ConnectorContext, seconds: float, clock: Callable[[], datetime]) -> None:
         self._context = context
@@ -48,16 +48,16 @@ class StatusWaiter:
         self._since = self._clock()
 
     async def find(self, message: OutgoingMessage) -> Receipt:
-        """Return what WhatsApp has the message as; raises ``Unsettled`` when it says nothing in time.
+        """Return WhatsApp's id of the message; raises ``Unsettled`` when no status comes in time.
 
-        Before we listen it can say nothing: then it cannot be asked now.
+        Before the webhook is open no status can come: the failure then says that WhatsApp cannot be asked now.
         """
         while True:
             receipt = await self._context.receipt(message.key)
             if receipt is not None:
                 return receipt
             if self._since is None:
-                raise NotDispatched("WhatsApp has not let us in yet, so it cannot say what became of the message")
+                raise NotDispatched("the connector has not started yet, so no status of the message can come")
             until = max(message.tried_at or self._since, self._since) + self._seconds
             left = (until - self._clock()).total_seconds()
             if left <= 0:
@@ -66,7 +66,7 @@ class StatusWaiter:
 
 
 class WhatsAppSender:
-    """What one number sends."""
+    """Sends of one number, at the rate of each chat."""
 
     def __init__(self, graph: GraphClient, context: ConnectorContext, options: WhatsAppOptions) -> None:
         self._graph = graph
@@ -79,7 +79,7 @@ class WhatsAppSender:
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
 
-        Nothing follows a person to another number: the old one may be somebody else's by now, who is answered here.
+        Nothing follows a user to another number: the old number may belong to another user by now.
         """
         body = await self._composed(message)
         channel = message.address.channel
@@ -130,7 +130,7 @@ class WhatsAppSender:
         return compose.template(message, self._options.template, self._options.template_language)
 
     async def _uploaded(self, message: OutgoingMessage) -> compose.UploadedFile:
-        """Return what WhatsApp has the file as; one whose message failed need not be brought again."""
+        """Return the uploaded file; it is kept while its message fails, so that it is uploaded once."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known

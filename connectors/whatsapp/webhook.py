@@ -33,7 +33,7 @@ SIGNATURE, SCHEME = "x-hub-signature-256", "sha256"
 
 
 class WhatsAppInbound:
-    """Hands on what a request tells of; what it raises means that Meta is to send the request again."""
+    """Stores the events of a request; what it raises means that Meta has to send the request again."""
 
     def __init__(self, context: ConnectorContext, number: WhatsAppNumber) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class WhatsAppInbound:
         self._intake = MessageIntake(context)
 
     async def take(self, payload: Mapping[str, Any]) -> None:
-        """Take in everything that a request tells of; what was kept when it fails is a duplicate the next time."""
+        """Take in all events of a request; those stored before a failure are duplicates the next time."""
         others = 0
         for one in events_in(payload, self._number):
             if isinstance(one, ForeignEvents):
@@ -53,7 +53,7 @@ class WhatsAppInbound:
             log.info("whatsapp.of_another_number", account=self._number.account, count=others)
 
     def newest(self, channel: str) -> str:
-        """Return the id of the message that came last in a chat since we began, empty where none did."""
+        """Return the id of the newest message of a chat since the start, empty where there is none."""
         return self._newest.get(channel, "")
 
     async def _take(self, one: WhatsAppEvent) -> None:
@@ -61,14 +61,14 @@ class WhatsAppInbound:
             async with self._intake.in_order(one.message.address.channel):
                 await self._accept(await self._with_press(one))
         elif isinstance(one, StatusReport):
-            await self._context.told(one.key, one.report)
+            await self._context.record_report(one.key, one.report)
         elif isinstance(one, NumberChange):
             await self._context.moved(one.channel, one.to)
         elif isinstance(one, SkippedEvent):
             log.warning("whatsapp.passed_over", account=self._number.account, reason=one.why)
 
     async def _with_press(self, received: ReceivedMessage) -> IncomingMessage:
-        """Return the message with what its button says; what stands on a button that we do not know says it all."""
+        """Return the message with the text behind its button; a button of another origin counts by its label."""
         if received.press is None:
             return received.message
         value = await self._context.pressed(received.press.key, received.press.number)
@@ -94,7 +94,7 @@ class WhatsAppEndpoint(WebhookEndpoint):
         self._verify_token = verify_token
 
     async def receive(self, request: Request) -> Response:
-        """Answer one request; with a GET Meta asks whether the address is ours, when the webhook is set up."""
+        """Answer one request; with a GET Meta verifies the address, when the webhook is set up."""
         if request.method == "POST":
             return await super().receive(request)
         asked = request.query_params

@@ -74,7 +74,7 @@ class StoreContext(AccountIntake):
         """Return when the newest message of a channel was written."""
         return await self._read(lambda tx: tx.bots.channels.last_heard(self._place(channel)))
 
-    async def told(self, key: str, report: Report) -> bool:
+    async def record_report(self, key: str, report: Report) -> bool:
         """Record what the platform reports about a message that Maestro sent."""
         return await self._change(lambda tx: tx.deliveries.reports.apply(self._place(""), key, report))
 

@@ -90,7 +90,7 @@ async def wait_until_listening(connectors: Sequence[Connector]) -> None:
 
 def not_listening(connectors: Sequence[Connector]) -> str:
     """Return the connectors whose port does not take messages yet, as a sentence; empty when all do."""
-    waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.listening]
+    waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.accepts_connections]
     return f"not listening yet: {', '.join(waiting)}" if waiting else ""
 
 

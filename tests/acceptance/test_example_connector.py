@@ -64,7 +64,7 @@ def test_maestro_finds_it_by_its_entry_point_alone(installed: Path, tmp_path: Pa
 def test_it_knows_of_maestro_only_what_is_offered_to_connectors() -> None:
     ours = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.|$)")
     known = {name for source in read(f"examples/{EXAMPLE.name}") for name in imported(source) if ours.match(name)}
-    offered = re.compile(r"connectors\.(?:base|contract|hub|options|outcomes|platforms)|maestro\.(?:domain\..+|fetch)")
+    offered = re.compile(r"connectors\.(?:base|contract|failures|hub|options|platforms)|maestro\.(?:domain\..+|fetch)")
     assert {"connectors.base", "connectors.contract"} <= known
     assert [name for name in sorted(known) if not offered.fullmatch(name)] == []
 

@@ -113,7 +113,7 @@ async def test_typing_is_dropped_while_something_waits() -> None:
 
 async def test_the_hub_forgets_a_line_that_left() -> None:
     hub, line = SocketHub(), SocketQueue(limit=3, cursor=0)
-    with hub.listening("c", line):
+    with hub.subscribed("c", line):
         assert hub.clients == 1
     assert hub.clients == 0
     hub.push(message(1))
