@@ -168,14 +168,14 @@ def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
 
 @dataclass(frozen=True)
 class DueChunk:
-    """A chunk whose turn it is, and what is safe with it."""
+    """A chunk to be sent next, and the way that is safe."""
 
     chunk: OutgoingMessage
     move: SendAction
 
 
 class ChunkQueue:
-    """Lets one chunk after another have its turn; ``path`` says where the kept file of a digest is."""
+    """Chooses the next chunk of a delivery; ``path`` says where the stored file of a digest is."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         self._path = path
@@ -183,7 +183,7 @@ class ChunkQueue:
     def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, marked as being sent before the platform is called.
 
-        One of which nobody can say whether it arrived is left as that, or marked as one that may be there twice.
+        An unconfirmed one is left as that, or marked as one that may be there twice.
         """
         for chunk in chunks:
             if chunk.state not in UNSENT:

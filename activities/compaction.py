@@ -1,4 +1,4 @@
-"""A conversation too long for its model gives up its older part, facts first."""
+"""Compaction: a conversation too long for its model gives up its older part, facts first."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What goes out of which conversation, whom to ask about it, and by job which answers we hold already."""
+    """The messages to compact, the model to ask, and by job the answers that are held already."""
 
     job: Job
     precedence: Precedence
@@ -144,7 +144,7 @@ class CompactionActivities:
 
 @dataclass(frozen=True)
 class _HeldAnswers:
-    """Tells what answers that we hold are about; ``redact`` takes secrets out of what models are asked."""
+    """The answers that are held already, and the excerpts they are about; ``redact`` takes secrets out of prompts."""
 
     tx: Transaction
     redact: Redact
@@ -169,7 +169,7 @@ def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
 
 
 def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
-    """Return the part whose facts an earlier job bought but which it could not let go: that is what goes first."""
+    """Return the excerpt of which an earlier job bought the facts without archiving it: it goes first."""
     facts = about.tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
         return None

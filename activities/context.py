@@ -56,7 +56,7 @@ def _own_key(tx: Transaction, job: Job) -> str:
 
 
 def input_job(tx: Transaction, job: Job) -> Job:
-    """Return the job whose matter a job answers: its own, or that of the job of which it shows the answer."""
+    """Return the job whose input is answered: the original job for a what-if, else the job itself."""
     return asked_of(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
@@ -167,7 +167,7 @@ def _up_to(tx: Transaction, job: Job, last: Said, asked: set[int]) -> list[Line]
 
 
 def _host(tx: Transaction, job: Job) -> int | None:
-    """Return the agent whose conversation it is where an operator chose that another one answers in it."""
+    """Return the agent that owns the conversation where an operator chose another one to answer in it."""
     if edits_of(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
@@ -181,7 +181,7 @@ def _results(tx: Transaction, job: Job) -> PromptMessages:
 
 
 def _utterances(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
-    """Return what messages say, with their files, and whose words they are where another agent said them."""
+    """Return the messages as turns, with their files, and with the author where another agent said them."""
     files = tx.inbox.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
     speakers = [_speaker(line, host) for line in messages]
@@ -194,7 +194,7 @@ def _utterances(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utt
 
 
 def _speaker(message: Line, host: int | None) -> int | None:
-    """Return the agent that said something, None for a person and for the agent whose conversation it is."""
+    """Return the agent that wrote a message, None for a person and for the agent of the conversation."""
     return message.agent_id or (host if message.role is Role.ASSISTANT else None)
 
 
@@ -224,9 +224,9 @@ class ContextRules:
 
 
 class PersonaKey(NamedTuple):
-    """What decides how an agent is told who it is, beside its own row.
+    """What the persona of an agent depends on besides its row.
 
-    ``circle`` is whom it may pass a task to (``Staff``), None for nobody; ``budget`` is that of the prompt.
+    ``circle`` are the agents that it may pass a task to (``Staff``), None for none; ``budget`` is that of the prompt.
     """
 
     tools: frozenset[str]
@@ -279,7 +279,7 @@ class ContextActivities:
         return compose(own, matter, known, tx.now.date(), budget)
 
     def _persona(self, tx: Transaction, agent: Agent, nature: PersonaKey) -> Persona:
-        """Return who an agent is, for its model; making it takes longer than using it."""
+        """Return the persona of an agent, from the cache where it is there: making it takes longer than using it."""
 
         def make() -> Persona:
             agent_id, circle = agent.id or 0, nature.circle
@@ -292,5 +292,5 @@ class ContextActivities:
 
 
 def _sender(job: Job, asked: Sequence[InboxRow]) -> Person | None:
-    """Return whose message the job came of, None for a job without one."""
+    """Return the sender of the job's message, None for a job without one."""
     return next((Person.who_sent(row) for row in asked if row.id == job.inbox_id), None)

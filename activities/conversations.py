@@ -76,7 +76,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> S
 
 
 def _content(row: InboxRow, tx: Transaction) -> str:
-    """Return what the user said and wrote; whom nobody has heard by now is named and not listened to any more."""
+    """Return what the user said and wrote; a voice without a transcript is named, and not transcribed any more."""
     if not row.files():
         return row.content
     for voice in tx.inbox.media.untranscribed([row.id or 0]):
@@ -218,9 +218,9 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
 
 
 def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
-    """Return what is said, nothing where there is nothing to tell and nobody asked.
+    """Return the text of the answer, empty where there is nothing to tell and no person asked.
 
-    Who asked hears at least that the answer was heard; nobody asked for a heartbeat, nor for what it led to.
+    A person that asked hears at least that there is an answer; a heartbeat, and what it led to, answers no person.
     """
     words = worth_posting(visible) if unasked else visible
     if words and not acted.told:
@@ -282,7 +282,7 @@ def final_answer(tx: Transaction, step: AnswerStep) -> Parsed:
 
 
 def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
-    """Yield what the model was told, but for what the agent said itself and what its operators had it told.
+    """Yield what the model was given to read, without the agent's own words and those of its operators.
 
     That is the message that is answered with its files and quotes, what others said before, the posts of #maestro, a
     payload, tasks and their results, and the results of tools, also where the request holds only a part of them. What
@@ -298,7 +298,7 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
 
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
-    """Return those of these messages that are no part of what is asked, and of the person who asks."""
+    """Return those of these messages that the asking person wrote earlier."""
     asked = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
     if job.inbox_id not in asked:
         return ()

@@ -1,4 +1,4 @@
-"""Tasks: which agent works on one, what its model is asked, and what the delegator hears.
+"""Tasks of agents for each other: the agent of one, what its model is asked, and what the delegator hears.
 
 See docs/decisions.md: delegation.
 """
@@ -35,7 +35,7 @@ class DelegationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_up(self, ref: StepRef) -> TakenUp:
-        """Return who works on the task; raises ``NoAgent`` when the agent was paused meanwhile."""
+        """Return the agent of the task; raises ``NoAgent`` when it was paused meanwhile."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)

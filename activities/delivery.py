@@ -47,19 +47,19 @@ class Connectors(Protocol):
         ...
 
     def refused(self, address: Address, reason: str) -> None:
-        """Let nothing more be sent by the account: the platform does not let it in any more."""
+        """Stop sending by an account that the platform does not accept any more."""
         ...
 
 
 class AnswerStream(Protocol):
-    """Shows answers while they are written."""
+    """The streaming of answers."""
 
     async def finished(self, job_id: str) -> None:
-        """Show nothing more of a job; returns when what was under way is over."""
+        """End the streaming of a job; returns when the write under way is over."""
         ...
 
     async def settle(self, job_id: str, connector: Connector) -> None:
-        """Learn whether the platform has the message that shows it; raises a ``SendFailure`` when it does not say."""
+        """Find out whether the platform has the draft; raises a ``SendFailure`` when it does not say."""
         ...
 
 
@@ -77,7 +77,7 @@ class DeliveryParts:
 
 @dataclass(frozen=True)
 class PreparedDelivery:
-    """The lane is ours; ``first`` is the first chunk to send, None when all have been sent."""
+    """A delivery that holds its lane; ``first`` is the first chunk to send, None when all have been sent."""
 
     connector: Connector
     first: DueChunk | None
@@ -85,7 +85,7 @@ class PreparedDelivery:
 
 @dataclass(frozen=True)
 class UnsettledDraft:
-    """The lane is ours, but nobody knows yet whether the platform has the message whose place the answer takes."""
+    """A delivery that holds its lane while it is unknown whether the platform has its draft."""
 
     connector: Connector
 
@@ -103,7 +103,7 @@ class RemainingDelivery:
 
 
 class DeliveryActivities:
-    """Sends what a job has to say."""
+    """Sends the messages of jobs."""
 
     def __init__(
         self,
@@ -176,9 +176,9 @@ class DeliveryActivities:
         twice where the platform cannot be asked.
         """
         if isinstance(outcome, Unsettled):
-            return self._decided(step, connector, turn.chunk)
+            return self._settle_unconfirmed(step, connector, turn.chunk)
         if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
-            return self._anew(step.job_id, turn.chunk)
+            return self._as_new_message(step.job_id, turn.chunk)
         if isinstance(outcome, SendFailure):
             self._unsent(turn, outcome)
             raise outcome
@@ -218,7 +218,7 @@ class DeliveryActivities:
             return PreparedDelivery(connector, first)
 
     def _redacted(self, step: DeliverStep) -> OutgoingContent | None:
-        """Return what is to be sent without secrets, None where nobody looks for any (docs/decisions.md: redaction).
+        """Return what is to be sent without secrets, None where none are searched for (docs/decisions.md: redaction).
 
         A search may take long, so it holds no transaction.
         """
@@ -243,19 +243,19 @@ class DeliveryActivities:
     def _sent(
         self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
     ) -> RemainingDelivery:
-        """Keep the receipt and return what is left.
+        """Commit the receipt, and return what remains to be sent.
 
-        With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
-        closed or stopped meanwhile keeps its receipt and sends no more.
+        With the last receipt, in the same transaction, the step is done and the job may be closed. A job that was ended
+        or stopped meanwhile keeps its receipt and sends no more.
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
             if chunk.edits:
                 tx.deliveries.drafts.forget(step.job_id)
-            return self._left(tx, step, connector, chunk)
+            return self._remaining(tx, step, connector, chunk)
 
-    def _anew(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
+    def _as_new_message(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
+        """Return the chunk as a message of its own: the draft that it should replace cannot be changed any more."""
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
@@ -264,23 +264,23 @@ class DeliveryActivities:
             DueChunk(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True
         )
 
-    def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return what is left when nobody will ever know whether the platform has a chunk.
+    def _settle_unconfirmed(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
+        """Return what remains when it cannot be found out whether the platform has a chunk.
 
-        Its word may have come after the last look for it.
+        Its report may have come after the last look for it.
         """
         with self._store.begin() as tx:
             known = tx.deliveries.reports.receipt(chunk.address, chunk.key)
             if known is not None:
                 tx.deliveries.sent(chunk.id, known)
-                return self._left(tx, step, connector, chunk)
+                return self._remaining(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
             if self._turns.rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
-            return self._left(tx, step, connector, chunk)
+            return self._remaining(tx, step, connector, chunk)
 
-    def _left(
+    def _remaining(
         self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
     ) -> RemainingDelivery:
         """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
@@ -333,5 +333,5 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
 
 
 def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
-    """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
+    """Return whether another agent hears the outcome of this job, and tells the person that it failed."""
     return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None

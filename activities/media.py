@@ -29,7 +29,7 @@ BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class MissingFiles:
-    """The files of a job's messages that we do not hold yet; ``held`` counts the others.
+    """The files of a job's messages that are not stored yet; ``held`` counts the others.
 
     A missing one is a row that says nothing yet, and what it refers to.
     """
@@ -105,7 +105,7 @@ async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> 
 
 
 def content_type(path: Path) -> str:
-    """Return what a file is by its own bytes; what somebody said of it counts for nothing."""
+    """Return the content type of a file by its bytes; what the platform said of it does not count."""
     with path.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)
@@ -113,7 +113,7 @@ def content_type(path: Path) -> str:
 
 
 class VoiceActivities:
-    """Has voices transcribed, each once."""
+    """Transcribes voices, each once."""
 
     def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
@@ -123,7 +123,7 @@ class VoiceActivities:
 
     @activity.defn
     async def transcribe(self, ref: StepRef) -> VoiceOutcome:
-        """Listen to every voice nobody has heard; each transcript is committed when it is there.
+        """Transcribe the voices without a transcript; each one is committed when it is there.
 
         See docs/invariants.md: no answer bought twice.
         """

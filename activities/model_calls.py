@@ -70,7 +70,7 @@ class OfferedTools(Protocol):
 class ModelRules:
     """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens.
 
-    ``searched`` says that nobody may see an answer before it was searched for secrets as a whole.
+    ``searched``: an answer is shown only after it was searched for secrets as a whole.
     """
 
     max_output_tokens: int
@@ -228,7 +228,7 @@ class AnsweringActivities:
 
 
 @dataclass(frozen=True)
-class _KeptAnswer:
+class _CommittedAnswer:
     """What was committed of an answer: what the call took, its record, and its delivery that was begun with it."""
 
     outcome: ModelOutcome
@@ -246,13 +246,13 @@ class _AnswerAttempt:
         self._request: LLMRequest | None = None
         self._job: Job | None = None
         self._attempts: StepAttempts = {}
-        self._kept: _KeptAnswer | None = None
+        self._kept: _CommittedAnswer | None = None
 
     async def answered(self) -> AskingOutcome:
         """Ask, and send what is ready to be sent."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
-            kept = await self._ask() if held is None else _KeptAnswer(ModelOutcome.model_validate_json(held))
+            kept = await self._ask() if held is None else _CommittedAnswer(ModelOutcome.model_validate_json(held))
         moments += [time.monotonic()] * (1 if kept.recorded is None else 2)  # recorded in the same transaction
         delivered = None
         if kept.sending is not None:
@@ -289,12 +289,12 @@ class _AnswerAttempt:
             request = request.model_copy(update={"on_answer": self._keep})
         self._request = request
 
-    async def _ask(self) -> _KeptAnswer:
+    async def _ask(self) -> _CommittedAnswer:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
         if self._kept is None:  # it was held, or what should have been kept with it could not be
-            self._kept = _KeptAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
+            self._kept = _CommittedAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
         return self._kept
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
@@ -314,7 +314,7 @@ class _AnswerAttempt:
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
                 sending = self._prepare(tx)
-        tx.when_committed(partial(setattr, self, "_kept", _KeptAnswer(outcome, recorded, sending)))
+        tx.when_committed(partial(setattr, self, "_kept", _CommittedAnswer(outcome, recorded, sending)))
 
     def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""

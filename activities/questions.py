@@ -1,4 +1,4 @@
-"""What needs a person, a tool call or a directive: it is asked once, and what came of it is read.
+"""Questions to people: put once for a tool call or a directive, and read when they are answered.
 
 See docs/decisions.md: questions.
 """
@@ -32,7 +32,7 @@ ANSWER_PLACE = -1
 
 @dataclass(frozen=True)
 class AskingRules:
-    """How long a question waits, which tools need a yes, and who may give it besides owners (``platform:userId``)."""
+    """How long a question waits, which tools need approval, and the approvers besides owners (``platform:userId``)."""
 
     expiry: timedelta
     approval: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""Who answers a message, and together with which other messages; typing begins.
+"""Routing: which agent answers a message, and together with which other messages; typing begins.
 
 See docs/decisions.md: busy agents.
 """
@@ -38,7 +38,7 @@ class Typing(Protocol):
 
 @dataclass(frozen=True)
 class AnswerRules:
-    """What decides who answers, and ``busy``, the mode where a channel has none of its own."""
+    """Settings of routing, and ``busy``, the mode of channels that have none of their own."""
 
     access: AccessControl
     busy: BusyMode = BusyMode.QUEUE
@@ -54,7 +54,7 @@ class RoutingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
-        """Return who answers this message; nobody closes the job as dropped."""
+        """Return the agent that answers this message; without one, the job is closed as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
@@ -102,7 +102,7 @@ def who_answers(
     binding: AgentChannel | None,
     chosen: str | None = None,
 ) -> tuple[Agent | None, str]:
-    """Return who answers a message and by which rule, or nobody and why.
+    """Return the agent that answers a message with the rule, or None with the reason.
 
     ``chosen`` is the slug of an agent that an operator chose; what the person who asked is allowed counts all the same.
     """
@@ -147,7 +147,7 @@ class TypingActivities:
 
 
 def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[InboxRow], bool]) -> int:
-    """Let a job that begins answer for what waits behind it too; return how many messages it answers with its own.
+    """Merge what waits behind a job into it, and return how many messages it answers besides its own.
 
     ``goes_along`` says whether a message would be answered by the same agent. What an earlier message was interrupted
     for is answered as well. Nothing of it can be lost: it happens in the transaction that says who answers. What an

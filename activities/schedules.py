@@ -30,7 +30,7 @@ LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
 
 
 class ScheduleActivities:
-    """Begins the jobs that nobody asked for."""
+    """Starts the jobs of schedules."""
 
     def __init__(
         self, store: Store, schedules: Callable[[], ScheduleSettings], jobs: Callable[[], JobSettings]
@@ -68,7 +68,7 @@ class ScheduleActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
-        """Return who works on a job without a person; raises ``NoAgent`` when the agent was paused meanwhile."""
+        """Return the agent of a background job; raises ``NoAgent`` when it was paused meanwhile."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.get(job.agent_id)

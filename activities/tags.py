@@ -48,7 +48,7 @@ from maestro.store.transaction import Transaction, in_savepoint
 
 @dataclass(frozen=True)
 class ActingRules:
-    """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``).
+    """The memory scope of agents that have none, and the conductors besides owners (``platform:userId``).
 
     ``redact`` takes secrets out of what is remembered; ``shortest`` is the shortest interval that may be planned.
     ``asking`` is how a person is asked before a conductor acts that has read text from outside; None asks nobody.
@@ -89,7 +89,7 @@ class TagRun:
         self._acted = TagOutcomes()
 
     def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
-        """Return the question whether a conductor may act on these tags, None where nobody has to be asked.
+        """Return the question whether a conductor may act on these tags, None where none is needed.
 
         A person is asked once for all directives of an answer, when text from outside was read for it, or for an
         earlier answer that holds one of them.
@@ -166,7 +166,7 @@ class TagRun:
         return refusal(task, target, by) or self._not_for(target)
 
     def _not_for(self, target: Agent | None) -> str | None:
-        """Return why the person who asked may not talk to this agent, and so may not have it work.
+        """Return why the person that asked may not talk to this agent, and so may not have it work.
 
         See docs/decisions.md: access.
         """
@@ -181,7 +181,7 @@ class TagRun:
 
 
 def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules) -> Requester:
-    """Return on whose word the answer of a job acts."""
+    """Return the person on behalf of whom the answer of a job acts."""
     name = str(person.id) if person is not None else ""
     return Requester(
         agent=agent,
@@ -249,7 +249,7 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
 
 
 def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    """Do what one of a conductor's tags asks for, and say what came of it.
+    """Perform one of a conductor's directives, and return its outcome.
 
     Only what a conductor writes is acted on, and only for an owner or a person whom the settings name
     (docs/decisions.md: access). What cannot be done leaves nothing behind; a later tag of the same answer finds what an

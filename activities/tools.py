@@ -1,4 +1,4 @@
-"""One tool call, whose effect happens once."""
+"""One tool call; its effect happens once."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -118,7 +118,7 @@ class ToolActivities:
         return await run(wanted.tool, wanted.arguments, caller, self._rules().seconds)
 
     def _understand(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
-        """Read what the model wrote; checking it by somebody's schema may take long, so it holds no transaction."""
+        """Read what the model wrote; checking it by a tool's schema may take long, so it holds no transaction."""
         with self._store.view() as tx:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)

@@ -1,4 +1,4 @@
-"""What a job would answer now: nothing is written, sent or acted on but what it took to find out.
+"""What a job would answer now: paid for and shown; nothing is sent, and no tag acts.
 
 See docs/decisions.md: what-if.
 """
@@ -12,7 +12,7 @@ from activities.routing import AnswerRules, who_answers
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.background import worth_posting
-from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, ShownOutcome
+from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
 from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobKind, JobStatus, StepRef, edits_of, is_background
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -30,7 +30,7 @@ class WhatIfActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
-        """Return who would answer; nobody closes the what-if as dropped, as the job would be."""
+        """Return the agent that would answer; without one, the what-if is closed as dropped, as the job would be."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _given(tx, job)
@@ -50,14 +50,14 @@ class WhatIfActivities:
         return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def show_answer(self, step: AnswerStep) -> ShownOutcome:
-        """Keep what would be said, and close the what-if; on the tags of the answer nobody acts."""
+    def show_answer(self, step: AnswerStep) -> WhatIfOutcome:
+        """Keep what would be said, and close the what-if; the tags of the answer do nothing."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
             tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
             tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
-            return tx.jobs.steps.done(step, ShownOutcome(tags=len(answer.tags)))
+            return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
 
 
 def _given(tx: Transaction, job: Job) -> RouteOutcome:

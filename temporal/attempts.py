@@ -31,7 +31,7 @@ Observe = Callable[[str, str, float], None]
 
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
-"""Failures that only say that nobody wants the step any more, or not yet."""
+"""Failures of steps that are not wanted any more, or not yet."""
 
 
 class Heartbeats(Interceptor):
@@ -113,7 +113,7 @@ def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Say how an attempt ended: ``cancelled`` when nobody wanted it any more, which is no failure."""
+    """Return how an attempt ended; ``cancelled``, which is no failure, after a stop or an end of the job."""
     if error is None:
         return DONE
     unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
@@ -121,7 +121,7 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 class RunningSteps:
-    """Does each step once at a time.
+    """The steps under way in this process, each of which runs once at a time.
 
     Temporal repeats a step whose heartbeats do not reach it, and that may be our own stall or an outage of Temporal
     while the step runs on: doing it twice would buy the same answer twice.
@@ -131,9 +131,9 @@ class RunningSteps:
         self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
 
     async def join(self, ref: StepRef, act: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
-        """Return what the step returns, begun by this attempt or by an earlier one.
+        """Return what the step returns; an earlier attempt may have begun it.
 
-        Only somebody who wants the step to end ends it; an attempt that Temporal has lost leaves it to the next.
+        Only a stop or a shutdown ends the step; an attempt that Temporal has lost leaves it to the next one.
         """
         step = self._steps.get(ref)
         if step is None:

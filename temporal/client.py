@@ -46,7 +46,7 @@ Report = Callable[[str], None]
 
 
 async def connect(endpoint: Endpoint) -> Client:
-    """Connect once; raises one of ``AWAY``. Neither the namespace nor what we may do there has been asked for."""
+    """Connect once; raises one of ``AWAY``. Neither the namespace nor the rights in it are checked."""
     async with asyncio.timeout(CONNECT_SECONDS):
         return await Client.connect(
             endpoint.address,
@@ -67,17 +67,17 @@ async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
 
 
 async def reach(endpoint: Endpoint) -> Client:
-    """Connect, and see that we can work in the namespace; raises one of ``AWAY``."""
+    """Connect, and check that the namespace can be used; raises one of ``AWAY``."""
     client = await connect(endpoint)
     await check(client, endpoint.namespace)
     return client
 
 
 async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
-    """Return what the namespace is; raises one of ``AWAY`` unless it is there and lets us in. No cloud bills this.
+    """Return the description of the namespace; raises one of ``AWAY`` unless it can be used. No cloud bills this.
 
-    Connecting does not tell: it asks for the server's version alone, which servers answer without looking at who asks.
-    Who may not describe a namespace cannot work in it: the SDK's worker does not begin without.
+    Connecting asks for the server's version alone, which servers answer without authentication. A client that may not
+    describe a namespace cannot work in it: the SDK's worker does not start without.
     """
     return await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=ASK_TIMEOUT
@@ -116,7 +116,7 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
 
 
 async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
-    """Look every few ``seconds`` until cancelled, and tell once that Temporal is away or refuses us, and that it works.
+    """Check every few ``seconds`` until cancelled, and report once that Temporal is away, and that it works again.
 
     A trouble that a second look does not find again is not worth a line.
     """

@@ -1,4 +1,4 @@
-"""Looks at a Temporal server as an operator would: is it there, is it ours to use, and does anybody work."""
+"""Diagnoses a Temporal server: whether it answers, the namespace can be used, and workers poll."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Poller:
-    """Somebody who asked a queue for work, ``seen`` how long ago."""
+    """A worker that polled a queue, ``seen`` so long ago."""
 
     queue: str
     kind: str
@@ -48,7 +48,7 @@ class Poller:
 
 
 async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
-    """Check server, namespace, search attributes and who works on the queues; ends within about five seconds.
+    """Check server, namespace, search attributes and pollers of the queues; ends within about five seconds.
 
     It never raises for a server that is away or refuses: what could not be checked behind that is left out.
     """
@@ -118,7 +118,7 @@ async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) ->
 
 
 async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
-    """Return who took work of this kind from a queue lately; raises one of ``AWAY``."""
+    """Return the workers that polled a queue lately for this kind of work; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
         namespace=namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
     )
@@ -128,7 +128,7 @@ async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> l
 
 
 def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
-    """Say who works on each queue; a queue that nobody asks is a note, since its process may just be stopped."""
+    """Diagnose the pollers of each queue; a queue without any is a note, since its process may just be stopped."""
     alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
     found = "; ".join(_work_on(queue, [one for one in alive if one.queue == queue]) for queue in queues)
     if {poller.queue for poller in alive} >= set(queues):

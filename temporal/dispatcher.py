@@ -1,4 +1,4 @@
-"""Starts a workflow for every job whose turn it is, and ends the waits of stopped ones.
+"""Claims jobs, starts their workflows, and ends the waits of stopped ones.
 
 See docs/architecture.md: processes and queues; docs/invariants.md: lanes.
 """
@@ -78,9 +78,9 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class DispatcherView:
-    """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait.
+    """What a dispatcher has to do: claimed jobs to start, and running ones that a person stopped while they wait.
 
-    ``stopped`` is None where nobody looked for them. ``crowded`` says that a job has its turn and no room yet.
+    ``stopped`` is None where they were not read. ``crowded``: a job could be claimed, and too many run already.
     """
 
     claimed: Sequence[ClaimedJob] = ()
@@ -117,7 +117,7 @@ class Dispatcher:
         return self._client is not None and self._well and not self._paused
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job whose claim is committed; may be called from any thread."""
+        """Start a job after its claim was committed; any thread may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
@@ -199,7 +199,7 @@ class Dispatcher:
         task.add_done_callback(self._starting.discard)
 
     async def _start_at_once(self, claimed: ClaimedJob) -> None:
-        """Start a job whose message was just kept; one that cannot be started is left to the next look."""
+        """Start the job of a message that was just committed; one that cannot be started is left to the next look."""
         if self._client is None or self._paused:
             return await asyncio.to_thread(self._unclaim, [claimed.id])
         self._well = await self._start_all(self._client, [claimed])

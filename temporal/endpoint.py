@@ -1,4 +1,4 @@
-"""Where Temporal is, who we are there, and how the connection is protected."""
+"""The address of Temporal, the identity to use there, and the protection of the connection."""
 
 from dataclasses import dataclass, field
 
@@ -40,7 +40,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where Temporal is and who we are there; its secrets do not appear in its text."""
+    """The address of Temporal and the identity to use there; its secrets do not appear in its text."""
 
     address: str
     namespace: str

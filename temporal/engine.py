@@ -61,7 +61,7 @@ class Engine:
         return ""
 
     async def polled(self, queue: str) -> bool:
-        """Say whether somebody takes workflows from this queue; false as well when Temporal does not say."""
+        """Return whether a worker polls this queue for workflows; false as well when Temporal does not say."""
         if self.client is None:
             return False
         try:
@@ -94,7 +94,7 @@ class Engine:
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     async def _prepare(self, client: Client) -> None:
-        """Add the search attributes that a server we did not start may lack; who may not is told what to do."""
+        """Add the search attributes that an external server may lack; without the right to, report what to do."""
         while True:
             try:
                 await ensure_search_attributes(client, self._endpoint.namespace)

@@ -1,4 +1,4 @@
-"""Says in one sentence why Temporal cannot be worked with, and what to do about it."""
+"""Explains in one sentence why Temporal cannot be used, and how to fix it."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from temporalio.service import RPCError
 from temporal.endpoint import Endpoint
 
 LONGEST_WORDS = 160
-"""How much of what a server said is repeated, in characters."""
+"""Characters of a server's message that are repeated."""
 
 
 class Cause(Enum):

@@ -1,4 +1,4 @@
-"""The one door to a workflow history for anything that went wrong: a type and a fixed sentence, nothing else.
+"""Failures as a workflow history holds them: a type and a fixed sentence, nothing else.
 
 Chained exceptions, stack traces and the input values in validation errors would otherwise carry what people said into
 the history (docs/invariants.md: by reference).
@@ -48,7 +48,7 @@ class StepFailure(ApplicationError):
 
 
 class SafeFailureConverter(DefaultFailureConverter):
-    """Lets nothing but types and fixed sentences through."""
+    """A failure converter that lets nothing but types and fixed sentences into a history."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Convert an exception; one that came from the server is passed on, for it was made safe on its way there."""
@@ -84,7 +84,7 @@ def _below(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
 
 
 class ExpectedEnds(logging.Filter):
-    """Makes one line of what the SDK tells with a traceback of a step that ended in a way it may end in.
+    """A log filter that makes one line of what the SDK logs with a traceback of an expected end of a step.
 
     What the journal has told already is left out. A fault in our code keeps its traceback.
     """

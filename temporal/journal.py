@@ -1,4 +1,4 @@
-"""Every step leaves a row, finds itself done, and says when it may be tried again: one interceptor for all steps."""
+"""The journal of steps: an interceptor gives each a row, finds finished ones, and decides on the next attempt."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ Outcome = TypeVar("Outcome", bound=BaseModel)
 Payload = TypeVar("Payload", bound=BaseModel)
 Step = TypeVar("Step", bound=StepRef)
 UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
-"""What says that nobody wants the attempt, any more or yet."""
+"""Errors of an attempt that is not wanted any more, or not yet."""
 
 
 class StepJournal(Interceptor):
@@ -148,7 +148,7 @@ class Journal:
                 raise await asyncio.to_thread(self.failed, ref, error) from None
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
-        """Put a step that acts outside on record for the first attempt of the activity that comes next.
+        """Record the attempt at a step that the next activity makes.
 
         It is left out where that would take a transaction of its own.
         """
@@ -273,7 +273,7 @@ class Journal:
 
 
 def temporal_attempt() -> TemporalAttempt:
-    """Return which attempt of Temporal's this is; a local step's number begins anew where its task is repeated."""
+    """Return which attempt of Temporal's this is; a local step's number starts again where its task is repeated."""
     info = activity.info()
     return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
@@ -300,7 +300,7 @@ def _begin(tx: Transaction, job_id: str) -> None:
 
 
 def _take_lane(tx: Transaction, job_id: str) -> None:
-    """Let a job run whose workflow begins.
+    """Take the lane for the job of a workflow that starts.
 
     Between its claim and here another one may have come back from a wait into an earlier position, or the other way
     round: the one that begins first runs (docs/invariants.md: lanes).
@@ -318,7 +318,7 @@ def _refuse(job: JobSnapshot, ref: StepRef) -> None:
 
 
 def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
-    """Write one line about an attempt that did not end well; a fault in our code comes with its traceback."""
+    """Log one line about an attempt that did not end well; a fault in Maestro's code comes with its traceback."""
     facts = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
     if isinstance(error, Suspension):
         log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **facts)
@@ -331,7 +331,7 @@ def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
 
 
 def _detail(error: Exception) -> str:
-    """Return what operators read; an unexpected error may quote what people wrote, so only its class is told."""
+    """Return the detail for operators; an unexpected error may quote what people wrote, so only its class is logged."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
 
 

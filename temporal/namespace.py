@@ -51,7 +51,7 @@ class Shortfall:
 
 
 def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
-    """Compare what a namespace has with what we need."""
+    """Compare the search attributes of a namespace with those that Maestro needs."""
     return Shortfall(
         missing=tuple(name for name in SEARCH_ATTRIBUTES if name not in known),
         mistyped={name: _type_name(known[name]) for name in SEARCH_ATTRIBUTES if known.get(name, KEYWORD) != KEYWORD},
@@ -59,7 +59,7 @@ def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
 
 
 async def lacking(client: Client, namespace: str) -> Shortfall:
-    """Ask which search attributes are not as we need them; raises what the SDK raises."""
+    """Return which search attributes are missing or have another type; raises what the SDK raises."""
     known = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
     )

@@ -50,7 +50,7 @@ RECOVERIES = 3
 
 
 class Reconciler:
-    """Resumes jobs whose workflow is gone, and closes those whose workflow ended without them."""
+    """Resumes open jobs without a workflow, and closes those that a person ended in Temporal."""
 
     def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store

@@ -56,17 +56,17 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
 
 @dataclass(frozen=True)
 class DueItems:
-    """The items of a batch whose turn it is, by their places; there are some."""
+    """The items of a batch that are due, by their places; there is at least one."""
 
     batch: ReplayBatch
     places: Sequence[int]
 
 
 class BatchWork:
-    """Begins the jobs of batches, few at a time.
+    """Starts the jobs of batches, few at a time.
 
-    Any number of processes may do so at once: an item is settled in the transaction of what is done with its job, and
-    whoever comes second finds it settled.
+    Any number of processes may do so at once: an item is settled in the transaction that replays its job, and the
+    second process finds it settled.
     """
 
     def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ class BatchWork:
         self._seen = 0
 
     async def run(self) -> None:
-        """Work until cancelled; what is left then is begun by the next one who does this.
+        """Work until cancelled; the items that are open then are started by the next process.
 
         A place is free when a job has ended, so each look that finds the store changed is followed by an attempt.
         """
@@ -99,7 +99,7 @@ class BatchWork:
         return state.batches and state.number != self._seen
 
     async def advance(self) -> bool:
-        """Let those begin whose turn it is, and say whether there were any."""
+        """Start the items that are due, and return whether there were any."""
         turns = await asyncio.to_thread(self._turns)
         for turn in turns:
             stopped = [await asyncio.to_thread(self._settle, turn.batch, place) for place in turn.places]

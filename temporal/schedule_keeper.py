@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ScheduleSnapshot:
-    """What the rows say: the ids of all, what Temporal is to hold for each, and which of them nobody can read.
+    """The rows of schedules: the ids of all, what Temporal is to hold for each, and those that cannot be read.
 
     ``stamp`` differs when any of it may.
     """
@@ -64,7 +64,7 @@ class ScheduleSnapshot:
 
 
 class ScheduleKeeper:
-    """Creates, changes, pauses and deletes schedules in Temporal after the rows; nobody else tells it of a change.
+    """Creates, changes, pauses and deletes schedules in Temporal after their rows.
 
     Two keepers at once do no harm: telling is idempotent, and what one told too late, the other puts right.
     """
@@ -180,7 +180,7 @@ class ScheduleKeeper:
                 tx.background.following.note(news)
 
     def _begin_late(self, told: Sequence[tuple[Planned, WantedSchedule]]) -> None:
-        """Begin what was to run once before anybody could tell Temporal of it."""
+        """Start schedules that were to run once, at a time before Temporal knew of them."""
         once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
         if once:
             with self._store.begin() as tx:

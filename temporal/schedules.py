@@ -187,10 +187,10 @@ def wanted_schedule(planned: Planned, agent: Agent, terms: ScheduleTerms, now: d
 
 
 async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
-    """Have Temporal hold it, whatever it held before; raises what the SDK raises.
+    """Create or update a schedule in Temporal; raises what the SDK raises.
 
-    Not ``anew``: only what somebody else changed is put right. Times that passed while Temporal was away are made up
-    for also when it is told something new at once after that (measured).
+    Without ``anew``, only what was changed in Temporal itself is put right. Times that passed while Temporal was away
+    are made up for also when the schedule is updated right after that (measured).
     """
     if not await _update(client, wanted, anew=anew):
         try:
@@ -232,7 +232,7 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
 
 
 def _alike(present: Schedule, wanted: Schedule) -> bool:
-    """Say whether nobody changed it behind our back; what it starts runs with is compared as far as it can be read."""
+    """Return whether a schedule is as it was put; the payload of its runs is compared as far as it can be read."""
     here, there = present.action, wanted.action
     return (
         isinstance(here, ScheduleActionStartWorkflow)
@@ -285,7 +285,7 @@ def _details(ref: JobRef) -> str:
 
 
 def _priority(planned: Planned, agent: Agent, terms: ScheduleTerms) -> Priority:
-    """Return how soon its runs begin, by what is known before one does; the run itself asks who pays."""
+    """Return the priority of its runs, by what is known before one starts; the run itself reads which client pays."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)
 

@@ -143,7 +143,7 @@ class EmbeddedServer:
         return server_command(self._config, binary), program_version(binary)
 
     async def _adopt(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
-        """Return the server an earlier run left behind if it is just as we would start it; end any other of ours."""
+        """Return the server that an earlier run left behind if it is as this run would start it; end any other one."""
         record = await asyncio.to_thread(read_record, self._config.record)
         if record is None or not await asyncio.to_thread(record.exists):
             return None
@@ -178,7 +178,7 @@ class EmbeddedServer:
         return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
 
     async def _let_die(self, process: ServerProcess) -> None:
-        """Wait for a server killed together with us: until its last thread is gone it keeps its ports."""
+        """Wait for a server that was killed together with Maestro: until its last thread is gone it keeps its ports."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._config.timing.adopted_ready):
                 await process.wait()

@@ -208,7 +208,7 @@ def find_with_ps(pid: int) -> ProcessInfo | None:
 
 
 class ServerRecord(BaseModel):
-    """A server started by us, as the next run of Maestro finds it in the data folder."""
+    """A server that Maestro started, as the next run finds it in the data folder."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -223,7 +223,7 @@ class ServerRecord(BaseModel):
     """The process id of what ends the server when nothing can adopt it any more; 0 in a record of an older release."""
 
     def exists(self) -> bool:
-        """Whether this very process is still there: a process id alone is soon somebody else's."""
+        """Whether this very process is still there: the system soon gives its id to another one."""
         seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
@@ -303,7 +303,7 @@ class ServerProcess:
 
 
 async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Make a process that becomes ``command`` when ``release`` is called, and ends when we die before."""
+    """Start a process that becomes ``command`` when ``release`` is called, and ends when Maestro dies before."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -324,7 +324,7 @@ async def release(held: Child) -> None:
 
 
 async def watch_over(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
-    """Start what ends the server ``pid`` ``orphaned`` seconds after we are gone and no record names it any more."""
+    """Start the watch that ends a server ``orphaned`` seconds after Maestro and the server's record are gone."""
     arguments = (str(pid), str(database), str(record), f"{orphaned / _LOOKS:g}", f"{grace:g}")
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _WATCH, "watch", *arguments),
@@ -344,7 +344,7 @@ async def end_watch(watch: Child) -> None:
 
 
 def dismiss_watch(record: ServerRecord, database: Path) -> None:
-    """End the watch that an earlier run left with a server that we adopt: ours takes its place."""
+    """End the watch that an earlier run left with an adopted server: this run's takes its place."""
     seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
         with suppress(ProcessLookupError):

@@ -171,9 +171,9 @@ class WorkerLoop:
         return ""
 
     async def _seen(self, begun: Callable[[], None]) -> None:
-        """Tell that polling began once Temporal says so: on a busy machine the first poll follows seconds later.
+        """Report that polling began once Temporal sees it: on a busy machine the first poll follows seconds later.
 
-        Where we may not ask who polls, the beginning itself has to do.
+        Where Maestro may not list the pollers, the start of the worker counts.
         """
         wait = SEEN_AFTER
         while not await self._is_seen():

@@ -1,4 +1,4 @@
-"""A message that comes in: who sent it, who would answer it, and the jobs that are made of it."""
+"""An incoming message: its sender, the agent that would answer, and the jobs that are made of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """A message, what the store holds about it, and who sent it.
+    """An incoming message with its sender and what the store holds about it.
 
     ``turned_away`` is the policy that keeps the sender out.
     """
@@ -37,7 +37,7 @@ class ReceivedMessage:
 
     @property
     def alone(self) -> str | None:
-        """The user whose conversation alone is meant, None where everybody in the channel shares one."""
+        """The user of a conversation per user, None where the users of the channel share one."""
         return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
 
     @property
@@ -47,12 +47,12 @@ class ReceivedMessage:
 
     @property
     def speaker(self) -> Speaker:
-        """Who sent it, as somebody who may answer a question."""
+        """The sender, as one that may answer a question."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
 def person_of(message: IncomingMessage) -> PersonId:
-    """Return who sent a message."""
+    """Return the sender of a message."""
     return PersonId(message.address.platform, message.user_id)
 
 
@@ -96,7 +96,7 @@ class AccessControl:
         self._routing = routing
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
-        """Return who sent a message, as the store knows them now."""
+        """Return the sender of a message with the access that the store grants now."""
         who = person_of(message)
         return self.person_as(
             message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.is_known(who)
@@ -109,10 +109,10 @@ class AccessControl:
         listed: Callable[[], bool],
         let_in: Callable[[], bool],
     ) -> Person:
-        """Return who sent a message; ``known`` counts as true where nobody has to be known to be answered.
+        """Return the sender of a message; ``known`` is true as well where unknown users are answered.
 
-        ``listed`` and ``let_in`` say what the store holds of them at this message: who is made an owner, or let in, is
-        so from the next message on.
+        ``listed`` and ``let_in`` read what the store holds at this message: a new owner, or new access, counts from the
+        next message on.
         """
         who = person_of(message)
         is_owner = message.is_owner or str(who) in self._access.owners or listed()
@@ -122,7 +122,7 @@ class AccessControl:
         return Person(who, is_owner, known=free or policy is DmPolicy.OPEN or let_in())
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
-        """Return who answers a message."""
+        """Return the agent that answers a message, and the rule."""
         return route(message, tx.agents.routing.snapshot(message, binding, self._routing))
 
     def turned_away(

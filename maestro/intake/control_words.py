@@ -61,7 +61,7 @@ def _tasks(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
 
 
 def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
-    """Stop jobs; one that is inside no step ends at once: who takes a message back is quicker than its start."""
+    """Stop jobs; one that is inside no step ends at once."""
     if not jobs:
         return "Nothing is running here."
     for job in jobs:

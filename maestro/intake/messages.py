@@ -48,11 +48,11 @@ GUESSING = "too many wrong pairing codes came before"
 TOO_FAST = "the person wrote more often in a minute than they may (routing.messagesPerMinute)"
 
 Meant = ControlWord | PairingCode | Answer | Refusal | None
-"""What a message is; None is an ordinary one, which is for an agent."""
+"""What a message is; None is an ordinary one, for an agent."""
 
 
 def take_edit(tx: Transaction, edit: IncomingMessage) -> Accepted:
-    """Let the new text stand for the old one while nobody works on it; later it is only counted."""
+    """Replace the text of a message before its job starts; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add(edit.address, UNKNOWN)
@@ -73,7 +73,7 @@ def _untouched(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class IntakeRules:
-    """What the configuration says of who may come in.
+    """Settings of the intake: access, routing and limits.
 
     ``max_pending`` jobs may wait before new messages are refused.
     """
@@ -93,12 +93,12 @@ class JobStarter(Protocol):
         ...
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job whose claim is committed."""
+        """Start a job after its claim was committed."""
         ...
 
 
 class Intake:
-    """The only way in: every message of every connector passes here once.
+    """The intake: every message of every connector passes here once.
 
     A job that has nothing to wait for is claimed in the transaction that keeps its message, and started right after
     it, where a dispatcher of this process is ready for that. All other jobs are left to the dispatchers.
@@ -182,7 +182,7 @@ class Intake:
         return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
 
     def _ignored(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why a message is only counted: it is not for us, or would be one too many of somebody else's."""
+        """Return why a message is only counted: it is for no agent, or one too many of a bot or an unknown user."""
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
@@ -195,7 +195,7 @@ class Intake:
         return self._unaddressed(tx, arrival, meant)
 
     def _unaddressed(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why nobody answers an ordinary line in a group's channel that is no agent's own.
+        """Return why no agent answers a message in a group's channel without a binding.
 
         A busy server must not cost a workflow for each line (docs/decisions.md: routing).
         """
@@ -231,7 +231,7 @@ class Intake:
         return obeyed and control_words.can_stop(tx, arrival)
 
     def _refusal(self, tx: Transaction, arrival: ReceivedMessage) -> str | None:
-        """Return why nobody does what this person says here, or None."""
+        """Return why this person is not obeyed here, or None."""
         return self._access.refusal(tx, arrival.message, arrival.binding, arrival.person)
 
     def _take(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> Job:
@@ -282,7 +282,7 @@ class Intake:
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
 
     def _interrupt(self, tx: Transaction, arrival: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
-        """End what the same agent does for this person, unless nobody would answer the message itself.
+        """Interrupt what the same agent does for this person, unless no agent would answer the message.
 
         Says whether the person knows already that they have to wait.
         """
@@ -298,7 +298,7 @@ class Intake:
         return limited and not free and arrival.state.over_limit
 
     def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
-        """Drop a message of somebody who writes too fast, and say so once a minute; an operator can restart it."""
+        """Drop a message above the rate limit of its user, and say so once a minute; an operator can restart it."""
         told = tx.inbox.was_warned(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
         if not told:
@@ -308,7 +308,7 @@ class Intake:
 
 
 class AccountIntake:
-    """The way in for the connector of one account: each message is committed in a thread of the store."""
+    """The intake for the connector of one account: each message is committed in a thread."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake

@@ -1,4 +1,4 @@
-"""People whom we do not know: they cost nothing, and become known by a code (docs/decisions.md: access)."""
+"""Pairing: an unknown user costs nothing, and gets access by a code (docs/decisions.md: access)."""
 
 import math
 import secrets
@@ -47,7 +47,7 @@ class PairingRules:
 
 
 def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
-    """Drop what a stranger says; who may be paired is told how, now and then."""
+    """Drop the message of an unknown user; where pairing is on, tell the user now and then how to get access."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
     wish = tx.users.pairings.newest_of(arrival.person.id)
@@ -67,13 +67,13 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
-    """Say whether so many wrong codes came, from this person or from everybody, that no more is looked at."""
+    """Return whether too many wrong codes came, from this person or in all, for another one to be read."""
     own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESSES)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
 def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
-    """Let in who sends the code of an invitation, and tell them; the code itself is not kept."""
+    """Give access to the sender of an invitation's code, and confirm it; the code itself is not stored."""
     invitation = tx.users.pairings.redeem(code.text)
     person = arrival.person.id
     said = arrival.message.model_copy(update={"content": "/pair"})
@@ -88,7 +88,7 @@ def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
 
 
 def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairing:
-    """Let in the person of a pairing, named by its number or code, and tell them.
+    """Give access to the person of a pairing, named by its number or code, and notify them.
 
     Raises ``NotFound``, and ``Conflict`` when they are let in already or the code ran out.
     """
@@ -107,7 +107,7 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
 
 
 def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
-    """Let nobody in: what the person sends from now on is dropped, and they are told nothing.
+    """Refuse a pairing: what the person sends from now on is dropped without a word.
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
@@ -121,14 +121,14 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
-    """Know a person no longer, from their next message on; raises ``NotFound`` when nobody let them in."""
+    """Take a person's access back, from their next message on; raises ``NotFound`` without access."""
     if not tx.users.pairings.revoke(person):
         raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
     tx.system.audit.add(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
-    """Return a code that lets in who sends it, once, and when it runs out; only its digest is kept."""
+    """Return a code that gives its sender access, once, and its expiry; only its digest is stored."""
     code = new_code(rules.draw)
     expires_at = tx.users.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
     tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")

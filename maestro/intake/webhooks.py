@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: who sent one is checked, and what it says becomes a job, once."""
+"""Deliveries of webhooks: the signature is checked, and each becomes one job, once."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class WebhookIntake:
-    """The way in for programs; ``reveal`` turns what the store holds of a secret into it."""
+    """The intake of webhooks; ``reveal`` turns what the store holds of a secret into the secret."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class WebhookIntake:
         return Taken(job_id=job.id, duplicate=False)
 
     def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:
-        """Refuse a body that was taken under another id: in GitHub's scheme nobody has signed the id."""
+        """Refuse a body that was taken under another id: GitHub's scheme does not sign the id."""
         if tx.background.webhooks.has_taken(webhook, delivery.digest):
             raise BadSignature("This body was delivered already, under another id.")
 

@@ -27,7 +27,7 @@ class StepOutcome(Value):
 
 
 class RouteOutcome(StepOutcome):
-    """Who answers; ``typing`` says whether the indicator was started by the process that routed."""
+    """The agent that answers; ``typing``: the process that routed has started the indicator."""
 
     action: RouteAction
     agent: str = ""
@@ -49,7 +49,7 @@ class RouteOutcome(StepOutcome):
 
 
 class MediaOutcome(StepOutcome):
-    """How many files were fetched, how many cannot be had, and in how many somebody speaks whom nobody has heard."""
+    """How many files were fetched, how many cannot be had, and how many are voices without a transcript."""
 
     files: int
     unavailable: int = 0
@@ -192,7 +192,7 @@ class ParkStep(StepRef):
 
 
 class ParkOutcome(StepOutcome):
-    """The job's status after it gave its place back; another one than waiting if somebody ended it."""
+    """The job's status after it was parked; another one than waiting if it was ended meanwhile."""
 
     status: JobStatus
 
@@ -203,7 +203,7 @@ class ParkOutcome(StepOutcome):
 
 
 class AnswerStep(StepRef):
-    """The model call whose answer is final."""
+    """The model call with the final answer."""
 
     number: int
 
@@ -239,16 +239,16 @@ class Asking(ModelStep, StepGroup):
     """One model call; a final answer is recorded and sent with it where nothing is in the way."""
 
 
-class ShownOutcome(StepOutcome):
-    """How many tags the answer of a what-if has, on which nobody acts."""
+class WhatIfOutcome(StepOutcome):
+    """How many tags the answer of a what-if has; they do nothing."""
 
     tags: int
 
 
 class TakenUp(StepOutcome):
-    """Who works on a task, for which conversation, and whether only the agent that gave it hears the result.
+    """The agent of a task, its conversation, and whether only the agent that gave it hears the result.
 
-    ``asked`` says whether a person began what it came of; of what began without one, nobody sees work or failure.
+    ``asked``: a person began what it came of; without one, neither work nor failure is shown.
     """
 
     agent: str
@@ -265,7 +265,7 @@ class TakenUp(StepOutcome):
 
 
 class BackgroundOutcome(StepOutcome):
-    """Who works on a job that no person began, and whether a script does so before any model."""
+    """The agent of a background job, and whether a script runs before any model."""
 
     agent: str
     script: bool = False

@@ -26,11 +26,11 @@ from maestro.domain.jobs.flow import (
     RouteAction,
     RouteOutcome,
     ScriptOutcome,
-    ShownOutcome,
     StepOutcome,
     TakenUp,
     ToolOutcome,
     VoiceOutcome,
+    WhatIfOutcome,
 )
 from maestro.domain.jobs.job import Job, JobStep, StepState, Wait, is_background
 
@@ -65,7 +65,7 @@ class StepKind(StrEnum):
     MODEL = "model", "Ask the model", ModelOutcome
     TOOL = "tool", "Call a tool", ToolOutcome
     TAGS = "tags", "Act on the answer and record it", AnswerOutcome
-    SHOW = "show", "Show what would be answered", ShownOutcome
+    SHOW = "show", "Show what would be answered", WhatIfOutcome
     DELIVER = "deliver", "Send the answer", DeliverOutcome
     NOTICE = "notice", "Tell the person that it failed", DeliverOutcome
     PARK = "park", "Give the place back and wait", ParkOutcome
@@ -219,7 +219,7 @@ def tried_again(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
-    """Yield the steps in order, up to the first whose followers depend on what is not done yet."""
+    """Yield the steps in order, up to the first of which the followers depend on what is not done yet."""
 
     def result(step: str) -> Any:
         if step in done:
