@@ -152,7 +152,7 @@ async def _get(url: str, sink: _Sink, limits: FetchLimits, access: FetchAccess, 
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
                 bearer = access.bearer.get_secret_value() if _origin(target) == _origin(first) else ""
-                async with _asked(target, bearer, access, network) as response:
+                async with _opened_response(target, bearer, access, network) as response:
                     location = _location(response)
                     if location is None:
                         cut = await _read(response, sink, limits)
@@ -193,7 +193,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
 
 
 @asynccontextmanager
-async def _asked(
+async def _opened_response(
     url: httpx.URL, bearer: str, access: FetchAccess, network: Network
 ) -> AsyncIterator[httpcore.Response]:
     """Ask one address once, over a connection of its own."""

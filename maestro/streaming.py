@@ -47,7 +47,7 @@ class Drafting:
         Unless ``anew``, only a placeholder that may be there already is settled. Where the platform cannot say, nothing
         is shown: what may be left there is empty.
         """
-        message = await asyncio.to_thread(self._asked, job_id, anew)
+        message = await asyncio.to_thread(self._begin_placing, job_id, anew)
         if message is None:
             return None
         move = await asyncio.to_thread(self._move, message, connector)
@@ -55,7 +55,7 @@ class Drafting:
             await asyncio.to_thread(self._dropped, job_id)
             return None
         outcome = await hand_over(connector, message, move)
-        return await committed(self._store, partial(self._told, job_id, message, outcome))
+        return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Edit the message to what is written so far, as much of it as fits."""
@@ -77,12 +77,12 @@ class Drafting:
         """Forget a draft."""
         await uninterrupted(asyncio.to_thread(self._forget, job_id))
 
-    def _asked(self, job_id: str, anew: bool) -> OutgoingMessage | None:
+    def _begin_placing(self, job_id: str, anew: bool) -> OutgoingMessage | None:
         """Commit that the platform is about to be asked; None when it is not to be."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
             if draft is None or (
-                anew and not _may_be_shown(tx.bots.channels.why_disabled(job.address), job.stop_requested)
+                anew and not _is_allowed(tx.bots.channels.why_disabled(job.address), job.stop_requested)
             ):
                 return None
             if anew and _another_speaks(tx, job):
@@ -100,7 +100,7 @@ class Drafting:
         forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
         return SendAction.LEAVE if forgotten else move
 
-    def _told(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
+    def _record_outcome(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
         """Keep what became of the message."""
         with self._store.begin() as tx:
             if isinstance(outcome, Receipt):
@@ -126,7 +126,7 @@ def _another_speaks(tx: Transaction, job: Job) -> bool:
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
 
-def _may_be_shown(disabled: str | None, stopped: bool) -> bool:
+def _is_allowed(disabled: str | None, stopped: bool) -> bool:
     return disabled is None and not stopped
 
 

@@ -12,9 +12,9 @@ from maestro.bootstrap.process import Say, SeparateProcess
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.host import (
     ConnectorHost,
-    not_listening,
+    describe_closed_ports,
     stop_accepting,
-    wait_until_listening,
+    wait_for_ports,
     webhooks_of,
 )
 from maestro.connector_runtime.keeper import BotKeeper
@@ -55,7 +55,9 @@ class Connect(SeparateProcess):
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         context_of = partial(build_context, self.live, store, dispatcher)
         connectors = self._chosen(configured_connectors(self.settings, context_of("web", DEFAULT_ACCOUNT)))
-        health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(not_listening, connectors))
+        health = EngineHealth(
+            store, engine, own_workers(engine, STANDING_BY), partial(describe_closed_ports, connectors)
+        )
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
         services, begun = Services(stop), ReadySignals()
         services.add(*(host.run(connector, begun.another()) for connector in connectors))
@@ -93,7 +95,7 @@ class Connect(SeparateProcess):
         return [connector for connector in connectors if connector.platform in self._platforms]
 
     async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector]) -> None:
-        await wait_until_listening(connectors)
+        await wait_for_ports(connectors)
         own = [f"{connector.platform}/{connector.account}" for connector in connectors]
         names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not begun.done:

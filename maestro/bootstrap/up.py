@@ -20,9 +20,9 @@ from maestro.connector_runtime.context import StoreContext
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.host import (
     ConnectorHost,
-    not_listening,
+    describe_closed_ports,
     stop_accepting,
-    wait_until_listening,
+    wait_for_ports,
     webhooks_of,
 )
 from maestro.connector_runtime.keeper import BotKeeper, ContextOf
@@ -136,7 +136,7 @@ class Up(Process):
         services.add(build_batch_work(store, engine, dispatcher.wake).run())
         if self.settings.webui.enabled:
             jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
-            health = EngineHealth(store, engine, own_workers(engine), partial(not_listening, connectors))
+            health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
             vitals = Vitals(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
@@ -152,7 +152,7 @@ class Up(Process):
 
     async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
         """Announce the addresses as soon as messages are taken in."""
-        await wait_until_listening(connectors)
+        await wait_for_ports(connectors)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await begun.wait()

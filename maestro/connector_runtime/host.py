@@ -81,14 +81,14 @@ def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
-async def wait_until_listening(connectors: Sequence[Connector]) -> None:
+async def wait_for_ports(connectors: Sequence[Connector]) -> None:
     """Return once the connectors with a port take messages; raises what keeps one from it."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             await connector.started()
 
 
-def not_listening(connectors: Sequence[Connector]) -> str:
+def describe_closed_ports(connectors: Sequence[Connector]) -> str:
     """Return the connectors whose port does not take messages yet, as a sentence; empty when all do."""
     waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.accepts_connections]
     return f"not listening yet: {', '.join(waiting)}" if waiting else ""

@@ -102,7 +102,7 @@ class WebhookIntake:
             )
         )
         tx.background.webhooks.take(webhook, delivery, job.id)
-        tx.background.webhooks.forget(tx.now - self.settings().kept)
+        tx.background.webhooks.forget(tx.now - self.settings().retention)
         return Taken(job_id=job.id, duplicate=False)
 
     def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:

@@ -10,31 +10,29 @@ from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
 from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.settings.section import LIVE, NO_SECRET, Section, first_repeated
+from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
 from maestro.domain.words import AccountName, OptionalSlug, Word
 
 
 class PlatformSettings(Section):
     """What every platform has."""
 
-    enabled: bool = Field(default=False, description="whether the bot is connected")
-    account: AccountName = Field(default=DEFAULT_ACCOUNT, description="a name of your choice for this bot")
-    agent: OptionalSlug = Field(
-        default="",
-        description="the slug of the agent that answers all that is said to this bot; empty: the rules of routing",
+    enabled: bool = setting(False, "whether the bot is connected")
+    account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
+    agent: OptionalSlug = setting(
+        "", "the slug of the agent that answers all that is said to this bot; empty: the rules of routing"
     )
-    dm_policy: Literal["pairing", "allowlist", "open"] = Field(
-        default="pairing",
-        description="who is answered in direct messages besides the people we know: those who were paired, only those "
-        "on the agent's list, or everybody",
-        json_schema_extra=LIVE,
+    dm_policy: Literal["pairing", "allowlist", "open"] = live(
+        "pairing",
+        "who is answered in direct messages besides the people we know: those who were paired, only those on the "
+        "agent's list, or everybody",
     )
 
 
 class DiscordSettings(PlatformSettings, DiscordOptions):
     """Discord, with a bot of your own."""
 
-    token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, best as `"env:NAME"`')
+    token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
@@ -45,9 +43,9 @@ class DiscordSettings(PlatformSettings, DiscordOptions):
 class SlackSettings(PlatformSettings, SlackOptions):
     """Slack, with an app of your own."""
 
-    bot_token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
-    app_token: SecretStr = Field(default=NO_SECRET, description="the token of Socket Mode, `xapp-...`")
-    signing_secret: SecretStr = Field(default=NO_SECRET, description="what requests of the Events API are signed with")
+    bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
+    app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
+    signing_secret: SecretStr = setting(NO_SECRET, "what requests of the Events API are signed with")
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
@@ -58,9 +56,9 @@ class SlackSettings(PlatformSettings, SlackOptions):
 class TelegramSettings(PlatformSettings, TelegramOptions):
     """Telegram, with a bot of your own."""
 
-    token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, best as `"env:NAME"`')
-    webhook_secret: SecretStr = Field(
-        default=NO_SECRET, description="what Telegram proves itself with in webhook mode; a word of your own"
+    token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
+    webhook_secret: SecretStr = setting(
+        NO_SECRET, "what Telegram proves itself with in webhook mode; a word of your own"
     )
 
     @property
@@ -72,10 +70,10 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
 class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     """WhatsApp, with a number of your own."""
 
-    access_token: SecretStr = Field(default=NO_SECRET, description='the token of a system user, best as `"env:NAME"`')
-    app_secret: SecretStr = Field(default=NO_SECRET, description="what Meta's requests are signed with")
-    verify_token: SecretStr = Field(
-        default=NO_SECRET, description="the word that Meta says when the webhook is set up; of your own choice"
+    access_token: SecretStr = setting(NO_SECRET, 'the token of a system user, best as `"env:NAME"`')
+    app_secret: SecretStr = setting(NO_SECRET, "what Meta's requests are signed with")
+    verify_token: SecretStr = setting(
+        NO_SECRET, "the word that Meta says when the webhook is set up; of your own choice"
     )
 
     @property
@@ -88,18 +86,13 @@ class BotSettings(Section):
     """One more bot: a second one on a platform, or one of a platform that an installed package connects."""
 
     platform: Word = Field(description="the platform, as the package names it")
-    account: AccountName = Field(default=DEFAULT_ACCOUNT, description="a name of your choice, unique on the platform")
-    enabled: bool = Field(default=True, description="whether the bot is connected")
-    agent: OptionalSlug = Field(
-        default="",
-        description="the slug of the agent that answers all that is said to this bot; empty: the rules of routing",
+    account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice, unique on the platform")
+    enabled: bool = setting(True, "whether the bot is connected")
+    agent: OptionalSlug = setting(
+        "", "the slug of the agent that answers all that is said to this bot; empty: the rules of routing"
     )
-    secrets: dict[str, SecretStr] = Field(
-        default={}, description='its secrets by name, such as `{"token": "env:SECOND_TOKEN"}`'
-    )
-    options: dict[str, object] = Field(
-        default={}, description="what the platform lets one set, with the names that its section has"
-    )
+    secrets: dict[str, SecretStr] = setting({}, 'its secrets by name, such as `{"token": "env:SECOND_TOKEN"}`')
+    options: dict[str, object] = setting({}, "what the platform lets one set, with the names that its section has")
 
 
 OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
@@ -112,7 +105,7 @@ class ConnectorSettings(Section):
     slack: SlackSettings = SlackSettings()
     telegram: TelegramSettings = TelegramSettings()
     whatsapp: WhatsAppSettings = WhatsAppSettings()
-    bots: tuple[BotSettings, ...] = Field(default=(), description="further bots")
+    bots: tuple[BotSettings, ...] = setting((), "further bots")
 
     @property
     def sections(self) -> dict[str, OwnSettings]:

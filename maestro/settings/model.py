@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from maestro.domain.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.domain.settings.background import ScheduleSettings, WebhookSettings
@@ -28,7 +28,7 @@ from maestro.domain.settings.process import (
     WebSettings,
     WebuiSettings,
 )
-from maestro.domain.settings.section import Folder, Section
+from maestro.domain.settings.section import Folder, Section, setting
 from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
 from maestro.settings.connectors import ConnectorSettings, unique_bots
 
@@ -36,8 +36,8 @@ from maestro.settings.connectors import ConnectorSettings, unique_bots
 class Settings(Section):
     """Everything that can be set."""
 
-    data_dir: Folder = Field(
-        default=Path("data"), description="the folder for everything Maestro keeps, from the folder it is started in"
+    data_dir: Folder = setting(
+        Path("data"), "the folder for everything Maestro keeps, from the folder it is started in"
     )
     store: StoreSettings = StoreSettings()
     temporal: TemporalSettings = TemporalSettings()
@@ -46,14 +46,14 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     health: HealthSettings = HealthSettings()
     owner: OwnerSettings = OwnerSettings()
-    agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = Field(
-        default=(AgentSettings(slug="conductor", role="conductor"),), description="the agents"
+    agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = setting(
+        (AgentSettings(slug="conductor", role="conductor"),), "the agents"
     )
-    channels: Annotated[tuple[ChannelSettings, ...], AfterValidator(unique_channels)] = Field(
-        default=(), description="channels that belong to an agent"
+    channels: Annotated[tuple[ChannelSettings, ...], AfterValidator(unique_channels)] = setting(
+        (), "channels that belong to an agent"
     )
-    clients: Annotated[tuple[ClientSettings, ...], AfterValidator(unique_clients)] = Field(
-        default=(), description="who pays: agents and channels may name one of them"
+    clients: Annotated[tuple[ClientSettings, ...], AfterValidator(unique_clients)] = setting(
+        (), "who pays: agents and channels may name one of them"
     )
     connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()

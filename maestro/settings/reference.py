@@ -51,7 +51,7 @@ further accounts. If one cannot answer, the next one does. If there are none eit
 """
 
 
-def _shown(value: Any) -> str:
+def _default(value: Any) -> str:
     """A default as it would stand in the file."""
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
@@ -83,11 +83,11 @@ def _meaning(key: Key) -> str:
 
 def _key_row(key: Key) -> str:
     counts = "live" if key.live else "restart"
-    return f"| `{key.path}` | {_shown(key.field.default)} | `{key.variables[0]}` | {counts} | {_meaning(key)} |\n"
+    return f"| `{key.path}` | {_default(key.field.default)} | `{key.variables[0]}` | {counts} | {_meaning(key)} |\n"
 
 
 def _entry_row(key: Key) -> str:
-    default = "needed" if key.field.default is PydanticUndefined else _shown(key.field.default)
+    default = "needed" if key.field.default is PydanticUndefined else _default(key.field.default)
     return f"| `{key.path.rpartition('.')[2]}` | {default} | {_meaning(key)} |\n"
 
 

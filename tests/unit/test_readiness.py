@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from connectors.web import WebConfig, WebConnector
-from maestro.connector_runtime.host import not_listening
+from maestro.connector_runtime.host import describe_closed_ports
 from maestro.observability import health as readiness
 from maestro.observability.health import NO_ANSWER, EngineHealth, StoreHealth
 from maestro.store.store import Store
@@ -47,9 +47,9 @@ async def test_a_connector_with_a_port_is_waited_for(store: Store) -> None:
 
     connector = WebConnector(WebConfig(signing_key=SIGNING_KEY), MemoryContext())
     engine = Engine(Endpoint("localhost:1", "default"), lambda _: None)
-    checks = await EngineHealth(store, engine, working, lambda: not_listening([connector])).checks()
+    checks = await EngineHealth(store, engine, working, lambda: describe_closed_ports([connector])).checks()
     assert (checks["store"], checks["connectors"]) == ("ok", "not listening yet: web")
     async with web_server() as web:
-        checks = await EngineHealth(store, engine, working, lambda: not_listening([web.connector])).checks()
+        checks = await EngineHealth(store, engine, working, lambda: describe_closed_ports([web.connector])).checks()
         assert checks["connectors"] == "ok"
     assert "connectors" not in await EngineHealth(store, engine, working).checks()

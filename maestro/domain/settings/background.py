@@ -2,40 +2,18 @@
 
 from datetime import timedelta
 
-from pydantic import Field
-
-from maestro.domain.settings.section import LIVE, Seconds, Section
+from maestro.domain.settings.section import Seconds, Section, live
 
 
 class ScheduleSettings(Section):
     """Heartbeats and crons."""
 
-    shortest_interval_seconds: int = Field(
-        default=30,
-        ge=1,
-        le=86_400,
-        description="seconds of the shortest interval that may be written; what runs already stays as it is",
-        json_schema_extra=LIVE,
+    shortest_interval_seconds: int = live(
+        30, "seconds of the shortest interval that may be written; what runs already stays as it is", ge=1, le=86_400
     )
-    follow_seconds: Seconds = Field(
-        default=1,
-        description="seconds between two looks for changes that Temporal has to hear of",
-        json_schema_extra=LIVE,
-    )
-    compare_minutes: float = Field(
-        default=60,
-        gt=0,
-        le=1440,
-        description="minutes between two comparisons of all schedules with Temporal's",
-        json_schema_extra=LIVE,
-    )
-    pause_after_failures: int = Field(
-        default=10,
-        ge=1,
-        le=1000,
-        description="failures in a row after which a schedule is paused",
-        json_schema_extra=LIVE,
-    )
+    follow_seconds: Seconds = live(1, "seconds between two looks for changes that Temporal has to hear of")
+    compare_minutes: float = live(60, "minutes between two comparisons of all schedules with Temporal's", gt=0, le=1440)
+    pause_after_failures: int = live(10, "failures in a row after which a schedule is paused", ge=1, le=1000)
 
     @property
     def shortest(self) -> timedelta:
@@ -46,22 +24,10 @@ class ScheduleSettings(Section):
 class WebhookSettings(Section):
     """What programs outside send to `/hooks/` at the port of the dashboard."""
 
-    max_body_bytes: int = Field(
-        default=1024**2,
-        ge=1024,
-        le=25 * 1024**2,
-        description="bytes of the largest body taken",
-        json_schema_extra=LIVE,
-    )
-    keep_days: float = Field(
-        default=30,
-        ge=1,
-        le=3650,
-        description="days for which a delivery is known again when it comes once more",
-        json_schema_extra=LIVE,
-    )
+    max_body_bytes: int = live(1024**2, "bytes of the largest body taken", ge=1024, le=25 * 1024**2)
+    keep_days: float = live(30, "days for which a delivery is known again when it comes once more", ge=1, le=3650)
 
     @property
-    def kept(self) -> timedelta:
+    def retention(self) -> timedelta:
         """How long a delivery is known again."""
         return timedelta(days=self.keep_days)

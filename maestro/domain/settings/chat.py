@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from maestro.domain.scanning import AllowList, ScanRules, problem_of_allowed
-from maestro.domain.settings.section import LIVE, Section
+from maestro.domain.settings.section import Section, live, setting
 from maestro.domain.words import OptionalIdentifier
 
 
@@ -35,47 +35,26 @@ Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_al
 class ChatLimits(Section):
     """What a post may take."""
 
-    max_message_chars: int = Field(
-        default=4096,
-        ge=64,
-        le=65_536,
-        description="characters of the longest post; longer ones are cut",
-        json_schema_extra=LIVE,
-    )
+    max_message_chars: int = live(4096, "characters of the longest post; longer ones are cut", ge=64, le=65_536)
 
 
 class ScannerSettings(Section):
     """The search for secrets in what agents and people write."""
 
-    enabled: bool = Field(
-        default=True, description="whether secrets are looked for and taken out", json_schema_extra=LIVE
+    enabled: bool = live(True, "whether secrets are looked for and taken out")
+    timeout_ms: int = live(800, "milliseconds one text may take", ge=10, le=60_000)
+    fail_mode: Literal["open", "closed"] = live(
+        "open",
+        "what becomes of a text that could not be scanned: `open` keeps it, `closed` keeps `[redacted]` in its place",
     )
-    timeout_ms: int = Field(
-        default=800, ge=10, le=60_000, description="milliseconds one text may take", json_schema_extra=LIVE
+    patterns: tuple[Pattern, ...] = live((), "your own regular expressions for what must not be kept", max_length=100)
+    allow: tuple[Allowed, ...] = live(
+        (), "what is no secret and stays: texts, or `re:` and a pattern that matches all of a finding", max_length=100
     )
-    fail_mode: Literal["open", "closed"] = Field(
-        default="open",
-        description="what becomes of a text that could not be scanned: `open` keeps it, `closed` keeps `[redacted]` "
-        "in its place",
-        json_schema_extra=LIVE,
-    )
-    patterns: tuple[Pattern, ...] = Field(
-        default=(),
-        max_length=100,
-        description="your own regular expressions for what must not be kept",
-        json_schema_extra=LIVE,
-    )
-    allow: tuple[Allowed, ...] = Field(
-        default=(),
-        max_length=100,
-        description="what is no secret and stays: texts, or `re:` and a pattern that matches all of a finding",
-        json_schema_extra=LIVE,
-    )
-    scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = Field(
-        default=("memory", "tools", "logs"),
-        description="what is scanned beside posts: facts agents remember, results of tools, the log, prompts, and what "
-        "is sent to people",
-        json_schema_extra=LIVE,
+    scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
+        ("memory", "tools", "logs"),
+        "what is scanned beside posts: facts agents remember, results of tools, the log, prompts, and what is sent to "
+        "people",
     )
 
     @cached_property
@@ -87,19 +66,13 @@ class ScannerSettings(Section):
 class ChatSettings(Section):
     """The channel `#maestro`, where agents and people share what they find out."""
 
-    enabled: bool = Field(default=True, description="whether there is such a channel")
+    enabled: bool = setting(True, "whether there is such a channel")
     limits: ChatLimits = ChatLimits()
     scanner: ScannerSettings = ScannerSettings()
-    poll_ms: int = Field(
-        default=1000,
-        ge=200,
-        le=60_000,
-        description="milliseconds between two looks of the dashboard",
-        json_schema_extra=LIVE,
-    )
+    poll_ms: int = live(1000, "milliseconds between two looks of the dashboard", ge=200, le=60_000)
 
 
 class SessionSettings(Section):
     """The session of the channel: agents see only what was posted in the one that is open."""
 
-    id: OptionalIdentifier = Field(default="", description="the session to be in; empty: the open one, or a new one")
+    id: OptionalIdentifier = setting("", "the session to be in; empty: the open one, or a new one")

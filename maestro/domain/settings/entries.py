@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_core import PydanticKnownError
 
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, first_repeated
+from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, first_repeated, setting
 from maestro.domain.words import (
     ClientName,
     Description,
@@ -46,36 +46,26 @@ class AgentSettings(Section):
     """One agent."""
 
     slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
-    name: DisplayName = Field(default="", description="the name people see; empty: the slug")
-    role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
-    description: Description = Field(default="", description="what it is for, in a sentence")
-    voice: Voice = Field(default="", description="how it speaks, such as `casual` or `professional`")
-    language: DisplayName = Field(
-        default="", description="the language it answers in, such as `German`; empty: that of the message"
+    name: DisplayName = setting("", "the name people see; empty: the slug")
+    role: Word = setting("assistant", "`conductor`, `assistant`, `coder`, `architect` or another")
+    description: Description = setting("", "what it is for, in a sentence")
+    voice: Voice = setting("", "how it speaks, such as `casual` or `professional`")
+    language: DisplayName = setting("", "the language it answers in, such as `German`; empty: that of the message")
+    quirks: Quirks = setting((), "habits of its speech, each a sentence")
+    model: PreferredModel = setting("", "the model it prefers; empty: the account's")
+    fallbacks: Fallbacks = setting((), "models to try, in order, when no account for `model` can be asked")
+    system_prompt: SystemPrompt = setting("", "its own instructions to the model")
+    tools: ToolNames | None = setting(None, "the tools it may call; without it, those of `tools.default`")
+    skills: SkillNames | None = setting(None, "the slugs of the skills it may be given; without it, every skill")
+    allow_users: PeopleIds | None = setting(
+        None, "who may talk to it besides owners, as `platform:userId`; without it, everyone"
     )
-    quirks: Quirks = Field(default=(), description="habits of its speech, each a sentence")
-    model: PreferredModel = Field(default="", description="the model it prefers; empty: the account's")
-    fallbacks: Fallbacks = Field(
-        default=(), description="models to try, in order, when no account for `model` can be asked"
+    memory_scope: Literal["agent", "conversation"] | None = setting(
+        None, "where it remembers what it learned; without it, `memory.scope`"
     )
-    system_prompt: SystemPrompt = Field(default="", description="its own instructions to the model")
-    tools: ToolNames | None = Field(
-        default=None, description="the tools it may call; without it, those of `tools.default`"
-    )
-    skills: SkillNames | None = Field(
-        default=None, description="the slugs of the skills it may be given; without it, every skill"
-    )
-    allow_users: PeopleIds | None = Field(
-        default=None, description="who may talk to it besides owners, as `platform:userId`; without it, everyone"
-    )
-    memory_scope: Literal["agent", "conversation"] | None = Field(
-        default=None, description="where it remembers what it learned; without it, `memory.scope`"
-    )
-    client: ClientName = Field(
-        default="", description="the name of the client who pays for it, where the channel names none"
-    )
-    daily_budget_usd: Dollars | None = Field(
-        default=None, description="US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
+    client: ClientName = setting("", "the name of the client who pays for it, where the channel names none")
+    daily_budget_usd: Dollars | None = setting(
+        None, "US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
     )
 
     @property
@@ -88,71 +78,56 @@ class ChannelSettings(Section):
     """One channel that belongs to an agent."""
 
     platform: Word = Field(description="the platform, such as `discord`")
-    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="which of our accounts on that platform")
+    account: Identifier = setting(DEFAULT_ACCOUNT, "which of our accounts on that platform")
     channel: Identifier = Field(description="the platform's id of the channel")
     agent: Slug = Field(description="the slug of the agent that answers there")
-    permissions: Literal["full", "read_only", "notify_only"] = Field(
-        default="full", description="only with `full` may users talk to the agent"
+    permissions: Literal["full", "read_only", "notify_only"] = setting(
+        "full", "only with `full` may users talk to the agent"
     )
-    key_by_user: bool = Field(default=False, description="whether each user has a conversation of their own")
-    busy: Literal["queue", "collect", "interrupt"] | None = Field(
-        default=None, description="what becomes of a message while another is answered; without it, `routing.busy`"
+    key_by_user: bool = setting(False, "whether each user has a conversation of their own")
+    busy: Literal["queue", "collect", "interrupt"] | None = setting(
+        None, "what becomes of a message while another is answered; without it, `routing.busy`"
     )
-    allow_bots: bool = Field(default=False, description="whether messages of other bots are answered there")
-    client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
+    allow_bots: bool = setting(False, "whether messages of other bots are answered there")
+    client: ClientName = setting("", "the name of the client who pays for what is answered there")
 
 
 class ClientSettings(Section):
     """One client: a customer who pays for the work of agents."""
 
     name: Name = Field(description="the name of the client, unique")
-    slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; empty: none")
-    plan: Word = Field(default="per_task", description="how it is billed, a word for your books")
-    daily_budget_usd: Dollars | None = Field(
-        default=None,
-        description="US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`",
+    slug: OptionalSlug = setting("", "a second, shorter name, unique; empty: none")
+    plan: Word = setting("per_task", "how it is billed, a word for your books")
+    daily_budget_usd: Dollars | None = setting(
+        None, "US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`"
     )
-    weight: Weight = Field(
-        default=1.0, description="its share of what many wait for, against 1 of the others; see `jobs.fairness`"
-    )
+    weight: Weight = setting(1.0, "its share of what many wait for, against 1 of the others; see `jobs.fairness`")
 
 
 class AccountSettings(Section):
     """One account at a provider of models."""
 
     name: Name = Field(description="a name of your choice, unique")
-    type: Literal["api_key", "cli"] = Field(
-        default="api_key", description="`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
+    type: Literal["api_key", "cli"] = setting(
+        "api_key", "`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
     # Validators of fields, not one of the whole before its fields: that one would hand Python objects on, and the
     # strict reading of the file takes no list for a tuple there, so ``models`` could not be set.
-    provider: Word = Field(
-        default="",
+    provider: Word = setting(
+        "",
+        "`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, or `demo`, the built-in "
+        "model that works offline; only a `cli` account needs none",
         validate_default=True,
-        description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
-        "or `demo`, the built-in model that works offline; only a `cli` account needs none",
     )
-    model: str = Field(
-        default="",
-        validate_default=True,
-        description="the model; empty: the provider's default, where Maestro knows one",
-    )
-    models: tuple[ModelName, ...] = Field(
-        default=(), description="other models it may be asked for; empty: any of its provider"
-    )
-    api_key: SecretStr = Field(default=NO_SECRET, description='its key, best as `"env:NAME"`')
-    base_url: HttpUrl = Field(default="", description="another server that speaks the provider's protocol")
-    home_dir: str = Field(
-        default="", description="of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual"
-    )
-    priority: int = Field(default=20, ge=0, le=1000, description="the order in which accounts are tried, lowest first")
-    requests_per_minute: int = Field(
-        default=0, ge=0, le=MOST, description="requests a minute and worker; 0: no limit of ours"
-    )
-    tokens_per_minute: int = Field(
-        default=0, ge=0, le=MOST, description="tokens a minute and worker; 0: no limit of ours"
-    )
-    concurrency: int = Field(default=0, ge=0, le=MOST, description="calls at once and worker; 0: `llm.concurrency`")
+    model: str = setting("", "the model; empty: the provider's default, where Maestro knows one", validate_default=True)
+    models: tuple[ModelName, ...] = setting((), "other models it may be asked for; empty: any of its provider")
+    api_key: SecretStr = setting(NO_SECRET, 'its key, best as `"env:NAME"`')
+    base_url: HttpUrl = setting("", "another server that speaks the provider's protocol")
+    home_dir: str = setting("", "of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual")
+    priority: int = setting(20, "the order in which accounts are tried, lowest first", ge=0, le=1000)
+    requests_per_minute: int = setting(0, "requests a minute and worker; 0: no limit of ours", ge=0, le=MOST)
+    tokens_per_minute: int = setting(0, "tokens a minute and worker; 0: no limit of ours", ge=0, le=MOST)
+    concurrency: int = setting(0, "calls at once and worker; 0: `llm.concurrency`", ge=0, le=MOST)
 
     @field_validator("provider", mode="before")
     @classmethod

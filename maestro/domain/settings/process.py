@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from maestro.domain.settings.section import (
-    LIVE,
     NO_SECRET,
     DatabaseUrl,
     Host,
@@ -18,6 +17,8 @@ from maestro.domain.settings.section import (
     Section,
     ServerAddress,
     is_loopback,
+    live,
+    setting,
 )
 from maestro.domain.words import Identifier, OptionalSlug, OwnerId
 
@@ -36,47 +37,41 @@ ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
 class StoreSettings(Section):
     """Where everything is kept."""
 
-    url: DatabaseUrl = Field(
-        default="", description="`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
+    url: DatabaseUrl = setting(
+        "", "`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
     )
 
 
 class TemporalSettings(Section):
     """The engine that runs the workflows."""
 
-    address: ServerAddress = Field(default="", description="`host:port` of a Temporal server; empty: an embedded one")
-    namespace: Identifier = Field(default="default", description="the namespace on that server")
-    tls: bool = Field(default=False, description="whether the connection to `address` is encrypted")
-    tls_ca: str = Field(
-        default="", description='PEM of the authorities to trust, best as `"file:PATH"`; empty: those of this machine'
+    address: ServerAddress = setting("", "`host:port` of a Temporal server; empty: an embedded one")
+    namespace: Identifier = setting("default", "the namespace on that server")
+    tls: bool = setting(False, "whether the connection to `address` is encrypted")
+    tls_ca: str = setting("", 'PEM of the authorities to trust, best as `"file:PATH"`; empty: those of this machine')
+    tls_cert: str = setting("", 'PEM of our certificate where `address` asks for one, best as `"file:PATH"`')
+    tls_key: SecretStr = setting(NO_SECRET, 'PEM of the key of `tlsCert`, best as `"file:PATH"`')
+    tls_server_name: str = setting(
+        "", "the name in the server's certificate; empty: the host of `address`", max_length=253
     )
-    tls_cert: str = Field(
-        default="", description='PEM of our certificate where `address` asks for one, best as `"file:PATH"`'
+    api_key: SecretStr = setting(NO_SECRET, "the API key for `address`, as Temporal Cloud wants it")
+    port: Port = setting(7233, "the port of the embedded server")
+    ui_port: Port = setting(8233, "the port of the embedded server's Web UI")
+    ui_url: HttpUrl = setting("", "where the Web UI is when `address` is set; empty: no links to it")
+    task_queue: Identifier = setting(
+        "maestro", "the task queue of the workflows; of everything when the server is embedded"
     )
-    tls_key: SecretStr = Field(default=NO_SECRET, description='PEM of the key of `tlsCert`, best as `"file:PATH"`')
-    tls_server_name: str = Field(
-        default="", max_length=253, description="the name in the server's certificate; empty: the host of `address`"
+    llm_queue: Identifier = setting("maestro-llm", "the task queue of model calls when `address` is set")
+    connector_queue: Identifier = setting(
+        "maestro-connector",
+        "how the task queues of connectors begin when `address` is set; platform and account follow",
     )
-    api_key: SecretStr = Field(default=NO_SECRET, description="the API key for `address`, as Temporal Cloud wants it")
-    port: Port = Field(default=7233, description="the port of the embedded server")
-    ui_port: Port = Field(default=8233, description="the port of the embedded server's Web UI")
-    ui_url: HttpUrl = Field(default="", description="where the Web UI is when `address` is set; empty: no links to it")
-    task_queue: Identifier = Field(
-        default="maestro", description="the task queue of the workflows; of everything when the server is embedded"
-    )
-    llm_queue: Identifier = Field(
-        default="maestro-llm", description="the task queue of model calls when `address` is set"
-    )
-    connector_queue: Identifier = Field(
-        default="maestro-connector",
-        description="how the task queues of connectors begin when `address` is set; platform and account follow",
-    )
-    heartbeat_seconds: float = Field(
-        default=0,
+    heartbeat_seconds: float = setting(
+        0,
+        "seconds without a sign of life after which an activity is repeated, more on a busy machine; 0: 10 when "
+        "embedded, 30 with an `address`",
         ge=0,
         le=3600,
-        description="seconds without a sign of life after which an activity is repeated, more on a busy machine; "
-        "0: 10 when embedded, 30 with an `address`",
     )
 
     @model_validator(mode="after")
@@ -116,36 +111,32 @@ class TemporalSettings(Section):
 class WebuiSettings(Section):
     """The dashboard, the REST API and MCP."""
 
-    enabled: bool = Field(default=True, description="whether the dashboard and the API are served")
-    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `password` is needed")
-    port: Port = Field(default=8080, description="the port of dashboard, REST API and MCP")
-    public_url: HttpUrl = Field(
-        default="",
-        description="the address by which browsers reach the dashboard, for links to it, such as those in the Temporal "
-        "Web UI; empty: `http://host:port`",
+    enabled: bool = setting(True, "whether the dashboard and the API are served")
+    host: Host = setting("localhost", "the address to bind; beyond this machine `password` is needed")
+    port: Port = setting(8080, "the port of dashboard, REST API and MCP")
+    public_url: HttpUrl = setting(
+        "",
+        "the address by which browsers reach the dashboard, for links to it, such as those in the Temporal Web UI; "
+        "empty: `http://host:port`",
     )
-    password: SecretStr = Field(
-        default=NO_SECRET,
-        description="the password of user `maestro`; empty: none is asked. Here the file beats the environment",
+    password: SecretStr = setting(
+        NO_SECRET, "the password of user `maestro`; empty: none is asked. Here the file beats the environment"
     )
-    viewer_password: SecretStr = Field(
-        default=NO_SECRET,
-        description="the password of user `viewer`, who sees everything and changes nothing; empty: there is none",
+    viewer_password: SecretStr = setting(
+        NO_SECRET, "the password of user `viewer`, who sees everything and changes nothing; empty: there is none"
     )
-    session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
-    allowed_hosts: tuple[HostName, ...] = Field(
-        default=(),
-        description="host names by which dashboard, web connector and health ports are reached, besides `host` and "
-        "loopback",
+    session_hours: float = setting(12, "hours until a login has to be repeated", gt=0, le=8760)
+    allowed_hosts: tuple[HostName, ...] = setting(
+        (), "host names by which dashboard, web connector and health ports are reached, besides `host` and loopback"
     )
-    trusted_proxies: tuple[ProxyAddress, ...] = Field(
-        default=(),
-        description="addresses and networks of the proxies in front of the dashboard, which are believed when they say "
-        "for whom they ask (`X-Forwarded-For`) and under which scheme (`X-Forwarded-Proto`)",
+    trusted_proxies: tuple[ProxyAddress, ...] = setting(
+        (),
+        "addresses and networks of the proxies in front of the dashboard, which are believed when they say for whom "
+        "they ask (`X-Forwarded-For`) and under which scheme (`X-Forwarded-Proto`)",
     )
 
     @model_validator(mode="after")
-    def _told_apart(self) -> Self:
+    def _passwords_differ(self) -> Self:
         """A viewer with the operator's password would be the operator."""
         if self.viewer_password and not self.password:
             raise ValueError(
@@ -175,29 +166,29 @@ class WebuiSettings(Section):
 class WebSettings(Section):
     """The web connector: chat over WebSocket and HTTP."""
 
-    enabled: bool = Field(default=True, description="whether the web connector runs")
-    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `apiKey` is needed")
-    port: Port = Field(default=5070, description="the port of the web connector")
-    api_key: SecretStr = Field(default=NO_SECRET, description="the key programs present; empty: none is asked")
-    allowed_origins: tuple[Origin, ...] = Field(
-        default=(), description="origins of web pages that may connect, besides the dashboard's own"
+    enabled: bool = setting(True, "whether the web connector runs")
+    host: Host = setting("localhost", "the address to bind; beyond this machine `apiKey` is needed")
+    port: Port = setting(5070, "the port of the web connector")
+    api_key: SecretStr = setting(NO_SECRET, "the key programs present; empty: none is asked")
+    allowed_origins: tuple[Origin, ...] = setting(
+        (), "origins of web pages that may connect, besides the dashboard's own"
     )
-    agent: OptionalSlug = Field(
-        default="", description="the slug of the agent that answers all that is said here; empty: the rules of routing"
+    agent: OptionalSlug = setting(
+        "", "the slug of the agent that answers all that is said here; empty: the rules of routing"
     )
-    dm_policy: Literal["open", "pairing", "allowlist"] = Field(
-        default="open",
-        description="who is answered in channels that are bound to nobody: everyone who is let in, those who were "
-        "paired, or only those on the agent's list",
+    dm_policy: Literal["open", "pairing", "allowlist"] = setting(
+        "open",
+        "who is answered in channels that are bound to nobody: everyone who is let in, those who were paired, or only "
+        "those on the agent's list",
     )
-    max_frame_bytes: ByteCount = Field(
-        default=4 * 1024**2,
-        description="bytes of the largest WebSocket frame taken; a message of 300,000 characters, the most there is, "
-        "may need all of the default",
+    max_frame_bytes: ByteCount = setting(
+        4 * 1024**2,
+        "bytes of the largest WebSocket frame taken; a message of 300,000 characters, the most there is, may need all "
+        "of the default",
     )
-    max_upload_bytes: ByteCount = Field(default=10 * 1024**2, description="bytes of the largest upload taken")
-    auth_timeout_seconds: Seconds = Field(default=5, description="seconds a new connection has to say who it is")
-    typing_seconds: Seconds = Field(default=5, description="seconds between two signs that an agent is typing")
+    max_upload_bytes: ByteCount = setting(10 * 1024**2, "bytes of the largest upload taken")
+    auth_timeout_seconds: Seconds = setting(5, "seconds a new connection has to say who it is")
+    typing_seconds: Seconds = setting(5, "seconds between two signs that an agent is typing")
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -212,44 +203,42 @@ class WebSettings(Section):
 class ServerSettings(Section):
     """Limits of each port that Maestro opens: dashboard, web connector and health."""
 
-    max_connections: int = Field(
-        default=8192,
+    max_connections: int = setting(
+        8192,
+        "connections to one port at once; at most three eighths of the files this process may open",
         ge=16,
         le=1_000_000,
-        description="connections to one port at once; at most three eighths of the files this process may open",
     )
-    max_connections_per_address: int = Field(
-        default=512,
+    max_connections_per_address: int = setting(
+        512,
+        "of these, connections from one address, at most half; this machine and `webui.trustedProxies` have no limit "
+        "of their own",
         ge=8,
         le=1_000_000,
-        description="of these, connections from one address, at most half; this machine and `webui.trustedProxies` "
-        "have no limit of their own",
     )
-    request_seconds: Seconds = Field(
-        default=10, description="seconds until a connection is closed whose client has not sent the head of a request"
+    request_seconds: Seconds = setting(
+        10, "seconds until a connection is closed whose client has not sent the head of a request"
     )
 
 
 class HealthSettings(Section):
     """Where `maestro worker` and `maestro connect` say how they are: `/healthz`, `/readyz` and `/metrics`."""
 
-    host: Host = Field(default="localhost", description="the address to bind; nobody is asked for a password there")
-    worker_port: Port = Field(default=9091, description="the port of `maestro worker`")
-    connect_port: Port = Field(default=9092, description="the port of `maestro connect`")
+    host: Host = setting("localhost", "the address to bind; nobody is asked for a password there")
+    worker_port: Port = setting(9091, "the port of `maestro worker`")
+    connect_port: Port = setting(9092, "the port of `maestro connect`")
 
 
 class OwnerSettings(Section):
     """The users who may talk to every agent and approve everything."""
 
-    ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
+    ids: tuple[OwnerId, ...] = setting((), "the owners on each platform, as `platform:userId`")
 
 
 class LogSettings(Section):
     """What is written to the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        description="the least level shown; of libraries, warnings and errors at most",
-        json_schema_extra=LIVE,
+    level: Literal["debug", "info", "warning", "error"] = live(
+        "info", "the least level shown; of libraries, warnings and errors at most"
     )
-    format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
+    format: Literal["text", "json"] = setting("text", "`text` for people, `json` for collectors")

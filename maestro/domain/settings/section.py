@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
@@ -19,6 +19,16 @@ LIVE: JsonDict = {"live": True}
 live settings). Every other key is read once, at the start."""
 
 Item = TypeVar("Item", bound=Hashable)
+
+
+def setting(default: Any, description: str, **limits: Any) -> Any:
+    """Return a key that is read at the start; ``limits`` are those of ``pydantic.Field``."""
+    return Field(default=default, description=description, **limits)
+
+
+def live(default: Any, description: str, **limits: Any) -> Any:
+    """Return a key that may be set while Maestro runs."""
+    return Field(default=default, description=description, json_schema_extra=LIVE, **limits)
 
 
 class Section(Value):
