@@ -7,7 +7,7 @@ import typer
 from pydantic import SecretStr
 
 from maestro.cli.framework.inputs import Fields, InputOptions, made, reference_of, secret_in
-from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
@@ -75,10 +75,9 @@ KeyRef = Annotated[
 app = OperationCommands(
     HELP,
     lambda at: AccountOperations(at.store, encryption(at.loaded.settings), account_columns),
-    key="name",
-    ref=AccountName,
+    Reference("name", AccountName),
 )
-app.list("List the accounts, those asked first at the head.", COLUMNS, NOTHING, limit=None)
+app.list("List the accounts, those asked first at the head.", COLUMNS, NOTHING)
 app.show("Show an account: its limits, its spend and what went wrong last.", PORTRAIT)
 
 

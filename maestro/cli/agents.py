@@ -9,7 +9,7 @@ import typer
 from pydantic import JsonValue
 
 from maestro.cli.framework.inputs import Fields, InputOptions, Limit, RowCursor, made, row_number
-from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, moment, plain
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
@@ -90,8 +90,8 @@ Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
 AccountOption = Annotated[str, "Which of our accounts on that platform."]
 BINDING_OPTIONS = InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])
 
-app = OperationCommands(HELP, lambda at: AgentOperations(at.store), key="slug", ref=Slug)
-app.list("List the agents by slug.", COLUMNS, "There are no agents.")
+app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Reference("slug", Slug))
+app.list("List the agents by slug.", COLUMNS, "There are no agents.", paged=True)
 app.show("Show an agent: all that can be edited of it, and its channels.", PORTRAIT)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from maestro.cli.framework.inputs import InputOptions
-from maestro.cli.framework.operations import OperationCommands
+from maestro.cli.framework.operations import OperationCommands, Reference
 from maestro.cli.framework.output import Columns
 from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.operations.clients import ClientOperations
@@ -28,11 +28,13 @@ NO_BUDGET = {"daily_budget_usd": ("--no-daily-budget", "Let budgets.clientDayUsd
 app = OperationCommands(
     HELP,
     lambda at: ClientOperations(at.store),
-    key="name",
-    ref=Annotated[str, "NAME: The name or the slug of the client."],
-    new_ref=Annotated[str, "NAME: A name of your choice, unique."],
+    Reference(
+        "name",
+        Annotated[str, "NAME: The name or the slug of the client."],
+        Annotated[str, "NAME: A name of your choice, unique."],
+    ),
 )
-app.list("List the clients by name, with what was spent for them today.", COLUMNS, "There are no clients.", limit=None)
+app.list("List the clients by name, with what was spent for them today.", COLUMNS, "There are no clients.")
 app.add("Add a client, whom agents and channels may name.", NewClient, OPTIONS, " can be named by agents and channels")
 app.edit("Change a client that was made here or on the API.", ClientChange, replace(OPTIONS, resets=NO_BUDGET))
 app.remove("Remove a client of whom nothing speaks.", by_view=True)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from connectors.platforms import platform as described
 from maestro.cli.framework.inputs import REFERENCES, secret_in
-from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, listing, write
 from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector, SecretView
@@ -70,7 +70,7 @@ SecretRefs = Annotated[
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
 app = OperationCommands(
-    HELP, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), key="name", ref=Place
+    HELP, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), Reference("name", Place)
 )
 
 

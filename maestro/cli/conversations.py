@@ -6,17 +6,14 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.inputs import FilterOptions, Limit, RowCursor, TextCursor, Yes, decoded, fits, row_number
-from maestro.cli.framework.operations import ACTOR, OperationCommands
+from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, made, row_number
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, moment, more, plain
 from maestro.domain.conversations.views import (
     ConversationDetail,
-    ConversationFilter,
-    Mark,
     SaidPage,
 )
-from maestro.domain.words import SearchText
-from maestro.operations.conversations import LIMIT, ConversationOperations
+from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
 
 HELP = """List, show, search, end and delete conversations.
 
@@ -43,19 +40,14 @@ PORTRAIT = Portrait(
 
 Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows it."]
 
-app = OperationCommands(HELP, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
-
-
-@app.operation("list")
-def list_conversations(
-    conversations: ConversationOperations,
-    filters: Annotated[ConversationFilter, FilterOptions(ConversationFilter)],
-    limit: Limit = LIMIT,
-    cursor: TextCursor = None,
-) -> Result:
-    """List conversations, the one that was spoken in last first."""
-    page = conversations.page(filters, limit, decoded(Mark.decode, cursor))
-    return page, listing(page, COLUMNS, NOTHING)
+app = OperationCommands(
+    HELP,
+    lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir),
+    Reference("id", Number, row="conversation"),
+)
+app.list(
+    "List conversations, the one that was spoken in last first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
+)
 
 
 @app.operation()
@@ -80,16 +72,16 @@ def search(
     cursor: RowCursor = None,
 ) -> Result:
     """Find what was said in any conversation, newest first."""
-    page = conversations.containing(fits(SearchText, text), limit, cursor)
+    query = made(SearchQuery, q=text, cursor=cursor)
+    page = conversations.search(query.model_copy(update={"limit": limit}))
     return page, listing(page, HIT_COLUMNS, NO_HITS if page.next is None else NO_RECENT_HITS.format(page.next))
 
 
 @app.operation()
 def close(conversations: ConversationOperations, number: Number) -> Result:
     """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
-    closed = row_number(number, "conversation", "ID")
-    conversations.close(closed, ACTOR)
-    return {"id": closed}, f"Conversation {closed} has ended."
+    closed = conversations.close(row_number(number, "conversation", "ID"), ACTOR)
+    return {"id": closed.id}, f"Conversation {closed.id} has ended."
 
 
 @app.operation()

@@ -1,17 +1,16 @@
 """``maestro memory``: the facts and states that an agent remembers, and how to correct them."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.rules import build_redaction
-from maestro.cli.framework.inputs import Fields, FilterOptions, InputOptions, Limit, RowCursor, Yes, made, row_number
+from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, made, row_number
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.memory.views import (
-    LIMIT,
     FactChange,
-    FactFilter,
     MemoryPage,
     NewFact,
     StateChange,
@@ -19,7 +18,7 @@ from maestro.domain.memory.views import (
 )
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
-from maestro.operations.memory import MemoryOperations
+from maestro.operations.memory import MemoryOperations, MemoryQuery
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -38,7 +37,8 @@ FACT_COLUMNS = Columns(
     },
 )
 STATE_COLUMNS = Columns("key since place? value", {"since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}"})
-FACTS = FilterOptions(FactFilter, leave_out=["q", "sticky", "source"])
+QUERY = QueryOptions(MemoryQuery, leave_out=["q", "sticky", "source"])
+SEARCH = replace(QUERY, leave_out=["q", "sticky", "source", "limit", "cursor"])
 NEW_FACT = InputOptions(NewFact, leave_out=["content"])
 FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 
@@ -65,15 +65,9 @@ app.add_typer(state, name="state")
 
 
 @app.operation("list")
-def list_facts(
-    memory: MemoryOperations,
-    slug: Slug,
-    facts: Annotated[FactFilter, FACTS],
-    limit: Limit = LIMIT,
-    cursor: RowCursor = None,
-) -> Result:
+def list_facts(memory: MemoryOperations, slug: Slug, query: Annotated[MemoryQuery, QUERY]) -> Result:
     """List the facts, the newest first."""
-    page = memory.page(slug, facts, limit, cursor)
+    page = memory.show(slug, query)
     return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
 
@@ -82,11 +76,11 @@ def search(
     memory: MemoryOperations,
     slug: Slug,
     text: Annotated[list[str], "TEXT...: Words that stand in the fact, in any script."],
-    facts: Annotated[FactFilter, FACTS],
+    query: Annotated[MemoryQuery, SEARCH],
     limit: Limit = 20,
 ) -> Result:
     """Find facts as the agent itself does, those that fit best first."""
-    page = memory.page(slug, facts.model_copy(update={"q": " ".join(text)}), limit, None)
+    page = memory.show(slug, query.model_copy(update={"q": " ".join(text), "limit": limit}))
     return page, listing(page, FACT_COLUMNS, NO_FACTS)
 
 
@@ -120,7 +114,7 @@ def forget(memory: MemoryOperations, slug: Slug, number: Number) -> Result:
 @app.operation()
 def clear(memory: MemoryOperations, slug: Slug, yes: Yes = False) -> Result:
     """Forget everything the agent knows, facts and states."""
-    memory.page(slug, FactFilter(), 1, None)
+    memory.show(slug, MemoryQuery(limit=1))
     if not yes:
         typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
     count = memory.clear(slug, ACTOR)
@@ -134,7 +128,7 @@ def list_states(
     place: Annotated[str | None, "PLACE: Only what the conversation of this key knows, as the list shows it."] = None,
 ) -> Result:
     """List what the agent keeps, by key."""
-    page = StatePage(items=memory.page(slug, FactFilter(place=place), 1, None).states)
+    page = StatePage(items=memory.show(slug, MemoryQuery(place=place, limit=1)).states)
     return page, listing(page, STATE_COLUMNS, NO_STATES)
 
 

@@ -6,12 +6,13 @@ import typer
 
 from maestro.bootstrap.rules import pairing_rules
 from maestro.cli.framework.inputs import fits
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
-from maestro.cli.framework.output import Columns, Result, listing
-from maestro.domain.errors import Conflict
-from maestro.domain.people.owners import OwnerView, PersonId, owner_page
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
+from maestro.cli.framework.options import Given
+from maestro.cli.framework.output import Columns, Result, listing, write
+from maestro.domain.people.owners import OwnerView
 from maestro.domain.people.views import Approval
 from maestro.domain.words import OwnerId
+from maestro.operations.owners import OwnerOperations
 from maestro.operations.people import PeopleOperations
 from maestro.settings import Loaded
 from maestro.settings.keys import KEYS
@@ -59,7 +60,7 @@ def _operations(at: Opened) -> PeopleOperations:
 
 
 app = OperationCommands(PEOPLE_HELP, _operations)
-app.list("List the people who were let in.", PERSON_COLUMNS, NO_PEOPLE, limit=None)
+app.list("List the people who were let in.", PERSON_COLUMNS, NO_PEOPLE)
 
 
 @app.operation()
@@ -102,55 +103,36 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
     return invitation, lines
 
 
-owners = OperationCommands(OWNERS_HELP, lambda at: at)
+owners = OperationCommands(
+    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _place(at.loaded))
+)
 
 
-@owners.operation("list")
-def list_owners(at: Opened) -> Result:
+@owners.command("list")
+def list_owners(given: Given) -> None:
     """List the owners, and say where each comes from."""
-    with at.store.view() as tx:
-        page = owner_page(at.loaded.settings.owner.ids, tx.users.owners.all())
-    place = _place(at.loaded)
+    with opened(given) as at:
+        place = _place(at.loaded)
+        page = OwnerOperations(at.store, at.loaded.settings.owner.ids, place).list()
 
     def origin(owner: OwnerView) -> list[str]:
-        added = [f"added by {owner.added_by}"] if owner.added_at else []
-        return [place, *added] if owner.configured else added
+        return [place] * owner.configured + [f"added by {owner.added_by}"] * (owner.added_at is not None)
 
-    columns = Columns("owner=id since=added_at from", {"from": origin})
-    return page, listing(page, columns, NO_OWNERS)
+    write(page, listing(page, Columns("owner=id since=added_at from", {"from": origin}), NO_OWNERS), given.as_json)
 
 
 @owners.operation("add")
-def add_owner(at: Opened, owner: Person) -> Result:
+def add_owner(operations: OwnerOperations, owner: Person) -> Result:
     """Make a person an owner; it counts from their next message on."""
-    added = False
-    if not _configured(at, owner):
-        with at.store.begin() as tx:
-            added = tx.users.owners.add(PersonId.parse(owner), ACTOR)
-            if added:
-                tx.system.audit.add(ACTOR, "owner.add", owner)
-    line = f"{owner} is an owner from the next message on" if added else f"{owner} is an owner already"
-    return {"id": owner, "changed": added}, line
+    change = operations.add(owner, ACTOR)
+    return change, f"{owner} is an owner {'from the next message on' if change.changed else 'already'}"
 
 
 @owners.operation("remove")
-def remove_owner(at: Opened, owner: Person) -> Result:
+def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
     """Let a person be an owner no longer; it counts from their next message on."""
-    if _configured(at, owner):
-        raise Conflict(
-            f"{owner} is an owner by {_place(at.loaded)}, which a command cannot change. Take the id out there "
-            "and restart Maestro."
-        )
-    with at.store.begin() as tx:
-        removed = tx.users.owners.remove(PersonId.parse(owner))
-        if removed:
-            tx.system.audit.add(ACTOR, "owner.remove", owner)
-    line = f"{owner} is no owner any more" if removed else f"{owner} is no owner"
-    return {"id": owner, "changed": removed}, line
-
-
-def _configured(at: Opened, owner: str) -> bool:
-    return owner in at.loaded.settings.owner.ids
+    change = operations.remove(owner, ACTOR)
+    return change, f"{owner} is no owner{' any more' if change.changed else ''}"
 
 
 def _place(loaded: Loaded) -> str:

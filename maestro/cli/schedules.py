@@ -11,8 +11,8 @@ import typer
 
 from maestro.bootstrap.operations import open_schedules
 from maestro.cli.framework.commands import configured
-from maestro.cli.framework.inputs import Fields, FilterOptions, InputOptions, text_of
-from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, text_of
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, moment, plain, write
 from maestro.domain.errors import InvalidEdit
@@ -22,13 +22,12 @@ from maestro.domain.schedules.texts import read_zone
 from maestro.domain.schedules.views import (
     BackfillView,
     LastRun,
-    ScheduleFilter,
     ScheduleState,
     ScheduleView,
     preview_view,
 )
 from maestro.domain.schedules.words import distance
-from maestro.operations.schedules import ScheduleOperations
+from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
 
@@ -97,13 +96,12 @@ OPTIONS = InputOptions(
     text_files={"prompt": "The file with what it is told; - for standard input."},
 )
 PREVIEW = InputOptions(PreviewWish, leave_out=["schedule"], spelling=OPTIONS.spelling)
-FILTERS = FilterOptions(ScheduleFilter)
 
 Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
 
-app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), key="ref", ref=Ref)
-app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, filters=FILTERS)
+app = OperationCommands(HELP, lambda at: open_schedules(at.store, at.live), Reference("ref", Ref))
+app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
 app.show("Show a schedule: what is done when, its next five times, and what came of it.", PORTRAIT)
 
 

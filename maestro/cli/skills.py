@@ -5,7 +5,7 @@ from typing import Annotated
 
 from maestro.bootstrap.tools import names_of
 from maestro.cli.framework.inputs import MOST, bytes_of, made
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain, write
 from maestro.domain.skills.files import MAX_BYTES
@@ -49,7 +49,7 @@ def _operations(at: Opened) -> SkillOperations:
     return SkillOperations(at.store, SkillFolder(settings.skills.folder), names_of(LiveSettings.unchanging(settings)))
 
 
-app = OperationCommands(HELP, _operations, key="slug", ref=Slug)
+app = OperationCommands(HELP, _operations, Reference("slug", Slug))
 
 
 @app.operation("list")

@@ -1,6 +1,6 @@
 """``maestro usage``: the tokens and costs of model calls, the latency of answers, and the state of budgets."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Annotated
 
@@ -9,13 +9,14 @@ import typer
 from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
-from maestro.cli.framework.operations import Opened, opened
+from maestro.cli.framework.operations import opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, listing, more, table, write
 from maestro.domain.llm.usage import UsageBy
-from maestro.domain.llm.usage_csv import MOST_LINES, latency_csv, usage_csv
-from maestro.domain.llm.usage_latency import LatencyQuery
-from maestro.domain.llm.usage_views import LIMIT, MOST, UsageFilter, UsagePage, UsageQuery, UsageTable
+from maestro.domain.llm.usage_budgets import BudgetPage
+from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
+from maestro.domain.llm.usage_views import LIMIT, MOST, UsageFilter, UsagePage, UsageQuery
+from maestro.operations.reports import UsageOperations
 
 LEAST = 0.0001
 """The smallest part of a US dollar that is shown."""
@@ -74,8 +75,8 @@ def show_usage(
     given: Given,
     filters: Annotated[Fields, FILTERS],
     by: Annotated[UsageBy, "What to add up by."] = UsageBy.DAY,
-    latency: Annotated[bool, "--latency: Show instead how long each step took."] = False,
-    budgets: Annotated[bool, "--budgets: Show instead how far budgets are used today."] = False,
+    latency: Annotated[bool, "Show instead how long each step took."] = False,
+    budgets: Annotated[bool, "Show instead how far budgets are used today."] = False,
     as_csv: Annotated[bool, "--csv: Write a table for a spreadsheet, with every line."] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
     cursor: TextCursor = None,
@@ -86,48 +87,28 @@ def show_usage(
     off, whose cost is estimated apart. The last lines are the sum of everything, and that of as many days before. It
     works whether Maestro runs or not.
     """
-    _refuse_both(latency, budgets, as_csv, given.as_json)
-    if latency:
-        _refuse_calls(filters)
+    _check_usage(filters, latency, budgets, as_csv, given.as_json)
     query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
     with opened(given) as at:
-        if budgets:
-            page, lines = _budget_result(at)
+        usage = UsageOperations(at.store, lambda: daily_budgets(at.live.current()))
+        if as_csv:
+            lines = usage.export_latency(made(LatencyQuery, **filters)) if latency else usage.export(query)
+            typer.echo("".join(lines), nl=False)
+        elif budgets:
+            write(*_budget_result(usage.budgets()), given.as_json)
         elif latency:
-            page, lines = _latency_result(at, made(LatencyQuery, **filters), as_csv)
-        elif as_csv:
-            page, lines = _usage_table(at, query)
+            write(*_latency_result(usage.latency(made(LatencyQuery, **filters))), given.as_json)
         else:
-            page, lines = _usage_result(at, query)
-    if as_csv:
-        typer.echo("".join(lines), nl=False)
-    else:
-        write(page, lines, given.as_json)
+            page = usage.show(query)
+            write(page, _usage_lines(page, by), given.as_json)
 
 
-def _usage_table(at: Opened, query: UsageTable) -> Result:
-    with at.store.view() as tx:
-        return query, usage_csv(query.by, tx.llm.usage.sums(query.whole(tx.llm.budgets.today), MOST_LINES))
-
-
-def _usage_result(at: Opened, query: UsageQuery) -> Result:
-    with at.store.view() as tx:
-        page = tx.llm.usage.page(query, tx.llm.budgets.today)
-    return page, _usage_lines(page, query.by)
-
-
-def _latency_result(at: Opened, query: LatencyQuery, as_csv: bool) -> Result:
-    with at.store.view() as tx:
-        page = tx.system.latency.page(query, query.period(tx.llm.budgets.today))
-    if as_csv:
-        return page, latency_csv(page)
+def _latency_result(page: LatencyPage) -> Result:
     note = f"Of {page.jobs} completed jobs from {page.since} to {page.until}: the newest {page.per_day} of each day."
     return page, listing(page, STAGE_COLUMNS, "No job was completed in this time.", note)
 
 
-def _budget_result(at: Opened) -> Result:
-    with at.store.view() as tx:
-        page = tx.llm.budgets.used(daily_budgets(at.live.current()))
+def _budget_result(page: BudgetPage) -> Result:
     note = f"They start anew at {page.starts_anew_at:%Y-%m-%d %H:%M} UTC."
     empty = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
     return page, listing(page, BUDGET_COLUMNS, empty, note)
@@ -147,19 +128,16 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
     yield from more(page.next)
 
 
-def _refuse_both(latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:
+def _check_usage(filters: Fields, latency: bool, budgets: bool, as_csv: bool, as_json: bool) -> None:
+    """Raise ``typer.BadParameter`` for options that exclude each other."""
     if latency and budgets:
         raise typer.BadParameter("ask for one of --latency and --budgets at a time")
     if as_csv and as_json:
         raise typer.BadParameter("--json and --csv are two forms of the same; leave one out")
     if budgets and as_csv:
         raise typer.BadParameter("budgets are no table of days; leave one of --budgets and --csv out")
-
-
-def _refuse_calls(filters: Mapping[str, object]) -> None:
-    """Raise ``typer.BadParameter`` for a filter of calls, where the latency of jobs is wanted."""
-    given = [f"--{name}" for name in ("account", "model", "purpose") if name in filters]
-    if given:
+    of_calls = [f"--{name}" for name in ("account", "model", "purpose") if name in filters]
+    if latency and of_calls:
         raise typer.BadParameter(
-            f"{given[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"
+            f"{of_calls[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"
         )

@@ -9,7 +9,7 @@ import typer
 from ulid import ULID
 
 from maestro.cli.framework.inputs import Fields, InputOptions, bytes_of, reference_of, secret_in
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
 from maestro.domain.errors import MaestroError
@@ -70,8 +70,8 @@ def _operations(at: Opened) -> WebhookOperations:
     return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
-app = OperationCommands(HELP, _operations, key="path", ref=HookPath)
-app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING)
+app = OperationCommands(HELP, _operations, Reference("path", HookPath))
+app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING, paged=True)
 app.show("Show a webhook: who is told what, and what came to it.", PORTRAIT)
 
 

@@ -31,13 +31,13 @@ WORDS = {
 """The words for the values of fields that many inputs have."""
 
 Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
-TextCursor = Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")]
+CURSOR_HELP = "go on where an earlier list said `next`"
+TextCursor = Annotated[str | None, "Go on where an earlier list said `next`."]
 RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")]
 
 Fields = dict[str, Any]
 """The fields of an input that were given, by their names in code."""
-Cursor = TypeVar("Cursor")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -68,7 +68,9 @@ class InputOptions:
                 " "
             )
             about_option: Fields = {
-                "help": _sentence(about.description or "", several=get_origin(kind) is list),
+                "help": _sentence(
+                    about.description or CURSOR_HELP * (name == "cursor"), several=get_origin(kind) is list
+                ),
                 "metavar": word or None,
             }
             if kind in (date, datetime, AwareDatetime):
@@ -102,12 +104,25 @@ class InputOptions:
         return tuple(filter(None, value)) if isinstance(value, list) else value
 
 
-class FilterOptions(InputOptions):
-    """The options that stand for the fields of a filter; the command gets the filter itself."""
+class QueryOptions(InputOptions):
+    """The options that stand for the fields of a query; the command gets the query, with a page of any length."""
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters from which Typer makes the options, with the limit of pages for commands."""
+        for parameter in super().parameters():
+            limit = self.model.model_fields["limit"].default if parameter.name == "limit" else None
+            yield parameter.replace(annotation=Limit, default=limit) if limit else parameter
 
     def take(self, options: dict[str, Any]) -> Any:
-        """Remove the options of this filter, and return it; raises ``typer.BadParameter`` for a wrong value."""
-        return made(self.model, **super().take(options))
+        """Remove the options of this query, and return it; raises ``typer.BadParameter`` for a wrong value."""
+        given = super().take(options)
+        page = {"limit": given.pop("limit")} if "limit" in given else {}
+        try:
+            return self.model.model_validate(given).model_copy(update=page)
+        except ValidationError as error:
+            raise _wrong_value(
+                error, f"--{error.errors()[0]['loc'][0]}" if error.errors()[0]["loc"] else None
+            ) from None
 
 
 def option_parameter(name: str, kind: Any, *spelling: str, **explained: Any) -> Parameter:
@@ -133,20 +148,12 @@ def fits(kind: Any, text: str) -> str:
     return checked
 
 
-def decoded(decode: Callable[[str], Cursor], cursor: str | None) -> Cursor | None:
-    """Return where a list continues; raises ``typer.BadParameter`` for a cursor that no list has written."""
-    try:
-        return decode(cursor) if cursor is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cursor") from None
-
-
-def row_number(text: str, noun: str, argument_name: str, mark: str = "") -> int:
-    """Return the number of a row, before which ``mark`` may stand; raises ``typer.BadParameter`` when there is none.
+def row_number(text: str, noun: str, argument_name: str) -> int:
+    """Return the number of a row, written with or without a ``#``; raises ``typer.BadParameter`` when there is none.
 
     A command reads it after the configuration, whose mistakes are reported first.
     """
-    digits = text.removeprefix(mark)
+    digits = text.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
         raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument_name)
     return int(digits)
@@ -209,5 +216,5 @@ def _sentence(description: str, *, several: bool) -> str:
     return f"{description[:1].upper()}{description[1:]}{repeated}." if description else ""
 
 
-def _wrong_value(error: ValidationError) -> typer.BadParameter:
-    return typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, "))
+def _wrong_value(error: ValidationError, option: str | None = None) -> typer.BadParameter:
+    return typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, "), param_hint=option)

@@ -2,15 +2,16 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, TypeVar
+from typing import Any, Concatenate, TypeVar, get_args
 
 from pydantic import BaseModel
 
 from maestro.cli.framework.commands import Commands, configured
-from maestro.cli.framework.inputs import MOST, FilterOptions, InputOptions, Limit, TextCursor
+from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, row_number
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
 from maestro.domain.reading import read
@@ -46,27 +47,43 @@ def opened(given: Given) -> Iterator[Opened]:
         yield Opened(loaded, store, live)
 
 
+@dataclass(frozen=True)
+class Reference:
+    """How a command names one of a noun: the field ``key`` of its view, and the argument ``ref``.
+
+    ``new_ref`` is the argument of ``add``. ``row`` is the noun where the argument is the number of a row.
+    """
+
+    key: str = "id"
+    ref: Any = str
+    new_ref: Any = None
+    row: str = ""
+
+    def read(self, text: str) -> Any:
+        """Return the argument, as a number where it is one; raises ``typer.BadParameter``."""
+        word = str(get_args(self.ref)[-1]).partition(":")[0]
+        return row_number(text, self.row, word) if self.row else text
+
+
 class OperationCommands(Commands):
     """The commands of a noun; they are in the help in the order in which they are added.
 
-    ``operations`` opens the operations on the noun; the generated commands call their methods ``list`` or ``page``,
-    ``show``, ``add``, ``change`` and ``remove``. ``key`` is the field of a view that names one of the noun, ``ref`` the
-    argument that does so on the command line, and ``new_ref`` that of ``add``.
+    ``operations`` makes the operations on the noun from what ``context`` opens; the generated commands call their
+    methods ``list``, ``show``, ``add``, ``change`` and ``remove``.
     """
 
     def __init__(
         self,
         about: str | None,
-        operations: Callable[[Opened], Any],
-        key: str = "id",
-        ref: Any = str,
-        new_ref: Any = None,
+        operations: Callable[[Any], Any],
+        reference: Reference = Reference(),
+        context: Callable[[Given], AbstractContextManager[Any]] = opened,
     ) -> None:
         super().__init__(about)
-        self._operations = operations
-        self._key = key
-        self._ref = _parameter("ref", ref)
-        self._new_ref = _parameter("ref", new_ref or ref)
+        self._operations, self._context = operations, context
+        self._reference, self._key = reference, reference.key
+        self._ref = _parameter("ref", reference.ref)
+        self._new_ref = _parameter("ref", reference.new_ref or reference.ref)
 
     def operation(self, name: str | None = None, **more: Any) -> Callable[[Operation], Operation]:
         """Make a command of a function: it gets the operations and its options, and returns a view and its lines."""
@@ -74,7 +91,7 @@ class OperationCommands(Commands):
         def add(function: Operation) -> Operation:
             @wraps(function)
             def run(given: Given, **options: Any) -> None:
-                with opened(given) as at:
+                with self._context(given) as at:
                     view, lines = function(self._operations(at), **options)
                 write(view, lines, given.as_json)
 
@@ -86,22 +103,16 @@ class OperationCommands(Commands):
         return add
 
     def list(
-        self,
-        about: str,
-        columns: Columns,
-        empty: str,
-        *,
-        filters: FilterOptions | None = None,
-        limit: int | None = LIMIT,
+        self, about: str, columns: Columns, empty: str, query: QueryOptions | None = None, *, paged: bool = False
     ) -> None:
-        """Add ``list``; it shows all at once without ``limit``."""
+        """Add ``list``, of what a query finds; neither with a query nor ``paged``, it shows everything."""
 
-        def run(operations: Any, limit: int = MOST, cursor: Any = None, filters: Any = None) -> Result:
-            page = operations.list(limit, cursor) if filters is None else operations.page(filters, limit, cursor)
+        def run(operations: Any, limit: int = MOST, cursor: str | None = None, query: Any = None) -> Result:
+            page = operations.list(limit, cursor) if query is None else operations.list(query)
             return page, listing(page, columns, empty)
 
-        paging = [_parameter("limit", Limit, limit), _parameter("cursor", TextCursor, None)] if limit else []
-        self._add("list", about, run, *([_parameter("filters", filters)] if filters else []), *paging)
+        paging = [_parameter("limit", Limit, LIMIT), _parameter("cursor", TextCursor, None)] if paged else []
+        self._add("list", about, run, *paging, *([_parameter("query", query)] if query else []))
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add ``show``."""
@@ -111,7 +122,7 @@ class OperationCommands(Commands):
         """Add a command that reads one of the noun, or changes it."""
 
         def run(operations: Any, ref: Any) -> Result:
-            view = operation(operations, ref)
+            view = operation(operations, self._reference.read(ref))
             return view, self._lines(view, texts)
 
         self._add(name, about, run, self._ref)

@@ -7,18 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from maestro.cli.framework.inputs import Limit, TextCursor, made
+from maestro.cli.framework.inputs import QueryOptions, made
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, aligned, listing, write
 from maestro.cli.jobs.options import ChosenJobs
 from maestro.cli.jobs.texts import BATCH_COLUMNS, ERROR_COLUMNS, ITEM_COLUMNS, batch_forecast, batch_progress
-from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.batch_views import BatchWish
-from maestro.domain.jobs.batches import BatchAction, ItemState
+from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Edits
-from maestro.operations.batches import LIMIT, BatchOperations
+from maestro.operations.batches import BatchOperations, BatchQuery, ItemQuery
 
 BatchId = Annotated[str, "ID: The id of the batch, as `maestro jobs batches` lists it."]
 
@@ -102,28 +101,23 @@ def group_errors(batches: BatchOperations, chosen: ChosenJobs) -> Result:
 @app.operation("batches")
 def show_batches(
     batches: BatchOperations,
+    query: Annotated[BatchQuery, QueryOptions(BatchQuery)],
     batch_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Show how far this one is.")] = None,
-    limit: Limit = LIMIT,
-    cursor: TextCursor = None,
 ) -> Result:
     """List batches, newest first, or show how far one is."""
     if batch_id:
         batch = batches.show(batch_id)
         return batch, batch_progress(batch)
-    page = batches.page(limit, cursor)
+    page = batches.list(query)
     return page, listing(page, BATCH_COLUMNS, "There are no batches yet.")
 
 
 @app.operation("batch-jobs")
 def list_batch_jobs(
-    batches: BatchOperations,
-    batch_id: BatchId,
-    state: Annotated[list[ItemState] | None, "Only these; may be given several times."] = None,
-    limit: Limit = LIMIT,
-    cursor: Annotated[int, typer.Option(min=0, max=LARGEST, help="Go on where an earlier list said `next`.")] = 0,
+    batches: BatchOperations, batch_id: BatchId, query: Annotated[ItemQuery, QueryOptions(ItemQuery)]
 ) -> Result:
     """List what came of each job of a batch, in their order."""
-    page = batches.item_page(batch_id, state or (), limit, cursor)
+    page = batches.items(batch_id, query)
     return page, listing(page, ITEM_COLUMNS, "There are no such jobs in this batch.")
 
 

@@ -8,22 +8,20 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operations import Operator, open_operator
-from maestro.cli.framework.commands import Commands, configured
-from maestro.cli.framework.inputs import Limit, TextCursor, decoded, made
-from maestro.cli.framework.operations import ACTOR
+from maestro.cli.framework.commands import configured
+from maestro.cli.framework.inputs import QueryOptions, made
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import listing, write
+from maestro.cli.framework.output import Result, joined, plain, write
 from maestro.cli.jobs import batches
-from maestro.cli.jobs.options import ChosenJobs
-from maestro.cli.jobs.texts import JOB_COLUMNS, ending, replay_preview, seen_prompt, timeline
+from maestro.cli.jobs.options import read_time
+from maestro.cli.jobs.texts import JOB_COLUMNS, replay_preview, seen_prompt, timeline
 from maestro.domain.columns import LARGEST
-from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.jobs.job import Edits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import JobSummary, summary
-from maestro.store.store import Store
+from maestro.domain.jobs.views import JobDetail
+from maestro.operations.jobs import JobOperations, JobQuery
 
-LIMIT = 50
 POLL_SECONDS = 0.5
 
 HELP = """List, show, count, replay and cancel jobs, one or many, and see what the models saw.
@@ -34,16 +32,15 @@ you replay or cancel is done by the running Maestro, or by the next one that sta
 
 Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
 
-app = Commands(HELP)
+
+def _operator(given: Given) -> AbstractContextManager[Operator]:
+    return open_operator(configured(given, accounts=False))
 
 
-@app.command("list")
-def list_jobs(given: Given, chosen: ChosenJobs, limit: Limit = LIMIT, cursor: TextCursor = None) -> None:
-    """List jobs, newest first."""
-    after = decoded(Cursor.decode, cursor)
-    with _operator(given) as operator:
-        page = operator.jobs.page(chosen, after, limit)
-    write(page, listing(page, JOB_COLUMNS, "There are no such jobs."), given.as_json)
+app = OperationCommands(HELP, lambda operator: operator.jobs, context=_operator)
+app.list(
+    "List jobs, newest first.", JOB_COLUMNS, "There are no such jobs.", QueryOptions(JobQuery, read_time=read_time)
+)
 
 
 @app.command()
@@ -54,25 +51,20 @@ def show(given: Given, job_id: Id) -> None:
     write(job, timeline(job, operator.dashboard), given.as_json)
 
 
-@app.command()
+@app.operation()
 def prompt(
-    given: Given,
+    jobs: JobOperations,
     job_id: Id,
     call: Annotated[
         int | None,
         typer.Option(
-            metavar="ID",
-            min=1,
-            max=LARGEST,
-            help="The id of the call, as `maestro jobs show` lists it; else the last answer.",
+            metavar="ID", min=1, max=LARGEST, help="The call, as `maestro jobs show` lists it; else the last."
         ),
     ] = None,
-) -> None:
+) -> Result:
     """Show exactly what a model saw in one call, and what it said."""
-    with _operator(given) as operator:
-        jobs = operator.jobs
-        seen = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
-    write(seen, seen_prompt(seen), given.as_json)
+    seen = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
+    return seen, seen_prompt(seen)
 
 
 @app.command()
@@ -104,16 +96,15 @@ def replay(
         if not (wait and given.as_json):
             write({"id": running}, running, given.as_json)
         if wait:
-            _conclude(_followed(operator.store, running), given.as_json)
+            _conclude(_followed(operator.jobs, running), given.as_json)
 
 
-@app.command()
-def cancel(given: Given, job_id: Id) -> None:
+@app.operation()
+def cancel(jobs: JobOperations, job_id: Id) -> Result:
     """Stop an open job for good; one that runs notices within a second."""
-    with _operator(given) as operator:
-        status = asyncio.run(operator.jobs.cancel(job_id, ACTOR)).status
-    ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
-    write(_result(job_id, status), ended, given.as_json)
+    status = asyncio.run(jobs.cancel(job_id, ACTOR)).status
+    line = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
+    return _ending(job_id, status), line
 
 
 app.add_typer(batches.app)
@@ -125,30 +116,24 @@ def _edits(dropped: bool, **changes: str | None) -> Edits | None:
     return edits if edits.any or dropped else None
 
 
-def _operator(given: Given) -> AbstractContextManager[Operator]:
-    return open_operator(configured(given, accounts=False))
-
-
-def _followed(store: Store, job_id: str) -> JobSummary:
+def _followed(jobs: JobOperations, job_id: str) -> JobDetail:
     """Wait for the end of a job, and print each change of its status to standard error."""
     printed = None
-    while True:
-        with store.view() as tx:
-            job = summary(tx.jobs.lists.job(job_id).listed)
-        if job.status.ended:
-            return job
-        if job.status is not printed:
-            printed = job.status
-            typer.echo(f"{job_id} is {printed}; Ctrl-C ends the waiting, not the job", err=True)
+    while not (status := jobs.status(job_id)).ended:
+        if status is not printed:
+            printed = status
+            typer.echo(f"{job_id} is {status}; Ctrl-C ends the waiting, not the job", err=True)
         time.sleep(POLL_SECONDS)
+    return jobs.show(job_id)
 
 
-def _conclude(job: JobSummary, as_json: bool) -> None:
+def _conclude(job: JobDetail, as_json: bool) -> None:
     """Print how a job ended; the command fails too unless it was completed."""
-    write(_result(job.id, job.status, job.error, job.reason), ending(job), as_json)
+    line = plain(joined(job.status, job.error, job.reason, by=": "))
+    write(_ending(job.id, job.status, job.error, job.reason), line, as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-def _result(job_id: str, status: JobStatus, error: str = "", reason: str = "") -> dict[str, str]:
+def _ending(job_id: str, status: JobStatus, error: str = "", reason: str = "") -> dict[str, str]:
     return {"id": job_id, "status": status, "error": error, "reason": reason}

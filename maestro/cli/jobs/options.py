@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.framework.inputs import FilterOptions
+from maestro.cli.framework.inputs import QueryOptions
 from maestro.domain.jobs.filters import JobFilter
 
 
-def _moment(text: str) -> datetime:
+def read_time(text: str) -> datetime:
     """Read a moment; one without an offset is of this machine's zone, and one without a day is the last such time."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        return _last(text)
+        return _last_time(text)
 
 
-def _last(text: str) -> datetime:
+def _last_time(text: str) -> datetime:
     try:
         clock = time.fromisoformat(text)
     except ValueError:
@@ -27,5 +27,5 @@ def _last(text: str) -> datetime:
     return today if today <= now else today - timedelta(days=1)
 
 
-ChosenJobs = Annotated[JobFilter, FilterOptions(JobFilter, read_time=_moment)]
+ChosenJobs = Annotated[JobFilter, QueryOptions(JobFilter, read_time=read_time)]
 """The jobs that are meant; without any option, all of them."""

@@ -11,7 +11,7 @@ from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.forecast import Forecast
 from maestro.domain.jobs.preview import Effect, Preview
 from maestro.domain.jobs.timeline import excerpt
-from maestro.domain.jobs.views import JobDetail, JobSummary
+from maestro.domain.jobs.views import JobDetail
 from maestro.domain.llm.prompts import Role
 
 NARROW = 60
@@ -102,11 +102,6 @@ def timeline(job: JobDetail, dashboard: str = "") -> Iterator[str]:
     yield from section("Acted on", ACTION_COLUMNS, job.actions)
     yield from section("Would have acted on", WOULD_ACT_COLUMNS, job.would_act)
     yield from section("Sent", DELIVERY_COLUMNS, job.deliveries)
-
-
-def ending(job: JobSummary) -> str:
-    """Return how a job ended, and why."""
-    return plain(joined(job.status, job.error, job.reason, by=": "))
 
 
 def _job_facts(job: JobDetail) -> Iterator[tuple[str, str]]:
