@@ -192,10 +192,10 @@ class AccountBook:
     def roster(self, tx: Transaction) -> Roster:
         """Return the accounts as a transaction sees them."""
         known, limited = tx.llm.accounts.with_limits()
-        here = {row.name: account for row in known if (account := self._account(row)) is not None}
+        available = {row.name: account for row in known if (account := self._account(row)) is not None}
         # A removed account may still be asked by a call that chose it just before.
-        self._found = {**self._found, **here}
-        return Roster(tx.now, known, [row for row in known if row.name in here], limited)
+        self._found = {**self._found, **available}
+        return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
     def report(self, choice: Choice, failure: LLMFailure) -> None:
         """Commit what a failure means for the account that was asked; a limit of Maestro's own means nothing to it."""

@@ -26,8 +26,8 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request; ``images`` are the data URLs of each of them."""
-    said = zip(request.messages, images, strict=True)
-    found = list(_turns(provider, [one for one in said if _says_something(one[0])]))
+    sent = zip(request.messages, images, strict=True)
+    found = list(_turns(provider, [one for one in sent if _says_something(one[0])]))
     if request.tools and request.final and provider == OLLAMA:
         found[0] = {**found[0], "content": f"{found[0]['content']}\n\n{ANSWER_NOW}"}
     return found
@@ -54,13 +54,13 @@ def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
 
 def usage(answer: Any) -> Usage:
     """Read what an answer took; what is said to be cached is never more than what went in."""
-    told = answer.usage
-    details = getattr(told, "prompt_tokens_details", None)
-    cached = min(getattr(details, "cached_tokens", None) or 0, told.prompt_tokens)
-    written = min(getattr(details, "cache_creation_tokens", None) or 0, told.prompt_tokens - cached)
+    reported = answer.usage
+    details = getattr(reported, "prompt_tokens_details", None)
+    cached = min(getattr(details, "cached_tokens", None) or 0, reported.prompt_tokens)
+    written = min(getattr(details, "cache_creation_tokens", None) or 0, reported.prompt_tokens - cached)
     return Usage(
-        input_tokens=told.prompt_tokens,
-        output_tokens=told.completion_tokens,
+        input_tokens=reported.prompt_tokens,
+        output_tokens=reported.completion_tokens,
         cached_tokens=cached,
         cache_write_tokens=written,
     )
@@ -71,13 +71,13 @@ def _says_something(message: PromptMessage) -> bool:
     return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
 
 
-def _turns(provider: str, said: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
+def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Yield the messages; pictures of tools follow the last result of their round.
 
     Only Anthropic takes pictures in a result, and no provider takes a message between the results of one round.
     """
     pictures: list[str] = []
-    for message, urls in said:
+    for message, urls in sent:
         if message.role is not Role.TOOL and pictures:
             yield _pictures(pictures)
             pictures = []

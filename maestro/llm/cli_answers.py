@@ -70,24 +70,24 @@ _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
 _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to see what is wrong."
 
 
-def limit_of(said: str, now: datetime) -> timedelta | None:
+def limit_of(text: str, now: datetime) -> timedelta | None:
     """Return the time until a limit ends, None when this is no message about a limit.
 
     A time of day is the next one in the zone that is named, else in that of this machine.
     """
-    if not _LIMIT.search(said):
+    if not _LIMIT.search(text):
         return None
-    until = _moment(said, now)
+    until = _moment(text, now)
     return min(max(until - now, timedelta()), LONGEST) if until else UNTOLD
 
 
-def _moment(said: str, now: datetime) -> datetime | None:
+def _moment(text: str, now: datetime) -> datetime | None:
     """Return when the limit ends, None when nothing readable says."""
     try:
-        if epoch := _EPOCH.search(said):
+        if epoch := _EPOCH.search(text):
             number = int(epoch[1])
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
-        found = _RESETS.search(said)
+        found = _RESETS.search(text)
         return _next(found, now) if found else None
     except (ValueError, KeyError, OverflowError, OSError):  # no such date, hour or zone: nothing readable
         return None
@@ -96,13 +96,13 @@ def _moment(said: str, now: datetime) -> datetime | None:
 def _next(found: "re.Match[str]", now: datetime) -> datetime:
     """Return the moment that a date or an hour of the day means; raises ``ValueError`` for what is neither."""
     zone = ZoneInfo(found["zone"]) if found["zone"] else None
-    here = now.astimezone(zone)
+    local = now.astimezone(zone)
     hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
     if found["month"]:
         month, day = _MONTHS.index(found["month"].lower()) + 1, int(found["day"])
-        moment = _utc(datetime(here.year, month, day, hour, minute), zone)
-        return moment if now - moment < _LONG_AGO else _utc(datetime(here.year + 1, month, day, hour, minute), zone)
-    today = datetime(here.year, here.month, here.day, hour, minute)
+        moment = _utc(datetime(local.year, month, day, hour, minute), zone)
+        return moment if now - moment < _LONG_AGO else _utc(datetime(local.year + 1, month, day, hour, minute), zone)
+    today = datetime(local.year, local.month, local.day, hour, minute)
     moment = _utc(today, zone)
     # A day later by the calendar, which is 23 or 25 hours where the clocks change.
     return moment if moment > now else _utc(today + timedelta(days=1), zone)
@@ -145,26 +145,26 @@ def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
     )
 
 
-def failure(ended: ProgramResult, said: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
+def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
     """Return what went wrong, with none of the command's own words; None when it answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
     if ended.outcome is ProgramEnd.TOO_LONG:
         return _at(site, ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}"))
     if ended.outcome is ProgramEnd.TOO_MUCH:
         return _at(site, ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}"))
-    if not said.failed:
+    if not answer.failed:
         return None
-    return _at(site, _refusal(f"{where}, exit {ended.code}", _words(ended, said), now))
+    return _at(site, _refusal(f"{where}, exit {ended.code}", _words(ended, answer), now))
 
 
-def has_no_session(ended: ProgramResult, said: CommandAnswer) -> bool:
+def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
     """Say whether it found nothing to continue."""
-    return said.failed and _NO_SESSION.search(_words(ended, said)) is not None
+    return answer.failed and _NO_SESSION.search(_words(ended, answer)) is not None
 
 
-def knows_no_option(ended: ProgramResult, said: CommandAnswer) -> bool:
+def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
     """Say whether it is a release that does not know one of the options; then it asked no model."""
-    return said.failed and _NO_OPTION.search(_words(ended, said)) is not None
+    return answer.failed and _NO_OPTION.search(_words(ended, answer)) is not None
 
 
 def _refusal(where: str, words: str, now: datetime) -> LLMFailure:
@@ -183,33 +183,33 @@ def _at(site: CallSite, failed: LLMFailure) -> LLMFailure:
     return failed
 
 
-def _words(ended: ProgramResult, said: CommandAnswer) -> str:
-    return f"{said.text}\n{ended.errors.decode(errors='replace')}"
+def _words(ended: ProgramResult, answer: CommandAnswer) -> str:
+    return f"{answer.text}\n{ended.errors.decode(errors='replace')}"
 
 
 def _result(output: str) -> dict[str, Any] | None:
     """Return the object with the result; some releases write the whole list of events, which it ends."""
     try:
-        told: Any = json.loads(output)
+        data: Any = json.loads(output)
     except ValueError:
         return None
-    last = told[-1] if isinstance(told, list) and told else told
+    last = data[-1] if isinstance(data, list) and data else data
     return last if isinstance(last, dict) and last.get("type") == "result" else None
 
 
-def _usage(told: Any) -> Usage | None:
+def _usage(data: Any) -> Usage | None:
     """Return the tokens; the command counts cached ones beside the input, Maestro as a part of it."""
-    if not isinstance(told, dict):
+    if not isinstance(data, dict):
         return None
-    read_, written = _count(told, "cache_read_input_tokens"), _count(told, "cache_creation_input_tokens")
+    read_, written = _count(data, "cache_read_input_tokens"), _count(data, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=_count(told, "input_tokens") + read_ + written,
-        output_tokens=_count(told, "output_tokens"),
+        input_tokens=_count(data, "input_tokens") + read_ + written,
+        output_tokens=_count(data, "output_tokens"),
         cached_tokens=read_,
         cache_write_tokens=written,
     )
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    number = told.get(name)
+def _count(data: dict[str, Any], name: str) -> int:
+    number = data.get(name)
     return number if isinstance(number, int) and number > 0 else 0

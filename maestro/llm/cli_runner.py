@@ -111,12 +111,12 @@ class CliRunner:
         site = CallSite(account.provider, account.name, request.model)
         session = await asyncio.to_thread(self._open, account, request)
         started = time.monotonic()
-        ended, said = await self._run(session, site)
-        failed = failure(ended, said, site, self._clock())
+        ended, answer = await self._run(session, site)
+        failed = failure(ended, answer, site, self._clock())
         await asyncio.to_thread(self._close, session, ended, failed)
         if failed is not None:
             raise failed
-        return _response(site, request, said, timedelta(seconds=time.monotonic() - started))
+        return _response(site, request, answer, timedelta(seconds=time.monotonic() - started))
 
     async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
         """Return what became of the command, started again where it refused before it asked the model anything."""
@@ -126,13 +126,13 @@ class CliRunner:
             options = _EXTRA_OPTIONS if self._knows_options else ()
             words = (*session.command.words, *(("--continue",) if continues else ()), *options)
             ended = await self._started(replace(session.command, words=words), until - time.monotonic(), site)
-            said = read(ended, as_json=bool(options))
-            if continues and has_no_session(ended, said):
+            answer = read(ended, as_json=bool(options))
+            if continues and has_no_session(ended, answer):
                 continues = False
-            elif options and knows_no_option(ended, said):
+            elif options and knows_no_option(ended, answer):
                 self._knows_options = False
             else:
-                return ended, said
+                return ended, answer
 
     async def _started(self, command: ProgramCommand, seconds: float, site: CallSite) -> ProgramResult:
         try:
@@ -186,11 +186,11 @@ class CliRunner:
         return environment
 
 
-def _response(site: CallSite, request: LLMRequest, said: CommandAnswer, duration: timedelta) -> LLMResponse:
-    guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(said.text))
+def _response(site: CallSite, request: LLMRequest, answer: CommandAnswer, duration: timedelta) -> LLMResponse:
+    guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(answer.text))
     return LLMResponse(
-        **(said.usage or guess).model_dump(),
-        content=said.text,
+        **(answer.usage or guess).model_dump(),
+        content=answer.text,
         model=site.model,
         provider=site.provider,
         account=site.account,

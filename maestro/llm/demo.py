@@ -78,11 +78,11 @@ def _answer(request: LLMRequest) -> str:
 def _reply(request: LLMRequest) -> str:
     """Write the demo answer: a quote, what can be seen of the conversation, and how to get a real model."""
     turns = [message for message in request.messages if message.role is not Role.SYSTEM and not message.chat]
-    said = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")
-    seen = "1 message" if len(turns) == 1 else f"{len(turns)} messages"
+    question = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")
+    visible = "1 message" if len(turns) == 1 else f"{len(turns)} messages"
     return (
-        f'You said: "{_quote(said)}"\n\n'
-        f"I am Maestro's built-in demo model. I can see {seen} of this conversation, but I cannot think about "
+        f'You said: "{_quote(question)}"\n\n'
+        f"I am Maestro's built-in demo model. I can see {visible} of this conversation, but I cannot think about "
         "them. To talk to a real model, set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart Maestro."
     )
 

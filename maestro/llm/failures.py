@@ -96,7 +96,7 @@ _MISTAKES = frozenset(
     )
 )
 
-# Refusals that are about the account, not about what was asked of it.
+# Refusals of the account, not of the request.
 _OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
 # Refusals that pass by themselves.
@@ -153,7 +153,7 @@ def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
     metadata = _mapping(error.get("metadata"))
-    # What the vendor said that OpenRouter asked.
+    # The error of the provider behind OpenRouter.
     vendor = _vendor(metadata.get("raw"))
     codes = [*_fields(error, _CODES), *_details(error.get("details")), *([f'"{_FLAG}"'] if _FLAG in metadata else [])]
     sentences = _sentences(error.get("message") or error.get("detail"))
@@ -252,8 +252,8 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
         cause, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
         return FailureEvidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, cause, oversized)
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
-    told = (getattr(cause, "litellm_response_headers", None) for cause in chain)
-    headers: Mapping[str, str] = next(filter(None, told), {})
+    reported = (getattr(cause, "litellm_response_headers", None) for cause in chain)
+    headers: Mapping[str, str] = next(filter(None, reported), {})
     # The innermost status is the provider's; litellm's own mapping sits on top of it.
     status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
     return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
@@ -261,28 +261,28 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
 
 def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailure:
     """Return the error class for a failure, with none of its text; ``now`` turns dates into waiting times."""
-    said = read_body(found.text) if found.sent else read_sentence(found.text)
-    wait = waiting_time(found.headers, said.text, now)
-    kind = _kind(found, said, told_to_wait=wait is not None)
+    body = read_body(found.text) if found.sent else read_sentence(found.text)
+    wait = waiting_time(found.headers, body.text, now)
+    kind = _kind(found, body, asks_to_wait=wait is not None)
     status = found.status if kind is not AccountUnusable else None
     answer = f"HTTP {status}" if status else "no answer" if found.sent else "no request"
     if found.cause and (status or 0) < 300:
         answer += f" ({found.cause})"
-    asked = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
+    wait_request = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
     where = f"{site.provider} account {site.account!r}, model {site.model!r}, {answer}"
-    failure = kind(f"{where}: {kind.public}{asked} {_ADVICE[kind]}")
+    failure = kind(f"{where}: {kind.public}{wait_request} {_ADVICE[kind]}")
     failure.site, failure.status = site, status
     failure.retry_after = wait if kind.retryable else None
     return failure
 
 
-def _kind(found: FailureEvidence, said: ErrorBodyText, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Choose the class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
     if found.oversized:
         return AnswerTooLarge
     if 300 <= status < 500 and status not in _PASSING:
-        refusal = _kind_of_refusal(status, said, told_to_wait=told_to_wait)
+        refusal = _kind_of_refusal(status, body, asks_to_wait=asks_to_wait)
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal
     if not found.sent and found.cause in _MISTAKES:
         return AccountUnusable
@@ -290,26 +290,26 @@ def _kind(found: FailureEvidence, said: ErrorBodyText, *, told_to_wait: bool) ->
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 
-def _kind_of_refusal(status: int, said: ErrorBodyText, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Tell refusals apart: money hides behind 400, 403 and 429, and what is quoted of a person speaks of anything."""
-    if status == 403 and _FORBIDDEN_REQUEST.search(said.text):
+    if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
-    if status == 402 or _says_quota(status, said, told_to_wait=told_to_wait):
+    if status == 402 or _says_quota(status, body, asks_to_wait=asks_to_wait):
         return QuotaExhausted
     if status == 429:
         return RateLimited
-    if status in (401, 403) or _BAD_KEY.search(said.codes) or any(map(_BEGINS_WITH_BAD_KEY.match, said.sentences)):
+    if status in (401, 403) or _BAD_KEY.search(body.codes) or any(map(_BEGINS_WITH_BAD_KEY.match, body.sentences)):
         return AuthenticationFailed
-    if _NO_TOOLS.search(said.text):
+    if _NO_TOOLS.search(body.text):
         return ToolsUnsupported
-    return ContextOverflow if _CONTEXT.search(said.text) else BadRequest
+    return ContextOverflow if _CONTEXT.search(body.text) else BadRequest
 
 
-def _says_quota(status: int, said: ErrorBodyText, *, told_to_wait: bool) -> bool:
-    if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, said.sentences)):
+def _says_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
+    if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
-    text = said.text if status in _OF_THE_ACCOUNT else said.codes
-    return bool(_QUOTA.search(text) or (not told_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
+    text = body.text if status in _OF_THE_ACCOUNT else body.codes
+    return bool(_QUOTA.search(text) or (not asks_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -309,17 +309,17 @@ class LiteLLMClient:
 
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Read litellm's answer, the untyped one."""
-        choice, took = answer.choices[0], chat_format.usage(answer)
+        choice, usage = answer.choices[0], chat_format.usage(answer)
         return LLMResponse(
             content=storable(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
             model=_reported_model(answer) or account.model,
             provider=account.provider,
             account=account.name,
-            cost_usd=self._models.cost(_full_name(account), took),
+            cost_usd=self._models.cost(_full_name(account), usage),
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason=str(choice.finish_reason or ""),
-            **took.model_dump(),
+            **usage.model_dump(),
         )
 
 

@@ -46,7 +46,7 @@ class StreamedAnswer(Protocol):
     """An answer that is being put together."""
 
     whole: bool
-    """Whether the provider has said that this is all."""
+    """Whether the provider has message that this is all."""
 
     def take(self, data: Json) -> str:
         """Take one event and return what it adds to the text."""
@@ -130,8 +130,8 @@ class AnthropicAnswer:
                 return self._grow(data["index"], data["delta"])
             case "message_delta":
                 self._message |= data["delta"]
-                told = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
-                self._message["usage"] = {**self._message.get("usage", {}), **told}
+                usage = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
+                self._message["usage"] = {**self._message.get("usage", {}), **usage}
             case "message_stop":
                 self.whole = True
         return ""
@@ -155,9 +155,9 @@ class AnthropicAnswer:
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> Json:
-        told = self._texts[index].joined()
-        written = told.pop("partial_json", None)
-        return {**self._blocks[index], **told, **({} if written is None else {"input": _object(written)})}
+        texts = self._texts[index].joined()
+        arguments = texts.pop("partial_json", None)
+        return {**self._blocks[index], **texts, **({} if arguments is None else {"input": _object(arguments)})}
 
 
 class GeminiAnswer:
@@ -207,14 +207,14 @@ class OllamaAnswer:
 
     def take(self, data: Json) -> str:
         """Take a line; the last one has what it took."""
-        said = data.get("message") or {}
+        message = data.get("message") or {}
         for name in ("content", "thinking"):
-            if said.get(name):
-                self._texts.add(name, said[name])
-        if said.get("tool_calls"):
-            self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *said["tool_calls"]]
+            if message.get(name):
+                self._texts.add(name, message[name])
+        if message.get("tool_calls"):
+            self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *message["tool_calls"]]
         self._last, self.whole = data, data.get("done") is True
-        return str(said.get("content") or "")
+        return str(message.get("content") or "")
 
     def body(self) -> Json:
         """Return the last line with all of the message."""
@@ -277,10 +277,10 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def _event(line: bytes) -> Json | None:
     """Return what a line tells, of a stream of events or of one of plain JSON; None for what has no meaning."""
-    told = line.removeprefix(b"data:").strip()
-    if not told.startswith(b"{"):
+    content = line.removeprefix(b"data:").strip()
+    if not content.startswith(b"{"):
         return None
-    data = json.loads(told)
+    data = json.loads(content)
     return data if isinstance(data, dict) else None
 
 

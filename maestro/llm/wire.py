@@ -136,12 +136,12 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         """Ask for a stream and return the whole answer; a model that cannot stream answers at once, unheard."""
         ending, dialect = found
         body = json.loads(request.content)
-        asked = (request.url.host + request.url.path, str(body.get("model")))
-        if asked in self._at_once:
+        target = (request.url.host + request.url.path, str(body.get("model")))
+        if target in self._at_once:
             return await self._send(exchange, request)
         response = await self._send(exchange, _streaming(request, body | dialect.wish, ending, dialect.method))
         if _refuses_streams(exchange):
-            self._at_once.add(asked)
+            self._at_once.add(target)
             exchange.body = ""
             return await self._send(exchange, request)
         if not response.is_success or _kind(response) not in STREAMS:
@@ -173,10 +173,10 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     if exchange.status not in (400, 422):
         return False
     try:
-        told = json.loads(exchange.body)
+        data = json.loads(exchange.body)
     except ValueError:
         return False
-    error = told.get("error") if isinstance(told, dict) else None
+    error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, dict) and error.get("param") is not None:
         return str(error["param"]).partition(".")[0] in ("stream", "stream_options")
     # A quoted prompt may hold any word, but hardly the name of a field that was added here.

@@ -220,7 +220,7 @@ def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], 
     """Return the value that a sentence gives to a name."""
     if not _is_spoken_of(data, name, words):
         return None
-    for pattern, said in _WAYS_TO_SAY:
+    for pattern, introduced in _WAYS_TO_SAY:
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
@@ -229,7 +229,9 @@ def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], 
             value = value_at(data, match.end())
             if value is None or (pattern is BELOW and not _stands_below(data, name, value)):
                 continue
-            if is_secret_in_prose(kind, value, words, said=said) and not _closes(data, name, match.end(), value):
+            if _closes(data, name, match.end(), value):
+                continue
+            if is_secret_in_prose(kind, value, words, introduced=introduced):
                 return whole(value)
     return None
 

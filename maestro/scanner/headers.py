@@ -28,10 +28,11 @@ def _is_key(value: bytes) -> bool:
 def is_login(value: bytes) -> bool:
     """Say whether it is a name and a password in Base64, as Basic authentication sends them."""
     try:
-        said = b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_" if b"_" in value or b"-" in value else None)
+        url_safe = b"_" in value or b"-" in value
+        decoded = b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_" if url_safe else None)
     except Error:
         return False
-    return b":" in said and all(32 <= byte < 127 for byte in said)
+    return b":" in decoded and all(32 <= byte < 127 for byte in decoded)
 
 
 def is_chosen(value: bytes) -> bool:

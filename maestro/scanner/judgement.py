@@ -80,18 +80,18 @@ def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
     return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row(value)
 
 
-def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, said: bool) -> bool:
-    """Judge a value that a sentence gives; ``said`` means that a word such as "is" or a sign stands before it."""
+def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, introduced: bool) -> bool:
+    """Judge a value that a sentence gives; ``introduced`` means that a word such as "is" or a sign stands before it."""
     value = found.value[:LOOKED_AT]
     if len(value) < _LEAST_SAID[kind] or kind is Kind.MAYBE:
         return False
     if b" " in value:
-        return found.quoted and said and is_phrase(found.value[:_LONGEST_PHRASE], kind)
+        return found.quoted and introduced and is_phrase(found.value[:_LONGEST_PHRASE], kind)
     if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
         return False
     if kind is Kind.SECRET:
-        return _is_key_in_prose(value, words, said=said)
-    return _is_password_in_prose(value, said=said, quoted=found.quoted)
+        return _is_key_in_prose(value, words, introduced=introduced)
+    return _is_password_in_prose(value, introduced=introduced, quoted=found.quoted)
 
 
 def _is_row(value: bytes) -> bool:
@@ -99,26 +99,26 @@ def _is_row(value: bytes) -> bool:
     return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
-def _is_password_in_prose(value: bytes, *, said: bool, quoted: bool) -> bool:
+def _is_password_in_prose(value: bytes, *, introduced: bool, quoted: bool) -> bool:
     size, mix = len(value), classes(value)
     if quoted and mix >= 2 and has_digit(value):
         return True
     if size < 6 or _is_name(value):
         return False
-    if said:
+    if introduced:
         return value.isdigit() or (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
     return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
 
 
-def _is_key_in_prose(value: bytes, words: list[str], *, said: bool) -> bool:
-    if said and words[-1] == "secret" and classes(value) == 4 and not _is_name(value):
+def _is_key_in_prose(value: bytes, words: list[str], *, introduced: bool) -> bool:
+    if introduced and words[-1] == "secret" and classes(value) == 4 and not _is_name(value):
         return True
     if not is_random(value):
         return False
     size = len(value)
     if is_uuid(value) or is_hex(value):
-        return (said or is_unmistakable(words)) and size >= 20
-    return classes(value) >= 3 or size >= 20 or (said and size >= 16)
+        return (introduced or is_unmistakable(words)) and size >= 20
+    return classes(value) >= 3 or size >= 20 or (introduced and size >= 16)
 
 
 def is_code(value: bytes, *, literal: bool = False) -> bool:

@@ -14,7 +14,7 @@ ByteRange = tuple[int, int]
 class SpanPlugin(BasePlugin):
     """A plugin that reads a whole text at once, in time that grows with its length alone, and keeps nothing.
 
-    The library's own way of asking works too; it can only be told values, with which a text cannot be redacted.
+    The library's own interface works too, but returns values only, by which a text cannot be redacted.
     """
 
     @abstractmethod

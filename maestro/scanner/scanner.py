@@ -103,7 +103,7 @@ class DetectSecretsScanner:
     """Finds secrets by its rules in this thread and by the operator's patterns in other processes.
 
     It has no global settings and heeds no comment in the text that asks not to be scanned. What was found before an
-    error is told with the error, so a pattern that hangs does not switch the rules off.
+    error is returned with it, so a pattern that hangs does not switch the rules off.
     """
 
     def __init__(self) -> None:

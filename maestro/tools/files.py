@@ -213,9 +213,9 @@ class SendFile:
         others = [one for one in tx.deliveries.files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
         if len(others) >= MOST_FILES:
             raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")
-        left = MOST_BYTES - sum(one.size for one in others)
-        if file.size > left:
-            raise ToolFailure(f"The file has {file.size:,} bytes; {left:,} more can be sent with this answer.")
+        remaining = MOST_BYTES - sum(one.size for one in others)
+        if file.size > remaining:
+            raise ToolFailure(f"The file has {file.size:,} bytes; {remaining:,} more can be sent with this answer.")
         tx.deliveries.files.add(file)
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 

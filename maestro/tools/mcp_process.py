@@ -31,8 +31,8 @@ _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 _log = structlog.get_logger(__name__)
 
-_Heard = MemoryObjectSendStream[SessionMessage | Exception]
-_ToSay = MemoryObjectReceiveStream[SessionMessage]
+_Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+_Outgoing = MemoryObjectReceiveStream[SessionMessage]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
@@ -58,15 +58,15 @@ async def running(program: Program) -> AsyncIterator[Streams]:
         env=dict(program.environment),
         start_new_session=True,
     )
-    heard_there, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    said, said_there = anyio.create_memory_object_stream[SessionMessage](0)
+    incoming_end, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, outgoing_end = anyio.create_memory_object_stream[SessionMessage](0)
     try:
-        async with heard_there, heard, said, said_there, anyio.create_task_group() as tasks:
-            tasks.start_soon(_hear, process, heard_there, program)
-            tasks.start_soon(_say, process, said_there)
+        async with incoming_end, incoming, outgoing, outgoing_end, anyio.create_task_group() as tasks:
+            tasks.start_soon(_read_messages, process, incoming_end, program)
+            tasks.start_soon(_write_messages, process, outgoing_end)
             tasks.start_soon(_log_complaints, process, program)
             try:
-                yield heard, said
+                yield incoming, outgoing
             finally:
                 tasks.cancel_scope.cancel()
     finally:
@@ -74,18 +74,18 @@ async def running(program: Program) -> AsyncIterator[Streams]:
             await _end(process)
 
 
-async def _hear(process: asyncio.subprocess.Process, heard: _Heard, program: Program) -> None:
+async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incoming, program: Program) -> None:
     """Forward the messages of the program, one a line; skip other lines, up to a limit."""
     assert process.stdout is not None
     rest, odd = b"", 0
     try:
-        async with heard:
+        async with incoming:
             while (chunk := await process.stdout.read(_READ_BYTES)) and len(rest) < MAX_MESSAGE_BYTES:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(bytes.strip, lines):
                     message = _message(line)
                     if message is not None:
-                        await heard.send(message)
+                        await incoming.send(message)
                         continue
                     odd += 1
                     if odd > MAX_ODD_LINES:
@@ -105,10 +105,10 @@ def _message(line: bytes) -> SessionMessage | None:
         return None
 
 
-async def _say(process: asyncio.subprocess.Process, said: _ToSay) -> None:
+async def _write_messages(process: asyncio.subprocess.Process, outgoing: _Outgoing) -> None:
     assert process.stdin is not None
     with suppress(*_GONE):
-        async for message in said:
+        async for message in outgoing:
             process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await process.stdin.drain()
 

@@ -84,8 +84,9 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
     posting = ThreadPoolExecutor(POSTS_AT_ONCE, thread_name_prefix="mcp-post")
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
-        kept = asyncio.get_running_loop().run_in_executor(posting, chat.post, author_of(agent.slug), arguments["text"])
-        return posted_json(await kept)
+        loop, author = asyncio.get_running_loop(), author_of(agent.slug)
+        posted = loop.run_in_executor(posting, chat.post, author, arguments["text"])
+        return posted_json(await posted)
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - it takes none
         return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))
@@ -145,15 +146,15 @@ class _Asking:
 
     async def _ask(self, agent: Agent, arguments: Arguments) -> Result:
         rules, now = self._rules(), asyncio.get_running_loop().time
-        asked = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
+        state = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
         until = now() + rules.patience_seconds
-        while asked.status is QuestionStatus.OPEN and (left := until - now()) > 0 and not self.closing.is_set():
+        while state.status is QuestionStatus.OPEN and (remaining := until - now()) > 0 and not self.closing.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_SECONDS, left)):
+                async with asyncio.timeout(min(LOOK_SECONDS, remaining)):
                     await self.closing.wait()
-            asked = await asyncio.to_thread(self._look, asked.question_id)
-        answer = {"answer": asked.answer} if asked.status is QuestionStatus.ANSWERED else {}
-        return {"questionId": asked.question_id, "status": str(asked.status), **answer}
+            state = await asyncio.to_thread(self._look, state.question_id)
+        answer = {"answer": state.answer} if state.status is QuestionStatus.ANSWERED else {}
+        return {"questionId": state.question_id, "status": str(state.status), **answer}
 
     def _put(self, agent: Agent, what: ToolQuestion, rules: QuestionSettings) -> Standing:
         with self._store.begin() as tx:

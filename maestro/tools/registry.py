@@ -153,8 +153,8 @@ def parse(spec: Described, text: str) -> Arguments:
             f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
         ) from None
     if errors:
-        told = "; ".join(_error_text(error) for error in errors[:SHOWN_ERRORS])
-        raise ToolFailure(f"The arguments are wrong: {told}. {_expected(spec)}")
+        problems = "; ".join(_error_text(error) for error in errors[:SHOWN_ERRORS])
+        raise ToolFailure(f"The arguments are wrong: {problems}. {_expected(spec)}")
     return arguments
 
 

@@ -246,15 +246,15 @@ class Recorder:
         with self._store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
-            kept = tx.llm.calls.before_sending(request.key, packed.texts.raw)
+            stored = tx.llm.calls.before_sending(request.key, packed.texts.raw)
             cut_off = tx.llm.calls.cut_off_request(request.key)
             if cut_off is None:
-                digest = tx.llm.prompts.keep_request(packed, kept)
+                digest = tx.llm.prompts.keep_request(packed, stored)
             else:
                 request = _restore(tx, request, cut_off)
                 estimate, digest = self._estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
-            told = (request.chat_after, request.chat_upto)
-            return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, told), request, estimate)
+            chat_range = (request.chat_after, request.chat_upto)
+            return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 
     def _unsent(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
@@ -297,10 +297,10 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request with all fields stored under the digest, except for account and model."""
-    kept = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
-    fields: dict[str, object] = {name: getattr(kept, name) for name in _RESTORED}
-    fields["messages"] = tx.llm.prompts.unpack(kept.turns)
-    fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.text(kept.tools)) if kept.tools else ()
+    stored = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
+    fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
+    fields["messages"] = tx.llm.prompts.unpack(stored.turns)
+    fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.text(stored.tools)) if stored.tools else ()
     return request.model_copy(update=fields)
 
 
@@ -338,33 +338,33 @@ class DraftStreaming:
         """Answer; nothing more of it is written once this returns."""
         if not request.shown_every:
             return await self._inner.complete(request)
-        page = DraftText()
-        with heard_by(page.hear):
-            writing = asyncio.create_task(self._write(request, page))
+        draft = DraftText()
+        with heard_by(draft.hear):
+            writing = asyncio.create_task(self._write(request, draft))
             try:
                 return await self._inner.complete(request)
             finally:
                 writing.cancel()
                 await uninterrupted(_ended(writing))
 
-    async def _write(self, request: LLMRequest, page: DraftText) -> None:
-        kept = ""
+    async def _write(self, request: LLMRequest, draft: DraftText) -> None:
+        stored = ""
         while True:
-            await page.news.wait()
-            page.news.clear()
-            kept = await uninterrupted(asyncio.to_thread(self._keep, request, page.text(), kept))
+            await draft.news.wait()
+            draft.news.clear()
+            stored = await uninterrupted(asyncio.to_thread(self._keep, request, draft.text(), stored))
             await asyncio.sleep(request.shown_every)
 
-    def _keep(self, request: LLMRequest, written: str, kept: str) -> str:
+    def _keep(self, request: LLMRequest, written: str, stored: str) -> str:
         text = visible_so_far(storable(written))
-        if text and text != kept:
+        if text and text != stored:
             try:
                 with self._store.begin() as tx:
                     if not tx.jobs.steps.overtaken:  # else another process writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
-                return kept
+                return stored
         return text
 
 

@@ -110,7 +110,7 @@ class SecondAttempt:
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on, each change made at most once; raises the failure that no change is left for.
 
-        What tools said in earlier rounds stays, as text: another model may have asked for it. A request that was cut
+        Results of tools in earlier rounds stay, as text: another model may have called them. A request that was cut
         off is sent again with the tools it had, and made anew after they were refused.
         """
         target, changes = (request.account, request.model), list[Callable[[LLMRequest], LLMRequest]]()
@@ -153,8 +153,8 @@ def _without_pictures(request: LLMRequest) -> LLMRequest:
 def _guided(request: LLMRequest) -> LLMRequest:
     """Return the request with a turn at its end that says what is missing.
 
-    The empty reply itself is left out: several providers refuse a turn without content. A final answer is never empty:
-    the second time, a fixed sentence stands in for nothing.
+    The empty reply itself is left out, because several providers refuse a turn without content. A final answer is never
+    empty: the second time, a fixed sentence stands in for nothing.
     """
     text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
     messages = (*request.messages, PromptMessage(role=Role.USER, content=text))
@@ -211,8 +211,8 @@ def _advice(finish_reason: str, max_output_tokens: int) -> str:
 class ChatFeed:
     """Adds the posts that the agent has not read, its own left out, as one turn at the end, and a reminder before all.
 
-    It is the last change, so that every attempt is told the newest, and what was told is committed with the request.
-    The cursor moves with the answer. What finds no room in the model's window is told in a later call; only in the
+    It is the last change, so that every attempt gets the newest posts, and they are committed with the request.
+    The cursor moves with the answer. A post without room in the model's window comes in a later call; only in the
     first call of a job, where there is as much room as there will ever be, a post is cut. The reminder, that the chat
     is no place to ask, is due until a request that showed it was answered.
     """
@@ -231,27 +231,27 @@ class ChatFeed:
 
     async def _with_posts(self, request: LLMRequest, snapshot: CallSnapshot) -> LLMRequest:
         unread = snapshot.unread
-        told = Feed("", unread.after)
+        addition = Feed("", unread.after)
         if unread.messages:
-            left = self._room(request)
+            tokens = self._room(request)
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self._reader.unread, request.agent, most_posts(left))
-            told = feed(unread, request.agent, left, may_cut=request.key.number == 1)
+                unread = await asyncio.to_thread(self._reader.unread, request.agent, most_posts(tokens))
+            addition = feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
             job=request.key.job_id,
             call=request.key.number,
             agent=request.agent,
-            posts=told.posts,
+            posts=addition.posts,
             after=unread.after,
-            newPointer=told.upto,
+            newPointer=addition.upto,
         )
-        posts = (PromptMessage(role=Role.USER, content=told.text, chat=True),) if told.text else ()
+        posts = (PromptMessage(role=Role.USER, content=addition.text, chat=True),) if addition.text else ()
         return request.model_copy(
             update={
                 "messages": (*request.messages, *posts),
                 "chat_after": unread.after,
-                "chat_upto": told.upto,
+                "chat_upto": addition.upto,
             }
         )
 
