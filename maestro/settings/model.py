@@ -12,9 +12,6 @@ from maestro.domain.settings.entries import (
     AgentSettings,
     ChannelSettings,
     ClientSettings,
-    unique_agents,
-    unique_channels,
-    unique_clients,
 )
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import BudgetSettings, LlmSettings
@@ -28,9 +25,13 @@ from maestro.domain.settings.process import (
     WebSettings,
     WebuiSettings,
 )
-from maestro.domain.settings.section import Folder, Section, setting
+from maestro.domain.settings.section import Folder, Section, setting, unique
 from maestro.domain.settings.tools import MemorySettings, QuestionSettings, SkillSettings, ToolSettings
 from maestro.settings.connectors import ConnectorSettings, unique_bots
+
+
+def _channel(binding: ChannelSettings) -> tuple[str, str, str]:
+    return binding.platform, binding.account, binding.channel
 
 
 class Settings(Section):
@@ -46,15 +47,17 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     health: HealthSettings = HealthSettings()
     owner: OwnerSettings = OwnerSettings()
-    agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = setting(
-        (AgentSettings(slug="conductor", role="conductor"),), "the agents"
-    )
-    channels: Annotated[tuple[ChannelSettings, ...], AfterValidator(unique_channels)] = setting(
-        (), "channels that belong to an agent"
-    )
-    clients: Annotated[tuple[ClientSettings, ...], AfterValidator(unique_clients)] = setting(
-        (), "who pays: agents and channels may name one of them"
-    )
+    agents: Annotated[
+        tuple[AgentSettings, ...], unique(lambda agent: agent.slug, "two agents have the slug {}; rename one")
+    ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
+    channels: Annotated[
+        tuple[ChannelSettings, ...], unique(_channel, "the channel {} is bound twice; keep one binding")
+    ] = setting((), "channels that belong to an agent")
+    clients: Annotated[
+        tuple[ClientSettings, ...],
+        unique(lambda client: client.name, "two clients have the name {}; rename one"),
+        unique(lambda client: client.slug, "two clients have the slug {}; change one"),
+    ] = setting((), "who pays: agents and channels may name one of them")
     connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()
     budgets: BudgetSettings = BudgetSettings()

@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 from pydantic_core import PydanticKnownError
 
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, first_repeated, setting
+from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, setting
 from maestro.domain.words import (
     ClientName,
     Description,
@@ -162,38 +162,3 @@ class AccountSettings(Section):
         if not self.model:
             raise ValueError("model must be set: Maestro knows no default for this provider")
         return self
-
-
-def unique_agents(agents: tuple[AgentSettings, ...]) -> tuple[AgentSettings, ...]:
-    """Two agents may not share a slug."""
-    twice = first_repeated(agent.slug for agent in agents)
-    if twice is not None:
-        raise ValueError(f"two agents have the slug {twice}; rename one")
-    return agents
-
-
-def unique_channels(channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
-    """A channel belongs to one agent."""
-    twice = first_repeated((binding.platform, binding.account, binding.channel) for binding in channels)
-    if twice is not None:
-        raise ValueError(f"the channel {'/'.join(twice)} is bound twice; keep one binding")
-    return channels
-
-
-def unique_accounts(accounts: tuple[AccountSettings, ...]) -> tuple[AccountSettings, ...]:
-    """Two accounts may not share a name."""
-    twice = first_repeated(account.name for account in accounts)
-    if twice is not None:
-        raise ValueError(f"two accounts have the name {twice}; rename one")
-    return accounts
-
-
-def unique_clients(clients: tuple[ClientSettings, ...]) -> tuple[ClientSettings, ...]:
-    """Two clients may not share a name."""
-    twice = first_repeated(client.name for client in clients)
-    if twice is not None:
-        raise ValueError(f"two clients have the name {twice}; rename one")
-    shared = first_repeated(client.slug for client in clients if client.slug)
-    if shared is not None:
-        raise ValueError(f"two clients have the slug {shared}; change one")
-    return clients

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from maestro.domain.settings.entries import AccountSettings, unique_accounts
-from maestro.domain.settings.section import Seconds, Section, live, setting
+from maestro.domain.settings.entries import AccountSettings
+from maestro.domain.settings.section import Seconds, Section, live, setting, unique
 from maestro.domain.words import Dollars, ModelName
 
 LADDER = (1.0, 5.0, 25.0, 60.0)
@@ -48,9 +48,10 @@ class TranscriptionSettings(Section):
 class LlmSettings(Section):
     """The models and what a call may cost in time and tokens."""
 
-    accounts: Annotated[tuple[AccountSettings, ...], AfterValidator(unique_accounts)] = setting(
-        (), "the accounts to call; empty: those whose keys are found in the environment"
-    )
+    accounts: Annotated[
+        tuple[AccountSettings, ...],
+        unique(lambda account: account.name, "two accounts have the name {}; rename one"),
+    ] = setting((), "the accounts to call; empty: those whose keys are found in the environment")
     models: tuple[ModelSettings, ...] = setting((), "windows and prices that differ from what Maestro knows")
     total_timeout_seconds: Seconds = live(180, "seconds one request to an account may take in all")
     max_output_tokens: int = live(4096, "tokens of the longest answer", ge=1, le=1_000_000)

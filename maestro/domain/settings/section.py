@@ -1,6 +1,6 @@
 """The base of all sections of the settings, and the rules a single key must keep, each with its sentence."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -68,6 +68,18 @@ def first_repeated(items: Iterable[Item]) -> Item | None:
             return item
         seen.add(item)
     return None
+
+
+def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
+    """Return the rule that no two entries share a key; ``problem`` names the key as ``{}``. An empty key is shared."""
+
+    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        twice = first_repeated(filter(None, map(key, entries)))
+        if twice is not None:
+            raise ValueError(problem.format("/".join(twice) if isinstance(twice, tuple) else twice))
+        return entries
+
+    return AfterValidator(check)
 
 
 def _named(value: object) -> object:

@@ -4,9 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from maestro.domain.settings.section import Folder, HttpUrl, Seconds, Section, first_repeated, live, setting
+from maestro.domain.settings.section import Folder, HttpUrl, Seconds, Section, live, setting, unique
 from maestro.domain.words import Name, OwnerId, ToolName, Word
 
 DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")
@@ -32,14 +32,6 @@ class McpServerSettings(Section):
         return self
 
 
-def unique_servers(servers: tuple[McpServerSettings, ...]) -> tuple[McpServerSettings, ...]:
-    """Two servers may not share a name."""
-    twice = first_repeated(server.name for server in servers)
-    if twice is not None:
-        raise ValueError(f"two MCP servers have the name {twice}; rename one")
-    return servers
-
-
 class ToolSettings(Section):
     """What agents can do besides talking."""
 
@@ -55,7 +47,10 @@ class ToolSettings(Section):
         False, "whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder"
     )
     shell: bool = setting(False, "whether `run_shell` works, started in the conversation's folder")
-    mcp: Annotated[tuple[McpServerSettings, ...], AfterValidator(unique_servers)] = setting((), "MCP servers")
+    mcp: Annotated[
+        tuple[McpServerSettings, ...],
+        unique(lambda server: server.name, "two MCP servers have the name {}; rename one"),
+    ] = setting((), "MCP servers")
     private_hosts: tuple[Name, ...] = setting(
         (), "hosts on private addresses that `web_search` and `http_fetch` may reach all the same"
     )
