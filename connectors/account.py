@@ -1,14 +1,15 @@
-"""What the connectors of chat platforms share: the life of a run, its states, and the order of incoming messages."""
+"""What the connectors of chat platforms share: the life of a run, the order of incoming messages, the rate of sends."""
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from itertools import chain, repeat
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
 
-from connectors.backoff import backoff_seconds
 from connectors.base import ConnectorContext, ConnectorState
 from connectors.capabilities import Capabilities
 from connectors.failures import AccountRefused, FailureScope, PermanentSend
@@ -17,6 +18,8 @@ from maestro.domain.errors import InvalidMessage, MaestroError
 from maestro.domain.messages import Accepted, IncomingMessage
 
 T = TypeVar("T")
+
+MAX_CHANNELS = 1_000
 
 log = structlog.get_logger(__name__)
 
@@ -137,3 +140,26 @@ class MessageIntake:
             channel = message.address.channel
             log.info("message.refused", platform=message.address.platform, channel=channel, reason=str(error))
             return None
+
+
+class SendRateLimiter:
+    """The rate limit of sends to each channel."""
+
+    def __init__(self, seconds: Callable[[str], float]) -> None:
+        """``seconds`` says how many lie between two messages to a channel."""
+        self._seconds = seconds
+        self._next: dict[str, float] = {}
+
+    async def wait(self, channel: str) -> None:
+        """Wait until the channel takes another message."""
+        now = time.monotonic()
+        at = max(now, self._next.get(channel, 0.0))
+        if len(self._next) >= MAX_CHANNELS:
+            self._next = {one: due for one, due in self._next.items() if due > now}
+        self._next[channel] = at + self._seconds(channel)
+        await asyncio.sleep(at - now)
+
+
+def backoff_seconds() -> Iterator[float]:
+    """Yield the pauses in seconds between attempts to connect: the first after a loss is made at once."""
+    return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -259,7 +259,7 @@ class Connector(Protocol):
 
 @runtime_checkable
 class Renders(Protocol):
-    """A connector whose platform has a markup of its own: text is measured as it is rendered, and split before."""
+    """A connector of a platform with its own markup: text is measured as rendered, and split before."""
 
     def render(self, text: str) -> str:
         """Return a chunk of Markdown as ``send`` writes it; a pure function that never fails."""

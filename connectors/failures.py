@@ -63,7 +63,7 @@ class AmbiguousSend(SendFailure):
 
 
 class Unsettled(SendFailure):
-    """A send whose outcome can never be known: ``Capabilities.on_ambiguous`` rules."""
+    """A send of forever unknown outcome: ``Capabilities.on_ambiguous`` rules."""
 
     public = "Nobody can say whether the platform has the message."
 

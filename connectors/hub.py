@@ -5,9 +5,10 @@ See docs/adr/0022.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 import structlog
 
@@ -31,13 +32,19 @@ LONGEST_TYPING = 600.0
 
 LONGEST_ACKNOWLEDGEMENT = 30.0
 
+T = TypeVar("T")
+
 log = structlog.get_logger(__name__)
 
 
 async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    """Send a chunk and return how it went as a value, so that the row can say it before anything else happens."""
+    """Send a chunk and return the outcome as a value, so that its row is written before anything else happens."""
+    return await _outcome(connector.send(message))
+
+
+async def _outcome(call: Awaitable[T]) -> T | SendFailure:
     try:
-        return await connector.send(message)
+        return await call
     except SendFailure as failure:
         return failure
 
@@ -68,7 +75,7 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
 
 
 def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
-    """Return what is done with a chunk whose outcome can never be known: send it again, or leave it unconfirmed."""
+    """Return the action for a chunk of forever unknown outcome: send it again, or leave it unconfirmed."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
     return SendAction.LEAVE if held else SendAction.RESEND
@@ -81,32 +88,21 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAc
     platform may have of it already is looked for.
     """
     if message.edits:
-        return await _rewrite(connector, message)
-    found = await _look(connector, message) if move is SendAction.LOOK else None
-    if found is not None:
-        return found
+        return await _edit(connector, message)
+    if move is SendAction.LOOK and isinstance(connector, Reconciles):
+        found = await _outcome(connector.find(message))
+        if found is not None:
+            return found
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
         return PermanentSend(f"the file {message.filename} is not kept any more", FailureScope.MESSAGE)
     return await attempt(connector, message)
 
 
-async def _rewrite(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
+async def _edit(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     if not isinstance(connector, EditsMessages):
         return PermanentSend("this platform changes no message that was sent", FailureScope.MESSAGE)
-    try:
-        await connector.edit(message)
-    except SendFailure as failure:
-        return failure
-    return Receipt(platform_message_id=message.edits)
-
-
-async def _look(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure | None:
-    if not isinstance(connector, Reconciles):
-        return None
-    try:
-        return await connector.find(message)
-    except SendFailure as failure:
-        return failure
+    failure = await _outcome(connector.edit(message))
+    return failure or Receipt(platform_message_id=message.edits)
 
 
 class ConnectorHub:

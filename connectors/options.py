@@ -105,7 +105,7 @@ class QuoteOptions(Options):
 
 
 class AmbiguityOptions(Options):
-    """Options of platforms on which a send whose connection was cut stays ambiguous."""
+    """Options of platforms on which a send stays ambiguous when its connection is cut."""
 
     on_ambiguous: Literal["auto", "resend", "hold"] = Field(
         default="auto",

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 async def read_body(request: Request) -> bytes | Response:
-    """Return the raw body, over which signatures are made, or the answer to a request whose body is not accepted."""
+    """Return the raw body, over which signatures are made, or the answer that refuses the request."""
     try:
         body = await _read(request)
     except ClientDisconnect:
@@ -50,7 +50,7 @@ def parse_object(body: bytes) -> dict[str, Any] | Response:
 
 
 def ask_to_resend() -> Response:
-    """Return the answer to a request whose messages are not all kept: the platform sends it again."""
+    """Return the answer that lets the platform send a request again, because its messages are not all stored."""
     return PlainTextResponse("not taken: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
 
 

@@ -58,7 +58,6 @@ class MemoryContext:
     before_replay: asyncio.Event | None = None
 
     async def accept(self, message: IncomingMessage) -> Accepted:
-        """Keep the message, once per channel and id."""
         if self.failure is not None:
             self.refused += 1
             raise self.failure
@@ -76,32 +75,26 @@ class MemoryContext:
         return Accepted(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        """Return up to where a channel was read."""
         return self.marks.get((channel, thread))
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        """Read on, never back."""
         before = self.marks.get((channel, thread), "")
         self.marks[channel, thread] = max(before, mark, key=lambda one: (len(one), one))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
-        """Keep that there is such a channel."""
         self.marks.setdefault((channel, thread), "")
         if direct:
             self.direct.add((channel, thread))
 
     async def known_channels(self) -> Sequence[KnownChannel]:
-        """Return the channels, the youngest first."""
         now = datetime.now(UTC)
         known = [KnownChannel(*at, mark, at in self.direct, now) for at, mark in self.marks.items()]
         return known[::-1]
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Note what was not taken in."""
         self.passed_over.append((channel, count, why))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return what ``sent`` holds for this channel, oldest first."""
         if self.failure is not None:
             raise self.failure
         missed = [message for message in self.sent if message.address == address and message.id > after_id]
@@ -112,17 +105,14 @@ class MemoryContext:
         return page
 
     async def newest_delivery(self) -> int:
-        """Return the highest id in ``sent``."""
         if self.failure is not None:
             raise self.failure
         return max((message.id for message in self.sent), default=0)
 
     async def last_heard(self, channel: str) -> datetime | None:
-        """Return when the newest message of a channel was written."""
         return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)
 
     async def record_report(self, key: str, report: Report) -> bool:
-        """Keep what the platform says, unless it said more before."""
         if self.failure is not None:
             raise self.failure
         known = self.reports.get(key)
@@ -131,33 +121,26 @@ class MemoryContext:
         return True
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return what the platform told."""
         report = self.reports.get(key)
         return Receipt(platform_message_id=report.platform_message_id) if report is not None else None
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return what a button says."""
         known = self.buttons.get(key, ())
         return known[number].value if 0 <= number < len(known) else None
 
     async def moved(self, channel: str, to: str) -> None:
-        """Keep where a channel goes on."""
         self.moves[channel] = to
 
     async def moved_to(self, channel: str) -> str:
-        """Return where a channel goes on."""
         return self.moves.get(channel, channel)
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to the first user that asks."""
         return self.owners.setdefault(address, user_id) == user_id
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Take the ticket away and return the identity behind it."""
         return self.tickets.pop(ticket, None)
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
-        """Read the file into memory."""
         kept = Attachment(
             id=f"upload-{len(self.files) + 1}",
             filename=upload.filename,
@@ -169,7 +152,6 @@ class MemoryContext:
         return kept
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        """Return the user's files by id."""
         mine = {name: kept for name, (owner, kept, _) in self.files.items() if owner == user_id}
         for name in ids:
             if name not in mine:
@@ -177,9 +159,7 @@ class MemoryContext:
         return tuple(mine[name] for name in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:
-        """Say that the file is gone: what is kept in memory has no path."""
         raise NotFound(attachment_id)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Remember how the connector says it is doing."""
         self.states.append((state, detail))

@@ -85,7 +85,7 @@ class DiscordConnector(AccountConnector):
             return await session.replies.reply(message) or await send.post(session, self._quoting(message))
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for a chunk whose receipt was lost so long ago that Discord forgot its key."""
+        """Look for a chunk that has no receipt and is so old that Discord forgot its key."""
         if message.tried_at is None:
             return None
         with discord_errors():

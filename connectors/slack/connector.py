@@ -10,8 +10,7 @@ import structlog
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.routing import BaseRoute
 
-from connectors.account import AccountConnector, run_together
-from connectors.backoff import SendRateLimiter
+from connectors.account import AccountConnector, SendRateLimiter, run_together
 from connectors.base import Capabilities, Connector, ConnectorContext, Idempotency, LengthUnit
 from connectors.capabilities import Markup, PlatformTransport
 from connectors.failures import (

@@ -15,8 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from connectors.account import AccountConnector
-from connectors.backoff import backoff_seconds
+from connectors.account import AccountConnector, backoff_seconds
 from connectors.slack.api import call_slack, silent_logger
 from connectors.slack.config import APP_TOKEN
 from connectors.slack.receive import Event

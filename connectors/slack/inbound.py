@@ -40,7 +40,7 @@ FULL_SECONDS = 5.0
 
 
 class SlackUserDirectory:
-    """Names of users by id, looked up once; a user whose name cannot be read has none."""
+    """Names of users by id, looked up once; empty where a name cannot be read."""
 
     def __init__(self, web: AsyncWebClient) -> None:
         self._web = web

@@ -145,7 +145,7 @@ async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text
 
 
 async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Send a file, whose name holds the key, and what is said below it; raises a ``SendFailure``."""
+    """Send a file with its caption, under a name that holds the key; raises a ``SendFailure``."""
     path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
     content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
     with slack_errors(spare=True):

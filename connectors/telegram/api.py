@@ -105,7 +105,7 @@ class TelegramHttp(HTTPXRequest):
 
 
 class TelegramClient(Bot):
-    """A bot whose calls are never repeated.
+    """The client of the Bot API; it never repeats a call.
 
     The library's ``Updater`` confirms messages before they are stored, and its ``initialize`` puts the token into an
     error: neither is used.

@@ -10,8 +10,7 @@ from starlette.routing import BaseRoute
 from telegram import ReactionTypeEmoji
 from telegram.constants import ChatAction
 
-from connectors.account import AccountConnector
-from connectors.backoff import SendRateLimiter
+from connectors.account import AccountConnector, SendRateLimiter
 from connectors.base import Capabilities, Connector, ConnectorContext, Idempotency, LengthUnit
 from connectors.capabilities import Markup, OnAmbiguous, PlatformTransport
 from connectors.failures import (
@@ -217,7 +216,7 @@ class TelegramConnector(AccountConnector):
 
 
 class TelegramWebhookConnector(TelegramConnector):
-    """A bot whose messages Telegram posts to the web connector's port."""
+    """A bot in webhook mode: Telegram posts its messages to the web connector's port."""
 
     transport = PlatformTransport.WEBHOOK
 

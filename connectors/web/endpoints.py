@@ -153,7 +153,7 @@ def safe_name(name: str) -> str:
 
 
 async def find_file(services: WebServices, web_user: WebUser, channel: str, delivery: int) -> OutgoingMessage:
-    """Return the delivery whose file is asked for.
+    """Return the delivery of a requested file.
 
     Raises ``NotFound``, also where the channel belongs to another user: no user learns what others have.
     """

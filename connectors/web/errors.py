@@ -79,7 +79,7 @@ def presentable(error: Exception) -> MaestroError:
 
 
 def close_code(error: MaestroError) -> Close:
-    """Return the close code of a socket that was refused, or whose missed deliveries could not be read."""
+    """Return the close code for a refused client, or for missed deliveries that could not be read."""
     if error.retryable or isinstance(error, TooManyAttempts):
         return Close.LATER
     if isinstance(error, Forbidden):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from connectors.backoff import SendRateLimiter
+from connectors.account import SendRateLimiter
 from connectors.base import ConnectorContext
 from connectors.failures import (
     AmbiguousSend,
