@@ -8,10 +8,10 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.errors import BEARER, Unauthorized
+from api.errors import BEARER
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.tokens import Holder, use_is_news
-from maestro.domain.errors import Forbidden
+from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.domain.webhooks.signatures import BadSignature, Signed
 from maestro.domain.webhooks.webhook import Webhook

@@ -19,6 +19,7 @@ from maestro.domain.errors import (
     NotFound,
     StoreBusy,
     TemporalUnavailable,
+    Unauthorized,
 )
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
@@ -35,16 +36,6 @@ class ErrorBody(Value):
 
 BASIC = 'Basic realm="Maestro", charset="UTF-8"'
 BEARER = 'Bearer realm="Maestro"'
-
-
-class Unauthorized(MaestroError):
-    """The credentials are missing or wrong; ``challenge`` asks the client for others, as HTTP does."""
-
-    public = "Not authenticated."
-
-    def __init__(self, message: str, *, challenge: str = "") -> None:
-        super().__init__(message)
-        self.challenge = challenge
 
 
 class UnknownHost(MaestroError):

@@ -18,11 +18,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
 from api.credentials import SignatureAuthentication, TokenAuthentication
-from api.errors import BASIC, ErrorBody, Unauthorized
+from api.errors import BASIC, ErrorBody
 from api.front import SAFE_METHODS
 from api.logins import USER, DashboardRole, LoginSession, LoginSessions, Passwords, same
 from api.parts import GuardSettings
-from maestro.domain.errors import Forbidden
+from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from api.dashboard.pages import HOME, render
-from api.errors import InvalidRequest, Unauthorized, waiting
+from api.errors import InvalidRequest, waiting
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, access_control, is_form
 from api.logins import USER, USERS, DashboardRole
 from api.routes.surroundings import parts_of
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import MaestroError, Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 

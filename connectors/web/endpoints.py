@@ -22,10 +22,10 @@ from starlette.types import Message
 from connectors.base import Upload
 from connectors.web import frames
 from connectors.web.config import PLATFORM
-from connectors.web.errors import TooLarge, Unauthorized, UnsupportedMedia, explain, presentable
+from connectors.web.errors import TooLarge, UnsupportedMedia, explain, presentable
 from connectors.web.identity import WebUser
 from connectors.web.session import WebServices, caller_of
-from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy
+from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
 from maestro.domain.filetypes import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 import structlog
 
-from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError
+from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 
 log = structlog.get_logger(__name__)
@@ -17,12 +17,6 @@ class Close(IntEnum):
     FORBIDDEN = 4403
     LATER = 1013
     INTERNAL = 1011
-
-
-class Unauthorized(MaestroError):
-    """The credentials are missing, wrong or expired; the message says what to do."""
-
-    public = "Not authenticated."
 
 
 class ChannelTaken(Forbidden):

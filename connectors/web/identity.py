@@ -17,8 +17,8 @@ from ulid import ULID
 
 from connectors.base import ConnectorContext, Identity, IdentityRole
 from connectors.web.config import DASHBOARD_CHANNEL, WebConfig
-from connectors.web.errors import Unauthorized
 from connectors.web.frames import WebCredentials
+from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)

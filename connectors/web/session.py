@@ -18,14 +18,13 @@ from connectors.web.errors import (
     Close,
     ShuttingDown,
     TooSlow,
-    Unauthorized,
     close_code,
     explain,
     presentable,
 )
 from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
-from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
 from maestro.domain.messages import Accepted, Address, IncomingMessage, OutgoingMessage
 
 STOP = "/stop"

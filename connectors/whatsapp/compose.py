@@ -90,7 +90,7 @@ MAX_BYTES: Mapping[MediaShape, int] = {
 
 
 @dataclass(frozen=True)
-class UploadedFile:
+class WhatsAppUpload:
     """A file that WhatsApp has, and how it is shown."""
 
     media_id: str
@@ -125,7 +125,7 @@ def text(message: OutgoingMessage) -> Body:
     return {"type": "text", "text": {"body": written, "preview_url": False}}
 
 
-def file(message: OutgoingMessage, sent: UploadedFile) -> Body:
+def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
     """Return a file with its caption, which is cut where it is too long."""
     part: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():

@@ -130,7 +130,7 @@ class WhatsAppPress:
 
 
 @dataclass(frozen=True)
-class ReceivedMessage:
+class WhatsAppMessage:
     """A message; with a ``press`` what the button says is asked for, and the content is what stands on it."""
 
     message: IncomingMessage
@@ -167,7 +167,7 @@ class SkippedEvent:
     why: str
 
 
-WhatsAppEvent = ReceivedMessage | StatusReport | NumberChange | ForeignEvents | SkippedEvent
+WhatsAppEvent = WhatsAppMessage | StatusReport | NumberChange | ForeignEvents | SkippedEvent
 
 
 def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
@@ -220,7 +220,7 @@ def _message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) ->
     return _edited(message, number, names) if kind == EDIT else _received(message, number, names)
 
 
-def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
+def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
     author, words = author_of(message), text_of(message)
     if not author.strip() or not (words.content.strip() or words.attachments):
         raise ValueError("nobody said anything")
@@ -235,15 +235,15 @@ def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -
         is_direct=True,
         reply_to=str(_object(message.get("context")).get("id") or ""),
     )
-    return ReceivedMessage(said, press_in(words.handed_back))
+    return WhatsAppMessage(said, press_in(words.handed_back))
 
 
-def _edited(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
+def _edited(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
     """Return the new text of a message; the edit has an id of its own."""
     edit = message[EDIT]
     said = _received({**message, **edit["message"]}, number, names).message
     own = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
-    return ReceivedMessage(IncomingMessage.model_validate({**said.model_dump(), **own}))
+    return WhatsAppMessage(IncomingMessage.model_validate({**said.model_dump(), **own}))
 
 
 def _system(message: Json) -> NumberChange | None:

@@ -74,7 +74,7 @@ class WhatsAppSender:
         self._options = options
         self._rate = SendRateLimiter(lambda _: options.pair_seconds)
         self._refused: dict[str, int] = {}
-        self._uploads: dict[int, compose.UploadedFile] = {}
+        self._uploads: dict[int, compose.WhatsAppUpload] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
@@ -129,7 +129,7 @@ class WhatsAppSender:
             raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
         return compose.template(message, self._options.template, self._options.template_language)
 
-    async def _uploaded(self, message: OutgoingMessage) -> compose.UploadedFile:
+    async def _uploaded(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
         """Return the uploaded file; it is kept while its message fails, so that it is uploaded once."""
         known = self._uploads.get(message.id)
         if known is not None:
@@ -143,7 +143,7 @@ class WhatsAppSender:
             raise upload_failure(failure, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
-        self._uploads[message.id] = compose.UploadedFile(media_id, shape)
+        self._uploads[message.id] = compose.WhatsAppUpload(media_id, shape)
         return self._uploads[message.id]
 
     def _pause(self, channel: str, asked: timedelta) -> timedelta:

@@ -14,10 +14,10 @@ from connectors.webhooks import WebhookEndpoint, is_same_secret, is_signed, pars
 from connectors.whatsapp.receive import (
     ForeignEvents,
     NumberChange,
-    ReceivedMessage,
     SkippedEvent,
     StatusReport,
     WhatsAppEvent,
+    WhatsAppMessage,
     WhatsAppNumber,
     events_in,
 )
@@ -57,7 +57,7 @@ class WhatsAppInbound:
         return self._newest.get(channel, "")
 
     async def _take(self, one: WhatsAppEvent) -> None:
-        if isinstance(one, ReceivedMessage):
+        if isinstance(one, WhatsAppMessage):
             async with self._intake.in_order(one.message.address.channel):
                 await self._accept(await self._with_press(one))
         elif isinstance(one, StatusReport):
@@ -67,7 +67,7 @@ class WhatsAppInbound:
         elif isinstance(one, SkippedEvent):
             log.warning("whatsapp.passed_over", account=self._number.account, reason=one.why)
 
-    async def _with_press(self, received: ReceivedMessage) -> IncomingMessage:
+    async def _with_press(self, received: WhatsAppMessage) -> IncomingMessage:
         """Return the message with the text behind its button; a button of another origin counts by its label."""
         if received.press is None:
             return received.message

@@ -203,3 +203,13 @@ class JobEnded(MaestroError):
     """The job ended while one of its steps was still under way; the step must not act any more."""
 
     public = "The job has ended already."
+
+
+class Unauthorized(MaestroError):
+    """The credentials are missing or wrong; ``challenge`` asks the client for others, as HTTP does."""
+
+    public = "Not authenticated."
+
+    def __init__(self, message: str, *, challenge: str = "") -> None:
+        super().__init__(message)
+        self.challenge = challenge

@@ -10,10 +10,9 @@ import pytest
 
 from connectors.base import Identity, IdentityRole
 from connectors.web.config import WebConfig, is_loopback
-from connectors.web.errors import Unauthorized
 from connectors.web.frames import WebCredentials
 from connectors.web.identity import PURPOSE, ResumeTokens, WebAuthenticator, WebUser
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.errors import ConfigurationError, Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from tests.support.memory_context import MemoryContext
 

@@ -11,9 +11,9 @@ from connectors.whatsapp.api import failure_sentence
 from connectors.whatsapp.receive import (
     UNKNOWN,
     NumberChange,
-    ReceivedMessage,
     SkippedEvent,
     StatusReport,
+    WhatsAppMessage,
     WhatsAppNumber,
     WhatsAppPress,
     events_in,
@@ -41,7 +41,7 @@ def wrote(kind: str, part: Any, **extra: Any) -> Json:
 def said(kind: str, part: Any, **extra: Any) -> IncomingMessage:
     """Return the message that this is."""
     [one] = events_in(wrote(kind, part, **extra), US)
-    assert isinstance(one, ReceivedMessage)
+    assert isinstance(one, WhatsAppMessage)
     return one.message
 
 
@@ -57,7 +57,7 @@ def test_who_shows_no_number_has_an_id_all_the_same() -> None:
     message = {"from_user_id": "US.13491", "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "hi"}}
     contacts = [{"user_id": "US.13491", "profile": {"name": "Zoe"}}]
     [one] = events_in(change(contacts=contacts, messages=[message]), US)
-    assert isinstance(one, ReceivedMessage)
+    assert isinstance(one, WhatsAppMessage)
     assert (one.message.user_id, one.message.address.channel, one.message.user_name) == ("US.13491", "US.13491", "Zoe")
 
 
@@ -105,7 +105,7 @@ def test_what_is_no_text_is_said_in_brackets(kind: str, part: Any, content: str)
 def test_a_message_that_meta_could_not_read_is_answered_all_the_same() -> None:
     message = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "unsupported", "errors": [{"code": 131051}]}
     [one] = events_in(change(messages=[message]), US)
-    assert isinstance(one, ReceivedMessage)
+    assert isinstance(one, WhatsAppMessage)
     assert one.message.content == UNKNOWN
 
 
@@ -143,7 +143,7 @@ def test_a_group_is_no_place_for_us() -> None:
 )
 def test_a_pressed_button_brings_back_its_key_and_number(kind: str, part: Json) -> None:
     [one] = events_in(wrote(kind, part, context={"id": "wamid.0"}), US)
-    assert isinstance(one, ReceivedMessage)
+    assert isinstance(one, WhatsAppMessage)
     assert (one.press, one.message.content, one.message.reply_to) == (WhatsAppPress("abc123", 1), "No", "wamid.0")
 
 
@@ -204,5 +204,5 @@ def test_no_shape_stops_what_comes_with_it(part: Any, kind: str, stamp: Any) -> 
     odd = {"from": ADA, "id": "wamid.2", "timestamp": stamp, "type": kind, kind: part}
     good = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "sane"}}
     found = list(events_in(change(messages=[odd, part, good], contacts=part), US))
-    assert isinstance(found[-1], ReceivedMessage)
+    assert isinstance(found[-1], WhatsAppMessage)
     assert found[-1].message.content == "sane"
