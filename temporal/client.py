@@ -10,25 +10,9 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, ServiceClient
 
-from temporal.endpoint import Endpoint, Tls
+from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, explain
 from temporal.failures import SafeFailureConverter
-
-__all__ = [
-    "AWAY",
-    "DATA_CONVERTER",
-    "Client",
-    "Endpoint",
-    "Tls",
-    "check",
-    "connect",
-    "connect_anew",
-    "connect_patiently",
-    "connect_soon",
-    "reach",
-    "trouble",
-    "watch",
-]
 
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0

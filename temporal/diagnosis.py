@@ -11,11 +11,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSyste
 from temporalio.client import Client
 
 from maestro.domain.diagnosis import Diagnosis, Verdict
-from temporal.client import AWAY, Endpoint, check, connect, notes
-from temporal.explanations import Cause, cause_of, explain, trouble_of
-from temporal.namespace import create_command, lacking, mistyped_fix, mistyped_text, prepare, span
-
-__all__ = ["POLLER_COUNTS", "Poller", "diagnose", "explain", "polled", "prepare"]
+from temporal.client import AWAY, check, connect, notes
+from temporal.endpoint import Endpoint
+from temporal.explanations import Cause, cause_of, trouble_of
+from temporal.namespace import create_command, lacking, mistyped_fix, mistyped_text, span
 
 SERVER = "Temporal"
 NAMESPACE = "namespace"

@@ -11,8 +11,6 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -20,6 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from maestro.domain.jobs.job import Job, JobRef, is_background, job_details
+from maestro.domain.messages import Address
 from maestro.domain.precedence import ClaimOrder
 from maestro.store.cache import StoreState
 from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
@@ -27,7 +26,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.attempts import LoadGauge
 from workflows.definitions import BackgroundWorkflow, DelegationWorkflow, MessageWorkflow, WhatIfWorkflow
-from workflows.steps import CHANNEL, KIND, PLATFORM, temporal_priority
+from workflows.steps import search_attributes, temporal_priority
 
 BATCH = 50
 START_TIMEOUT = 5.0
@@ -74,6 +73,21 @@ class RunSettings:
     background: int
     fair: bool
     dashboard: str = ""
+
+    def job_ref(self, queues: Queues, address: Address, **own: Any) -> JobRef:
+        """Return the payload of a workflow that works for an address, with the values of its ``own``."""
+        values: dict[str, Any] = {
+            "heartbeat_seconds": self.heartbeat,
+            "model_seconds": self.model,
+            "tool_seconds": self.tool,
+            "tool_rounds": self.tool_rounds,
+            "llm_queue": queues.llm,
+            "connector_queue": queues.connector(address.platform, address.account),
+            "fair": self.fair,
+            "dashboard": self.dashboard,
+            "grouped": True,
+        }
+        return JobRef(**values | own)
 
 
 @dataclass(frozen=True)
@@ -262,21 +276,15 @@ class Dispatcher:
 
     async def _begin(self, client: Client, claimed: ClaimedJob) -> None:
         """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
-        job = claimed.job
+        job, settings = claimed.job, self._pace()
         await client.start_workflow(
             _workflow(job),
-            JobRef(
+            settings.job_ref(
+                self._queues,
+                job.address,
                 job_id=job.id,
                 run=job.run,
-                heartbeat_seconds=self._load.stretched(timedelta(seconds=self._pace().heartbeat)).total_seconds(),
-                model_seconds=self._pace().model,
-                tool_seconds=self._pace().tool,
-                tool_rounds=self._pace().tool_rounds,
-                llm_queue=self._queues.llm,
-                connector_queue=self._queues.connector(job.platform, job.account),
-                fair=self._pace().fair,
-                dashboard=self._pace().dashboard,
-                grouped=True,
+                heartbeat_seconds=self._load.stretched(timedelta(seconds=settings.heartbeat)).total_seconds(),
             ),
             id=job.id,
             task_queue=self._queues.main,
@@ -287,15 +295,9 @@ class Dispatcher:
             static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
                 :200
             ],
-            static_details=f"{job_details(job.id, self._pace().dashboard)} Run {job.run}.",
-            search_attributes=TypedSearchAttributes(
-                [
-                    SearchAttributePair(PLATFORM, job.platform),
-                    SearchAttributePair(KIND, str(job.kind)),
-                    SearchAttributePair(CHANNEL, job.channel),
-                ]
-            ),
-            priority=temporal_priority(claimed.precedence, fair=self._pace().fair),
+            static_details=f"{job_details(job.id, settings.dashboard)} Run {job.run}.",
+            search_attributes=search_attributes(job.platform, job.kind, job.channel),
+            priority=temporal_priority(claimed.precedence, fair=settings.fair),
         )
 
     def _forget_claims(self) -> None:

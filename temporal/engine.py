@@ -9,8 +9,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from temporal.client import AWAY, Endpoint, check, connect_patiently, watch
+from temporal.client import AWAY, check, connect_patiently, watch
 from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
+from temporal.endpoint import Endpoint
 from temporal.explanations import explain
 from temporal.namespace import ensure_search_attributes
 from temporal.worker import WorkerLoop, WorkerParts

@@ -102,9 +102,9 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
-                _begin(tx, job_id)
-                self._require_young(tx, job_id)
-                return work()
+                if self._is_young(tx, job_id):
+                    _begin(tx, job_id)
+                    return work()
         # What failed fails again, and is journaled then, when the steps are run one by one.
         except Exception as error:  # noqa: BLE001 - see above
             log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
@@ -264,10 +264,6 @@ class Journal:
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
-    def _require_young(self, tx: Transaction, job_id: str) -> None:
-        if not self._is_young(tx, job_id):
-            raise _OlderJob
-
     def _is_young(self, tx: Transaction, job_id: str) -> bool:
         return tx.jobs.read(job_id).created_at >= self._since
 
@@ -333,10 +329,6 @@ def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
 def _detail(error: Exception) -> str:
     """Return the detail for operators; an unexpected error may quote what people wrote, so only its class is logged."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
-
-
-class _OlderJob(Exception):
-    """The job is older than this process: the process before this one may have died of it."""
 
 
 class _Journaled(ActivityInboundInterceptor):

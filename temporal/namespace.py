@@ -13,7 +13,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import TemporalUnavailable
-from temporal.client import AWAY, Endpoint, check, connect
+from temporal.client import AWAY, check, connect
+from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, explain
 
 SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")

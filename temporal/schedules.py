@@ -25,7 +25,7 @@ from temporalio.client import (
     ScheduleUpdate,
     ScheduleUpdateInput,
 )
-from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import Priority, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import Agent
@@ -41,7 +41,7 @@ from maestro.domain.schedules.texts import Interval, read_zone, recall_schedule
 from maestro.domain.schedules.texts import Schedule as WrittenSchedule
 from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
 from workflows.definitions import ScheduledWorkflow
-from workflows.steps import AGENT, CHANNEL, KIND, PLATFORM, temporal_priority
+from workflows.steps import AGENT, CHANNEL, search_attributes, temporal_priority
 
 _UTC = "UTC"
 _YEARS = range(2000, 2101)
@@ -170,8 +170,8 @@ def wanted_schedule(planned: Planned, agent: Agent, terms: ScheduleTerms, now: d
     spec = spec_of(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
     idle = no_run(planned, agent, None)
-    attributes = _attributes(planned, agent)
-    ref = _ref(planned, terms)
+    attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
+    ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     schedule = Schedule(
         action=_action(its_id, terms.queues.main, ref, attributes, _priority(planned, agent, terms)),
         spec=spec,
@@ -244,24 +244,6 @@ def _alike(present: Schedule, wanted: Schedule) -> bool:
     )
 
 
-def _ref(planned: Planned, terms: ScheduleTerms) -> JobRef:
-    pace = terms.pace
-    return JobRef(
-        job_id="",
-        run=1,
-        heartbeat_seconds=pace.heartbeat,
-        model_seconds=pace.model,
-        tool_seconds=pace.tool,
-        tool_rounds=pace.tool_rounds,
-        llm_queue=terms.queues.llm,
-        connector_queue=terms.queues.connector(planned.platform, planned.account),
-        schedule=planned.ref,
-        fair=pace.fair,
-        dashboard=pace.dashboard,
-        grouped=True,
-    )
-
-
 def _action(
     its_id: str, queue: str, ref: JobRef, attributes: TypedSearchAttributes, priority: Priority
 ) -> ScheduleActionStartWorkflow:
@@ -288,17 +270,6 @@ def _priority(planned: Planned, agent: Agent, terms: ScheduleTerms) -> Priority:
     """Return the priority of its runs, by what is known before one starts; the run itself reads which client pays."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)
-
-
-def _attributes(planned: Planned, agent: Agent) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(PLATFORM, planned.platform),
-            SearchAttributePair(KIND, str(planned.kind)),
-            SearchAttributePair(CHANNEL, planned.channel),
-            SearchAttributePair(AGENT, agent.slug),
-        ]
-    )
 
 
 def _digest(schedule: Schedule, ref: JobRef, attributes: TypedSearchAttributes) -> str:

@@ -230,6 +230,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
     """
     share = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = share.model_copy(update={"priority": answer.priority})
+    own = workflow.info().typed_search_attributes
     for job_id in answer.begun:
         try:
             await workflow.start_child_workflow(
@@ -240,19 +241,21 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
                 task_timeout=workflow.info().task_timeout,
                 static_summary="A task that an agent gave to another",
                 static_details=job_details(job_id, ref.dashboard),
-                search_attributes=_attributes(),
+                search_attributes=search_attributes(own.get(PLATFORM), JobKind.DELEGATION, own.get(CHANNEL)),
                 priority=temporal_priority(precedence, fair=ref.fair),
             )
         except WorkflowAlreadyStartedError:
             continue
 
 
-def _attributes() -> TypedSearchAttributes:
-    """Return those of the workflow itself, with the kind of its children."""
-    own = workflow.info().typed_search_attributes
-    found = [(key, own.get(key)) for key in (PLATFORM, CHANNEL)]
-    place = [SearchAttributePair(key, value) for key, value in found if value is not None]
-    return TypedSearchAttributes([*place, SearchAttributePair(KIND, str(JobKind.DELEGATION))])
+def search_attributes(
+    platform: str | None, kind: JobKind, channel: str | None, agent: str | None = None
+) -> TypedSearchAttributes:
+    """Return the search attributes with which a workflow starts, without those that are None."""
+    values = {PLATFORM: platform, KIND: str(kind), CHANNEL: channel, AGENT: agent}
+    return TypedSearchAttributes(
+        [SearchAttributePair(key, value) for key, value in values.items() if value is not None]
+    )
 
 
 async def complete(work: Coroutine[Any, Any, None]) -> None:

@@ -38,8 +38,8 @@ from maestro.settings.addresses import address_lines, endpoint_of
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services, end, first_of
 from maestro.tools.registry import ToolRegistry
-from temporal.client import Endpoint
 from temporal.dispatcher import Dispatcher
+from temporal.endpoint import Endpoint
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig

@@ -9,9 +9,9 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.settings import Settings
 from maestro.settings.addresses import endpoint_of
 from maestro.settings.bots import configured_bots
-from temporal.client import Endpoint
 from temporal.diagnosis import diagnose
 from temporal.dispatcher import Queues
+from temporal.endpoint import Endpoint
 from temporal.server_process import HOST
 
 CHECK = "Temporal"

@@ -28,7 +28,7 @@ from maestro.settings import (
 )
 from maestro.settings.accounts import account_of
 from maestro.settings.addresses import endpoint_of
-from temporal.diagnosis import prepare
+from temporal.namespace import prepare
 
 OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"

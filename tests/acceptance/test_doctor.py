@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.diagnosis import Verdict
-from temporal.client import Endpoint
 from temporal.diagnosis import diagnose
+from temporal.endpoint import Endpoint
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
 from tests.support.diagnosed import Report, doctor
 from tests.support.fresh_store import fresh_store

@@ -11,7 +11,8 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
 from maestro.settings import load
-from temporal.client import Endpoint, connect
+from temporal.client import connect
+from temporal.endpoint import Endpoint
 from temporal.namespace import lacking
 from tests.support.claude import FakeClaude
 from tests.support.command import Ended, maestro

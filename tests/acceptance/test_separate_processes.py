@@ -18,7 +18,8 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.scanning import REDACTED
-from temporal.client import Endpoint, connect
+from temporal.client import connect
+from temporal.endpoint import Endpoint
 from tests.support.command import maestro as run
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until

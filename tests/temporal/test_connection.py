@@ -12,7 +12,8 @@ import trustme
 from temporalio import activity
 
 from maestro.domain.errors import ConfigurationError
-from temporal.client import AWAY, Endpoint, Tls, connect, connect_patiently, notes, reach, trouble, watch
+from temporal.client import AWAY, connect, connect_patiently, notes, reach, trouble, watch
+from temporal.endpoint import Endpoint, Tls
 from temporal.explanations import explain
 from temporal.worker import WorkerLoop, WorkerParts
 from tests.support.instance import free_port, until

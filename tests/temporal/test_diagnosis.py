@@ -15,9 +15,10 @@ from temporalio.worker import Worker
 
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.domain.errors import TemporalUnavailable
-from temporal.client import Endpoint, Tls, connect
-from temporal.diagnosis import diagnose, prepare
-from temporal.namespace import SEARCH_ATTRIBUTES, ensure_search_attributes
+from temporal.client import connect
+from temporal.diagnosis import diagnose
+from temporal.endpoint import Endpoint, Tls
+from temporal.namespace import SEARCH_ATTRIBUTES, ensure_search_attributes, prepare
 from tests.support.instance import free_port
 from tests.support.temporal_gate import key_gate, port_of, temporal_server, tls_gate
 

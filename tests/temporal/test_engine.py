@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from temporal.client import Endpoint
+from temporal.endpoint import Endpoint
 from temporal.engine import Engine
 from temporal.namespace import SEARCH_ATTRIBUTES, lacking
 from tests.support.temporal_gate import KeyGate, key_gate, port_of, temporal_server

@@ -11,7 +11,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from temporal.activations import ActivationExecutor
-from temporal.client import Endpoint, connect
+from temporal.client import connect
+from temporal.endpoint import Endpoint
 from temporal.worker import production_runner
 from tests.support.temporal_gate import temporal_server
 

@@ -40,8 +40,9 @@ from maestro.domain.schedules.times import times
 from maestro.domain.schedules.walls import clocks_change
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.store import Store
-from temporal.client import Endpoint, connect
+from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
+from temporal.endpoint import Endpoint
 from temporal.schedule_keeper import ScheduleKeeper
 from temporal.schedules import ScheduleTerms, spec_of
 from tests.support.fresh_store import fresh_store

@@ -8,7 +8,8 @@ from temporalio.api.enums.v1 import EventType, TaskQueueKind
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
-from temporal.client import Endpoint, connect
+from temporal.client import connect
+from temporal.endpoint import Endpoint
 from temporal.worker import production_runner, release_workflows
 from tests.support.temporal_gate import temporal_server
 

@@ -10,7 +10,7 @@ from maestro.connector_runtime.host import describe_closed_ports
 from maestro.observability import health as readiness
 from maestro.observability.health import NO_ANSWER, EngineHealth, StoreHealth
 from maestro.store.store import Store
-from temporal.client import Endpoint
+from temporal.endpoint import Endpoint
 from temporal.engine import Engine
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until
