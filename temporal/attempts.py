@@ -4,8 +4,8 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, CancelledError
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.jobs.job import StepRef
 
@@ -34,23 +33,15 @@ UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
 """Failures of steps that are not wanted any more, or not yet."""
 
 
-class Heartbeats(Interceptor):
-    """Beats while the activity runs; a cancellation reaches the activity through its heartbeat."""
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """Put the beating around the activity."""
-        return _Beating(next)
-
-
-class _Beating(ActivityInboundInterceptor):
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        timeout = activity.info().heartbeat_timeout
-        if not timeout:
-            return await super().execute_activity(input)
-        beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT))
-        try:
-            return await super().execute_activity(input)
-        finally:
+@asynccontextmanager
+async def heartbeats() -> AsyncIterator[None]:
+    """Send heartbeats while the block of an activity runs; a cancellation reaches the activity through them."""
+    timeout = activity.info().heartbeat_timeout
+    beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
+    try:
+        yield
+    finally:
+        if beating is not None:
             beating.cancel()
 
 

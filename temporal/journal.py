@@ -22,7 +22,7 @@ from maestro.store.jobs.jobs import JobSnapshot
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.attempts import Observe, RunningSteps, attempt_timer
+from temporal.attempts import Observe, RunningSteps, attempt_timer, heartbeats
 from temporal.failures import UNEXPECTED, StepFailure
 
 log = structlog.get_logger(__name__)
@@ -102,8 +102,8 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
+                _begin(tx, job_id)
                 if self._is_young(tx, job_id):
-                    _begin(tx, job_id)
                     return work()
         # What failed fails again, and is journaled then, when the steps are run one by one.
         except Exception as error:  # noqa: BLE001 - see above
@@ -338,7 +338,8 @@ class _Journaled(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         input.fn = self._steps.around(input.fn)
-        return await super().execute_activity(input)
+        async with heartbeats():
+            return await super().execute_activity(input)
 
 
 def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: RunningSteps) -> Activity:

@@ -45,7 +45,7 @@ from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.streaming import DraftStreamer
 from maestro.tools.registry import ToolRegistry
-from temporal.attempts import Heartbeats, Observe
+from temporal.attempts import Observe
 from temporal.dispatcher import Queues, RunSettings
 from temporal.journal import Journal, StepJournal, temporal_attempt
 from temporal.worker import Interceptors, WorkerParts
@@ -91,7 +91,7 @@ def flow_parts(
         growing=DraftStreamer(store, hub),
         released=released,
         journal=journal,
-        interceptors=(Heartbeats(), StepJournal(journal)),
+        interceptors=(StepJournal(journal),),
     )
 
 
