@@ -26,6 +26,5 @@ class SettingsOverrides(Repository):
     def add(self, values: Mapping[str, object], actor: str) -> int:
         """Put these overrides in effect, and return the number of the version."""
         version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
-        self._session.add(version)
-        self._session.flush()
+        self._save(version)
         return version.version or 0

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from sqlmodel import SQLModel
 from ulid import ULID
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
@@ -53,6 +54,9 @@ from maestro.store.users.access import Owners, Pairings
 from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 from maestro.store.users.web import EndedLogins, WebUsers
+
+metadata = SQLModel.metadata
+"""The tables of all repositories, which are imported above."""
 
 Done = TypeVar("Done")
 Kind = TypeVar("Kind")

@@ -13,12 +13,11 @@ from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
 from maestro.domain.context.layers import Colleague, Member, Staff
 from maestro.domain.conversations.conversation import Conversation, conversation_key
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
 from maestro.domain.settings.access import RoutingSettings
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, insert, one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 
@@ -51,18 +50,12 @@ class Agents(Repository):
 
     def get(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist."""
-        agent = self._session.get(Agent, agent_id)
-        if agent is None:
-            raise NotFound(f"agent {agent_id} does not exist")
-        return agent
+        return required(self._session.get(Agent, agent_id), f"agent {agent_id} does not exist")
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
-        agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
-        if agent is None:
-            raise NotFound(f"agent {agent_id} does not exist")
-        return agent
+        return required(self._read(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist")
 
     def by_slug(self, slug: str) -> Agent | None:
         """Return the agent of this name, if there is one."""
@@ -71,9 +64,7 @@ class Agents(Repository):
     def put(self, agent: Agent) -> Agent:
         """Add or change an agent."""
         agent.updated_at = self._now
-        self._session.add(agent)
-        self._session.flush()
-        return agent
+        return self._save(agent)
 
     def binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel, if it has one."""
@@ -93,13 +84,11 @@ class Agents(Repository):
 
     def unbind(self, binding: AgentChannel) -> None:
         """Free the channel."""
-        self._session.delete(binding)
-        self._session.flush()
+        self._remove(binding)
 
     def bind(self, binding: AgentChannel) -> None:
         """Add or change a binding."""
-        self._session.add(binding)
-        self._session.flush()
+        self._save(binding)
 
 
 def _channel(address: Address) -> dict[str, str]:

@@ -22,11 +22,11 @@ from maestro.domain.agents.versions import diff, fields_at, fields_of, put_field
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.conducting.teaching import with_prompt
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
 from maestro.store.agents.agents import Agents
 from maestro.store.agents.tokens import AgentTokens
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
@@ -51,9 +51,7 @@ class AgentVersions(Repository):
             reason=reason,
             snapshot=snapshot,
         )
-        self._session.add(version)
-        self._session.flush()
-        return version
+        return self._save(version)
 
     def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
         """Return the versions of an agent, newest first; ``before`` leaves out that number and later ones."""
@@ -82,10 +80,10 @@ class AgentVersions(Repository):
         """Return one version of an agent; raises ``NotFound``."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
         # A number may exceed the largest integer of SQLite.
-        found = self._session.exec(wanted).first() if 1 <= number <= agent.version else None
-        if found is None:
-            raise NotFound(f"agent {agent.slug} has no version {number}; the newest is {agent.version}")
-        return found
+        return required(
+            self._session.exec(wanted).first() if 1 <= number <= agent.version else None,
+            f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
+        )
 
 
 class Bindings(Agents):
@@ -93,10 +91,7 @@ class Bindings(Agents):
 
     def named(self, slug: str) -> Agent:
         """Return the agent of this slug; raises ``NotFound``."""
-        agent = self.by_slug(slug)
-        if agent is None:
-            raise NotFound(f"there is no agent {slug!r}")
-        return agent
+        return required(self.by_slug(slug), f"there is no agent {slug!r}")
 
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
         """Return the channels of an agent, the oldest first."""
@@ -105,10 +100,7 @@ class Bindings(Agents):
 
     def channel(self, binding_id: int) -> AgentChannel:
         """Return a binding; raises ``NotFound``."""
-        found = self._session.get(AgentChannel, binding_id)
-        if found is None:
-            raise NotFound(f"there is no binding {binding_id}")
-        return found
+        return required(self._session.get(AgentChannel, binding_id), f"there is no binding {binding_id}")
 
     def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
         """Bind a channel to an agent.
@@ -285,8 +277,7 @@ class AgentEdits(Bindings):
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
         AgentTokens(self._link, self._now).forget(agent)
-        self._session.delete(agent)
-        self._session.flush()
+        self._remove(agent)
         self._audit.add(actor, "agent.purge", agent.slug)
 
     def detail(self, agent: Agent) -> AgentDetail:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 from sqlmodel import col, select
 
-from maestro.domain.errors import NotFound
 from maestro.domain.skills.library import FoundFile, Known, Library
 from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement
 
 _TEXTS = ("name", "description", "category", "version", "author", "body", "digest")
@@ -52,10 +51,7 @@ class Skills(Repository):
 
     def get(self, slug: str) -> SkillRow:
         """Return the skill of this slug; raises ``NotFound``."""
-        row = self.by_slug(slug)
-        if row is None:
-            raise NotFound(f"there is no skill {slug!r}; `maestro skills list` shows those there are")
-        return row
+        return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows those there are")
 
     def enter(self, library: Library) -> None:
         """Replace the stored skills by those of the files; a skill that is neither in a file nor kept is removed."""
@@ -85,19 +81,15 @@ class Skills(Repository):
         row = self.by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **said)
         if row not in self._session or any(getattr(row, name) != value for name, value in said.items()):
             row.sqlmodel_update({**said, "updated_at": self._now})
-            self._session.add(row)
-            self._session.flush()
+            self._save(row)
         return row
 
     def enable(self, slug: str, enabled: bool) -> SkillRow:
         """Enable or disable a skill; raises ``NotFound``."""
         row = self.get(slug)
         row.enabled, row.updated_at = enabled, self._now
-        self._session.add(row)
-        self._session.flush()
-        return row
+        return self._save(row)
 
     def remove(self, slug: str) -> None:
         """Remove a skill; raises ``NotFound``."""
-        self._session.delete(self.get(slug))
-        self._session.flush()
+        self._remove(self.get(slug))

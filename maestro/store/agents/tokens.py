@@ -57,8 +57,7 @@ class AgentTokens(Repository):
             created_by=actor,
             created_at=self._now,
         )
-        self._session.add(kept)
-        self._session.flush()
+        self._save(kept)
         self._note(actor, "token.create", agent, kept)
         return made_token(kept, token)
 
@@ -82,8 +81,7 @@ class AgentTokens(Repository):
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
         if kept.revoked_at is None:
             kept.revoked_at = self._now
-            self._session.add(kept)
-            self._session.flush()
+            self._save(kept)
             self._note(actor, "token.revoke", agent, kept)
         return kept
 

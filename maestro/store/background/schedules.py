@@ -15,7 +15,7 @@ from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, check_wo
 from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned, free_name
 from maestro.domain.schedules.texts import SHORTEST, check_jitter, read_schedule
 from maestro.domain.schedules.views import Plan, ScheduleFilter, ScheduleState, ScheduleView, schedule_view
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 KINDS: tuple[type[Planned], ...] = (Heartbeat, Cron)
@@ -26,10 +26,9 @@ class Schedules(Repository):
 
     def get(self, ref: str) -> Planned:
         """Return a schedule; raises ``NotFound``."""
-        found = self._find(ref)
-        if found is None:
-            raise NotFound(f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
-        return found
+        return required(
+            self._find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are"
+        )
 
     def all(self) -> Sequence[Planned]:
         """Return all schedules, heartbeats first, the oldest first."""
@@ -140,8 +139,7 @@ class ScheduleEdits(Schedules):
         )
         self._refuse_twin(planned, agent)
         planned.name = self._name(planned, agent)
-        self._session.add(planned)
-        self._session.flush()
+        self._save(planned)
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
 
@@ -165,8 +163,7 @@ class ScheduleEdits(Schedules):
 
     def remove(self, planned: Planned, actor: str) -> None:
         """Remove a schedule; its jobs stay, and one that runs goes on."""
-        self._session.delete(planned)
-        self._session.flush()
+        self._remove(planned)
         self._audit(actor, "remove", planned, planned.name)
 
     def _audit(self, actor: str, action: str, planned: Planned, detail: str) -> None:

@@ -15,7 +15,7 @@ from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
 from maestro.domain.webhooks.signatures import Signed
 from maestro.domain.webhooks.views import WebhookView, webhook_view
 from maestro.domain.webhooks.webhook import Webhook, WebhookDelivery
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
@@ -35,10 +35,7 @@ class WebhookEndpoints(Repository):
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
-        found = self._at(path)
-        if found is None:
-            raise NotFound(f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
-        return found
+        return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
 
     def open_at(self, path: str) -> Webhook | None:
         """Return the webhook at a path if it accepts events."""
@@ -104,8 +101,7 @@ class WebhookEndpoints(Repository):
     def remove(self, webhook: Webhook, actor: str) -> None:
         """Remove a webhook; its jobs stay."""
         self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
-        self._session.delete(webhook)
-        self._session.flush()
+        self._remove(webhook)
         self._note(actor, "webhook.remove", webhook)
 
     def refused(self, webhook: Webhook, reason: str, address: str) -> None:
@@ -141,7 +137,7 @@ class WebhookEndpoints(Repository):
 
     def take(self, webhook: Webhook, delivery: Signed, job_id: str) -> None:
         """Store that an event made a job."""
-        self._session.add(
+        self._save(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
                 delivery_id=delivery.delivery_id,
@@ -150,7 +146,6 @@ class WebhookEndpoints(Repository):
                 received_at=self._now,
             )
         )
-        self._session.flush()
         self._run(
             update(Webhook)
             .where(col(Webhook.id) == webhook.id)
@@ -186,8 +181,7 @@ class WebhookEndpoints(Repository):
 
     def _put(self, webhook: Webhook) -> None:
         webhook.updated_at = self._now
-        self._session.add(webhook)
-        self._session.flush()
+        self._save(webhook)
 
     def _note(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
         Audit(self._link, self._now).add(actor, action, webhook.path, detail)

@@ -35,13 +35,13 @@ from maestro.domain.conversations.conversation import (
     conversation_key,
 )
 from maestro.domain.conversations.removal import RemovedConversation
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, InboxRow
 from maestro.store.cache import cached_by_version
 from maestro.store.conversations.inbox import Inbox
 from maestro.store.conversations.removals import Removals
-from maestro.store.engine.repository import Repository, read_once, with_values
+from maestro.store.engine.repository import Repository, read_once, required, with_values
 from maestro.store.engine.statements import PreparedStatement
 
 COLUMNS = tuple(Said.model_fields)
@@ -75,9 +75,7 @@ class Compactions(Repository):
 
     def add(self, compaction: Compaction) -> Compaction:
         """Store the result of a compaction."""
-        self._session.add(compaction)
-        self._session.flush()
-        return compaction
+        return self._save(compaction)
 
     def _recount(self, conversation_id: int) -> None:
         """Set a conversation's counters to the sums of its remaining messages."""
@@ -168,18 +166,18 @@ class Conversations(Repository):
 
     def get(self, conversation_id: int | None) -> Conversation:
         """Return a conversation that must exist, with its counters as they are now."""
-        conversation = self._session.get(Conversation, conversation_id, populate_existing=True)
-        if conversation is None:
-            raise NotFound(f"conversation {conversation_id} does not exist")
-        return conversation
+        return required(
+            self._session.get(Conversation, conversation_id, populate_existing=True),
+            f"conversation {conversation_id} does not exist",
+        )
 
     @read_once
     def read(self, conversation_id: int | None) -> Conversation:
         """Return a conversation that must exist as a value: cheaper than ``get``, and cannot be changed."""
-        conversation = self._read(self._BY_ID, Conversation, of_id=conversation_id)
-        if conversation is None:
-            raise NotFound(f"conversation {conversation_id} does not exist")
-        return conversation
+        return required(
+            self._read(self._BY_ID, Conversation, of_id=conversation_id),
+            f"conversation {conversation_id} does not exist",
+        )
 
     def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
         """Return the conversation of an agent that a message in the inbox belongs to, as a value, and what closed it.
@@ -296,10 +294,10 @@ class Conversations(Repository):
     def message(self, message_id: int | None) -> Said:
         """Return a message that must exist, in the conversation or in the archive, as a value."""
         present = self._read(self._MESSAGE, Message, of_id=message_id)
-        message = present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id)
-        if message is None:
-            raise NotFound(f"message {message_id} does not exist")
-        return message
+        return required(
+            present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id),
+            f"message {message_id} does not exist",
+        )
 
     def all_of(self, conversation_id: int) -> Sequence[Message]:
         """Return all messages in a conversation, oldest first, without archived ones."""

@@ -10,7 +10,6 @@ from sqlmodel import SQLModel, col, select
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import DisabledChannel
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.budgets import Client
 from maestro.domain.media import MediaFile
@@ -20,7 +19,7 @@ from maestro.domain.people.pairing import KnownPerson
 from maestro.domain.people.people import Owner
 from maestro.domain.people.permissions import Person
 from maestro.domain.questions.question import Question
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, insert
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
@@ -33,8 +32,7 @@ class MediaFiles(Repository):
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
-        self._session.add(file)
-        self._session.flush()
+        self._save(file)
 
     def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
         """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
@@ -254,17 +252,11 @@ class Inbox(Repository):
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return a row that must exist."""
-        row = self._session.get(InboxRow, inbox_id)
-        if row is None:
-            raise NotFound(f"inbox row {inbox_id} does not exist")
-        return row
+        return required(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read(self, inbox_id: int | None) -> InboxRow:
         """Return a row that must exist as a value: cheaper than ``get``, and cannot be changed."""
-        row = self._read(self._BY_ID, InboxRow, inbox_id=inbox_id)
-        if row is None:
-            raise NotFound(f"inbox row {inbox_id} does not exist")
-        return row
+        return required(self._read(self._BY_ID, InboxRow, inbox_id=inbox_id), f"inbox row {inbox_id} does not exist")
 
     def person(self, inbox_id: int | None) -> Person | None:
         """Return the sender of a message, None for no message."""

@@ -10,11 +10,13 @@ from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
 
 from maestro.domain.editions import Editions
+from maestro.domain.errors import NotFound
 from maestro.store.engine.database import driver_of
 from maestro.store.engine.statements import PreparedStatement, row_insert
 
 Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
+Found = TypeVar("Found")
 
 STAMPED = frozenset(Editions._fields)
 """The tables whose rows are cached from transaction to transaction."""
@@ -130,6 +132,13 @@ def with_values(row: Row, **values: object) -> Row:
     return changed
 
 
+def required(found: Found | None, missing: str) -> Found:
+    """Return what was found; raises ``NotFound`` with this message for None."""
+    if found is None:
+        raise NotFound(missing)
+    return found
+
+
 class Repository:
     """A set of queries about one noun, inside one transaction.
 
@@ -220,6 +229,17 @@ class Repository:
     def _read_all(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
         """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
         return [prepared.made(model, row) for row in self._rows(prepared, **values)]
+
+    def _save(self, row: Row, *others: SQLModel) -> Row:
+        """Write objects that are new or were changed, and return the first."""
+        self._session.add_all((row, *others))
+        self._session.flush()
+        return row
+
+    def _remove(self, row: SQLModel) -> None:
+        """Delete the row of an object."""
+        self._session.delete(row)
+        self._session.flush()
 
     def _highest_id(self, table: type[SQLModel]) -> int:
         """Return the highest id that a table without reuse of ids has ever given, or was told to begin after."""

@@ -6,13 +6,12 @@ from sqlmodel import col, func, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import Performed
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag
 from maestro.domain.tools import INSIDE, ToolPicture, ToolRun, ToolState
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.steps import StepRecords
 
 LATELY = 20_000
@@ -68,12 +67,12 @@ class ToolRuns(Repository):
 
     def get(self, job_id: str, number: int, place: int) -> ToolRun:
         """Return a call that must exist; raises ``NotFound``."""
-        run = self._session.exec(
-            select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
-        ).first()
-        if run is None:
-            raise NotFound(f"job {job_id} has no tool call {place} of answer {number}")
-        return run
+        return required(
+            self._session.exec(
+                select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
+            ).first(),
+            f"job {job_id} has no tool call {place} of answer {number}",
+        )
 
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
         """Return the pictures that the tool calls of a job returned, by number and index of the call."""
@@ -95,9 +94,7 @@ class ToolRuns(Repository):
     def put(self, run: ToolRun) -> ToolRun:
         """Add or change a tool call."""
         run.finished_at = self._now if run.state.ended else None
-        self._session.add(run)
-        self._session.flush()
-        return run
+        return self._save(run)
 
     def begin(self, run: ToolRun) -> ToolRun:
         """Note that the tool is called now; raises ``StepTaken`` where a newer attempt at its step calls it."""

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, bindparam, func, insert, not_, update
 from sqlmodel import col, select
 
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.batch_views import BatchItemView, Progress
 from maestro.domain.jobs.batches import ItemState, ReplayBatch, ReplayItem
 from maestro.domain.jobs.filters import JobFilter
@@ -18,7 +17,7 @@ from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.messages import InboxRow
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.claims import HOLDS_LANE
 from maestro.store.jobs.delegations import Delegations
@@ -54,8 +53,7 @@ class Batches(Repository):
 
     def add(self, batch: ReplayBatch, outlooks: Iterable[Outlook]) -> None:
         """Add a batch with an item for each job, in their order; a job with a problem is refused at once."""
-        self._session.add(batch)
-        self._session.flush()
+        self._save(batch)
         for place, one in enumerate(outlooks, start=1):
             # As a prepared statement, because no other process can write while 100,000 of them are added.
             self._insert(
@@ -72,10 +70,7 @@ class Batches(Repository):
 
     def get(self, batch_id: str) -> ReplayBatch:
         """Return a batch; raises ``NotFound``."""
-        batch = self._session.get(ReplayBatch, batch_id)
-        if batch is None:
-            raise NotFound(f"batch {batch_id} does not exist")
-        return batch
+        return required(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
     def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
         """Return up to ``limit`` batches that were made before the one with the id ``after``, newest first."""

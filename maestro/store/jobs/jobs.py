@@ -11,10 +11,10 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.errors import JobEnded, NotFound, Stopped, WaitReason
+from maestro.domain.errors import JobEnded, Stopped, WaitReason
 from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
 from maestro.domain.messages import Address, LaneKey
-from maestro.store.engine.repository import read_once, with_values
+from maestro.store.engine.repository import read_once, required, with_values
 from maestro.store.engine.statements import PreparedStatement, one_of, row_update
 from maestro.store.jobs.claims import HOLDS_LANE, Claims
 
@@ -119,16 +119,11 @@ class Jobs(Claims):
         """Add a job; with a lane it takes the last position there."""
         job.created_at = self._now
         job.turn = self._next_turn()
-        self._session.add(job)
-        self._session.flush()
-        return job
+        return self._save(job)
 
     def get(self, job_id: str) -> Job:
         """Return a job that must exist; raises ``NotFound``."""
-        job = self._session.get(Job, job_id)
-        if job is None:
-            raise NotFound(f"job {job_id} does not exist")
-        return job
+        return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
 
     def find(self, job_id: str) -> Job | None:
         """Return a job, None when there is none of this id."""
@@ -137,10 +132,7 @@ class Jobs(Claims):
     @read_once
     def read(self, job_id: str) -> Job:
         """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
-        job = self._read(self._BY_ID, Job, job_id=job_id)
-        if job is None:
-            raise NotFound(f"job {job_id} does not exist")
-        return job
+        return required(self._read(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
         """Set columns of a job; raises ``Stopped`` or ``JobEnded`` where it was stopped or has ended meanwhile."""

@@ -62,9 +62,7 @@ class Questions(Repository):
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)
         asked = before or question
-        self._session.add(asked)
-        self._session.flush()
-        return asked
+        return self._save(asked)
 
     def of(self, job_id: str, number: int, place: int) -> Question | None:
         """Return the question of a tool call, by the number of the model call and the index in its answer."""
@@ -85,9 +83,7 @@ class Questions(Repository):
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} questions are open already; ask again for their answers first")
-        self._session.add(question)
-        self._session.flush()
-        return question
+        return self._save(question)
 
     def find(self, question_id: int) -> Question | None:
         """Return a question if it exists."""

@@ -7,7 +7,7 @@ from sqlalchemy import and_, bindparam, delete, inspect, update
 from sqlalchemy import select as columns
 from sqlmodel import col, or_, select
 
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.llm.accounts import (
     DEMO,
     QUOTA_WAIT,
@@ -23,7 +23,7 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
 from maestro.store.cache import cached_by_version
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.jobs import Jobs
 
@@ -120,10 +120,9 @@ class Accounts(Repository):
 
     def get(self, name: str) -> ModelAccount:
         """Return an account that must exist."""
-        account = self.by_name(name)
-        if account is None:
-            raise NotFound(f"there is no account {name!r}; `maestro accounts list` shows which there are")
-        return account
+        return required(
+            self.by_name(name), f"there is no account {name!r}; `maestro accounts list` shows which there are"
+        )
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
         """Return the ends of cool-downs of accounts, or models of theirs, at a moment; others are free.
@@ -232,8 +231,7 @@ class Accounts(Repository):
             return False
         self._failed(account.name, AuthenticationFailed.__name__)
         row.status = AccountStatus.DISABLED
-        self._session.add(row)
-        self._session.flush()
+        self._save(row)
         return True
 
     def failed(self, name: str, error: str) -> None:
@@ -260,13 +258,11 @@ class Accounts(Repository):
 
     def _put(self, account: ModelAccount) -> None:
         account.updated_at = self._now
-        self._session.add(account)
-        self._session.flush()
+        self._save(account)
 
     def _delete(self, account: ModelAccount) -> None:
         self._forgive(account)
-        self._session.delete(account)
-        self._session.flush()
+        self._remove(account)
         self._wake()  # a job that waits for it would wait for ever
 
     def _forgive(self, account: ModelAccount) -> None:
@@ -289,8 +285,7 @@ class Accounts(Repository):
             limit.limited_at, limit.limited_until = self._now, until
         seen = account.rate_limited_until
         account.rate_limited_until = max(seen, limit.limited_until) if seen else limit.limited_until
-        self._session.add_all([account, limit])
-        self._session.flush()
+        self._save(account, limit)
         return limit.limited_until
 
     def _failed(self, name: str, error: str) -> ModelAccount | None:
@@ -298,8 +293,7 @@ class Accounts(Repository):
         account = self.by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now
-            self._session.add(account)
-            self._session.flush()
+            self._save(account)
         return account
 
     def _wake(self) -> None:

@@ -112,8 +112,7 @@ class UsageLog(Repository):
         job = self._session.get_one(Job, row.job_id)
         for name in _OF_JOB:
             setattr(row, name, getattr(job, name))
-        self._session.add(row)
-        self._session.flush()
+        self._save(row)
         assert row.id is not None
         return row.id
 

@@ -10,12 +10,11 @@ from functools import cache
 from sqlalchemy import bindparam, func, inspect, null, union_all, update
 from sqlmodel import col, select
 
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
-from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.repository import Repository, read_once, required
 from maestro.store.engine.statements import PreparedStatement, in_list, json_list
 from maestro.store.jobs.related import ModelCallers
 from maestro.store.jobs.steps import StepRecords, recorded_attempt
@@ -82,10 +81,7 @@ class Calls(Repository):
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the answer to a call that must have one; raises ``NotFound``."""
-        call = self.answered(key)
-        if call is None:
-            raise NotFound(f"job {key.job_id} holds no answer to call {key.number}")
-        return call
+        return required(self.answered(key), f"job {key.job_id} holds no answer to call {key.number}")
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest stored answer of this purpose among all jobs of the conversation."""

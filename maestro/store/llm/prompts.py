@@ -30,7 +30,7 @@ from maestro.domain.llm.prompts import (
     Turn,
     TurnText,
 )
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
 
 BEGINNING = 4_000
@@ -115,10 +115,7 @@ class Prompts(Repository):
 
     def of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job as a value; raises ``NotFound``."""
-        prompt = self._read(self._OF_JOB, Prompt, of_job=job_id)
-        if prompt is None:
-            raise NotFound(f"job {job_id} has no prompt yet")
-        return prompt
+        return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 
     def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
         """Store texts; most of a prompt repeats the one before, and need not be compressed again."""
@@ -301,10 +298,7 @@ class ModelRequests(Repository):
         )
 
     def _job(self, job_id: str) -> Job:
-        job = self._session.get(Job, job_id)
-        if job is None:
-            raise NotFound(f"job {job_id} does not exist")
-        return job
+        return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
 
     def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
         kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()

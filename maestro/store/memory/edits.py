@@ -85,8 +85,7 @@ class MemoryEdits(Memory):
 
     def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
         """Forget a fact; raises ``NotFound``."""
-        self._session.delete(self.fact(agent, fact_id))
-        self._session.flush()
+        self._remove(self.fact(agent, fact_id))
         self._note(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:

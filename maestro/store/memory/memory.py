@@ -128,8 +128,7 @@ class States(Repository):
             return f"{MAX_STATES} keys are kept already; forget one first"
         state = state or MemoryState(agent_id=agent_id, place=place, key=key, value="", updated_at=self._now)
         state.value, state.updated_at = value, self._now
-        self._session.add(state)
-        self._session.flush()
+        self._save(state)
         return ""
 
     def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
@@ -303,9 +302,7 @@ class Memory(States):
         """Write a fact that is new or was changed."""
         fact.content = one_line(fact.content)
         fact.likeness, fact.words = key(fact.content), indexed(fact.content)
-        self._session.add(fact)
-        self._session.flush()
-        return fact
+        return self._save(fact)
 
     def _surest(
         self, written: Sequence[tuple[Remembered, bool]], count: int, of: Mapping[str, object]

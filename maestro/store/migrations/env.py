@@ -7,7 +7,7 @@ from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import String
 
 from maestro.domain.columns import UtcDateTime
-from maestro.store.engine.tables import metadata
+from maestro.store.transaction import metadata
 
 
 def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:

@@ -11,13 +11,13 @@ from maestro.domain.agents.agent import AgentChannel
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import DisabledChannel, MovedChannel
 from maestro.domain.conversations.conversation import Conversation, ConversationStatus
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.messages import Address
 from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 WEB = "web"
@@ -40,10 +40,7 @@ class Bots(Repository):
 
     def get(self, platform: str, account: str) -> BotInstance:
         """Return a bot; raises ``NotFound``."""
-        found = self.find(platform, account)
-        if found is None:
-            raise NotFound(f"there is no connector {platform}/{account}")
-        return found
+        return required(self.find(platform, account), f"there is no connector {platform}/{account}")
 
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
         """Add an account; raises ``Conflict`` when its name is taken."""
@@ -54,8 +51,7 @@ class Bots(Repository):
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
         """Store an account as it is now."""
         bot.changed_at = self._now
-        self._session.add(bot)
-        self._session.flush()
+        self._save(bot)
         Audit(self._link, self._now).add(actor, action, bot.place)
         return bot
 
@@ -63,8 +59,7 @@ class Bots(Repository):
         """Remove an account, with its secrets; raises ``Conflict`` for one of the configuration."""
         if bot.configured:
             raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
-        self._session.delete(bot)
-        self._session.flush()
+        self._remove(bot)
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 
     def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
@@ -139,8 +134,7 @@ class ChannelMoves(Repository):
             for table in (MemoryFact, MemoryState):
                 self._run(update(table).where(col(table.place) == row.key).values(place=key))
             row.channel, row.key = to, key
-            self._session.add(row)
-            self._session.flush()
+            self._save(row)
 
     def _goes_on(self, key: str) -> bool:
         active = (Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)

@@ -10,12 +10,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import bindparam, delete, func, tuple_
 from sqlmodel import col, select
 
-from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import KEPT_AFTER_EXPIRY, Invitation, KnownPerson, Pairing, PairingStatus, code_of
 from maestro.domain.people.people import AuditEntry, Owner
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement
 
 WRONG_CODE = "pairing.wrong_code"
@@ -42,8 +41,7 @@ class Owners(Repository):
         """Make this user an owner; false when they are one already."""
         if self.has(person):
             return False
-        self._session.add(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
-        self._session.flush()
+        self._save(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
         return True
 
     def remove(self, person: PersonId) -> bool:
@@ -51,8 +49,7 @@ class Owners(Repository):
         found = self._session.get(Owner, (person.platform, person.user_id))
         if found is None:
             return False
-        self._session.delete(found)
-        self._session.flush()
+        self._remove(found)
         return True
 
 
@@ -80,7 +77,7 @@ class Pairings(Repository):
         """Give a user access; false when they have it already."""
         if self.is_known(person):
             return False
-        self._session.add(
+        self._save(
             KnownPerson(
                 platform=person.platform,
                 user_id=person.user_id,
@@ -89,7 +86,6 @@ class Pairings(Repository):
                 added_by=by,
             )
         )
-        self._session.flush()
         return True
 
     def revoke(self, person: PersonId) -> bool:
@@ -147,16 +143,15 @@ class Pairings(Repository):
         wanted = Pairing.code == code_of(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             wanted = Pairing.id == int(text)
-        found = self._session.exec(select(Pairing).where(wanted)).first()
-        if found is None:
-            raise NotFound(f"there is no pairing {text!r}; list them with `maestro pairings list`")
-        return found
+        return required(
+            self._session.exec(select(Pairing).where(wanted)).first(),
+            f"there is no pairing {text!r}; list them with `maestro pairings list`",
+        )
 
     def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
         """Store the decision on a pairing request."""
         pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
-        self._session.add(pairing)
-        self._session.flush()
+        self._save(pairing)
 
     def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
         """Return pairing requests, newest first, those before the given id."""

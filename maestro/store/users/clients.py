@@ -6,11 +6,11 @@ from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.clients.edits import ClientChange, NewClient
-from maestro.domain.errors import Conflict, InvalidEdit, NotFound, WaitReason
+from maestro.domain.errors import Conflict, InvalidEdit, WaitReason
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.usage import UsageRow
-from maestro.store.engine.repository import Repository
+from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 
@@ -20,10 +20,7 @@ class PayingClients(Repository):
 
     def get(self, name: str) -> Client:
         """Return the client of this name or slug; raises ``NotFound``."""
-        found = self._of_name(name) or self._of_slug(name)
-        if found is None:
-            raise NotFound(f"there is no client {name!r}")
-        return found
+        return required(self._of_name(name) or self._of_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
         """Return the id of the client that a field names, None for an empty one; raises ``InvalidEdit``."""
@@ -70,8 +67,7 @@ class PayingClients(Repository):
         used = self._uses(client)
         if used:
             raise Conflict(f"client {client.name!r} stays: {used}")
-        self._session.delete(client)
-        self._session.flush()
+        self._remove(client)
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
     def enter(self, new: NewClient) -> Client:
@@ -105,8 +101,7 @@ class PayingClients(Repository):
         return ""
 
     def _put(self, client: Client) -> None:
-        self._session.add(client)
-        self._session.flush()
+        self._save(client)
 
     def _of_name(self, name: str) -> Client | None:
         return self._session.exec(select(Client).where(Client.name == name)).first()

@@ -19,9 +19,9 @@ from maestro.domain.values import Value
 from maestro.store.engine.database import open_readers
 from maestro.store.engine.repository import with_values
 from maestro.store.engine.schema import check
-from maestro.store.engine.tables import metadata
 from maestro.store.memory.memory import SHADOWS
 from maestro.store.store import Store
+from maestro.store.transaction import metadata
 from tests.support.fresh_store import fresh_store
 
 LAPSES = timedelta(seconds=10)
