@@ -33,7 +33,7 @@ from api.dashboard.jobs import job as job_pages
 from api.dashboard.jobs import pages as job_list
 from api.dashboard.jobs import replay as replay_pages
 from api.front import FrontDoor
-from api.guards import AccessControl
+from api.guards import RequestAccess
 from api.parts import ApiParts
 from api.routes import accounts, agents, jobs, knowledge, reports, service, triggers
 
@@ -112,7 +112,7 @@ def build_app(parts: ApiParts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
-    app.state.access_control = AccessControl(parts.guard, parts.store, parts.clock, parts.hooks)
+    app.state.request_access = RequestAccess(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
     app.state.boot = secrets.token_hex(BOOT_BYTES)
     app.state.templates = pages.environment(app.state.assets)

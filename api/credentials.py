@@ -27,7 +27,7 @@ class TokenAuthentication:
         self._throttle = Throttle(clock, "tokens")
 
     def admit(self, request: Request) -> None:
-        """Return if the request shows a token that holds, and note whose it is.
+        """Return if the request shows a valid token, and store its agent in the request.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
         """
@@ -69,7 +69,7 @@ class TokenAuthentication:
 
 
 def caller(request: Request) -> Agent:
-    """Return the agent whose token a request showed."""
+    """Return the agent that the token of a request belongs to."""
     found = request.state.caller
     assert isinstance(found, Agent)
     return found
@@ -77,7 +77,7 @@ def caller(request: Request) -> Agent:
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What was sent to a webhook by somebody who knows its secret."""
+    """A request to a webhook with a valid signature."""
 
     webhook: Webhook
     signed: Signed
@@ -133,7 +133,7 @@ class SignatureAuthentication:
 
 
 def signed_request(request: Request) -> SignedRequest:
-    """Return what a request delivers whose signature was found to fit."""
+    """Return the webhook and the signed parts of a request with a valid signature."""
     found = request.state.delivery
     assert isinstance(found, SignedRequest)
     return found

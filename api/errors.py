@@ -94,11 +94,6 @@ def status_of(error: MaestroError) -> HTTPStatus:
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def status_after(error: MaestroError | None) -> HTTPStatus:
-    """Return the status of a page that shows a refusal, or 200 without one."""
-    return HTTPStatus.OK if error is None else status_of(error)
-
-
 def waiting(error: MaestroError) -> dict[str, str]:
     """Return the header that says when to come back, for an error that knows."""
     if error.retry_after is None:

@@ -72,7 +72,7 @@ class FrontDoor:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        asked = self._asked(scope, headers)
+        asked = self._requested(scope, headers)
         # Everything behind this door sees who asks, and not the proxy that passes it on.
         scope = {**scope, "client": (asked.address, 0), "scheme": asked.scheme}
         with coming_from(asked.address):
@@ -94,7 +94,7 @@ class FrontDoor:
             if not headed.started:
                 await unexpected()(scope, receive, headed)
 
-    def _asked(self, scope: Scope, headers: Headers) -> Asked:
+    def _requested(self, scope: Scope, headers: Headers) -> Asked:
         peer = Asked(scope["client"][0] if scope.get("client") else "", scope["scheme"])
         proxies = self._parts.guard.trusted_proxies
         return proxies.asked(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))

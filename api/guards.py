@@ -1,4 +1,4 @@
-"""Who may use a route: each declares exactly one guard, as the class of its router's routes.
+"""Authentication and authorization of requests: each router declares one guard, as the class of its routes.
 
 See docs/decisions.md: route guards.
 """
@@ -79,7 +79,7 @@ FAILED: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "d
 
 
 class GuardedRoute(APIRoute):
-    """A route that looks at who asks before it looks at what is asked."""
+    """A route that checks the caller before it reads the request."""
 
     guard: ClassVar[RouteGuard]
     security: ClassVar[Sequence[str]] = ()
@@ -95,7 +95,7 @@ class GuardedRoute(APIRoute):
 
     @classmethod
     def _for_viewers(cls, methods: Collection[str] | None) -> Mapping[str, bool]:
-        """Say whether those who may only look may use the route, unless it declares that itself."""
+        """Return whether viewers may use the route, unless the route declares it."""
         return {VIEWER: set(methods or {"GET"}) <= SAFE_METHODS} if cls.guard is RouteGuard.PASSWORD else {}
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -104,7 +104,7 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                await access_control(request).admit(self, request)
+                await request_access(request).admit(self, request)
             except Unauthorized:
                 if not is_page(request):
                     raise
@@ -115,34 +115,34 @@ class GuardedRoute(APIRoute):
 
 
 class PasswordRoute(GuardedRoute):
-    """For people: HTTP Basic or the cookie of a login. A viewer may only send what changes nothing."""
+    """A route for people: HTTP Basic or the cookie of a login. A viewer may only send requests that change nothing."""
 
     guard = RouteGuard.PASSWORD
     security = ("password", "login")
 
 
 class BearerRoute(GuardedRoute):
-    """For an agent outside: one of its tokens; the route finds the agent with ``caller``."""
+    """A route for an agent outside: it shows one of its tokens, and ``caller`` returns the agent."""
 
     guard = RouteGuard.BEARER
     security = ("token",)
 
 
 class SignatureRoute(GuardedRoute):
-    """For programs outside: what they send is signed; the route finds it with ``delivered``."""
+    """A route for programs outside: their requests are signed, and ``signed_request`` returns them."""
 
     guard = RouteGuard.SIGNATURE
     security = ("signature",)
 
 
 class OpenRoute(GuardedRoute):
-    """For everybody: only ``/healthz``, ``/login`` and static files."""
+    """A route without authentication: only ``/healthz``, ``/login`` and static files."""
 
     guard = RouteGuard.NONE
 
 
-class AccessControl:
-    """Decides about requests, and knows who is logged in."""
+class RequestAccess:
+    """The authentication and authorization of requests, with the sessions of logins."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: WebhookIntake) -> None:
         self.open = settings.is_open
@@ -216,15 +216,15 @@ class AccessControl:
             tx.system.audit.add(actor, action, subject, detail)
 
 
-def access_control(request: Request) -> AccessControl:
+def request_access(request: Request) -> RequestAccess:
     """Return the access control of the app that answers this request."""
-    found = request.app.state.access_control
-    assert isinstance(found, AccessControl)
+    found = request.app.state.request_access
+    assert isinstance(found, RequestAccess)
     return found
 
 
 def role_of(request: Request) -> DashboardRole | None:
-    """Return what the person who asks may do; None on a page for everybody."""
+    """Return the role of the caller; None on a page without authentication."""
     role = getattr(request.state, "role", None)
     assert role is None or isinstance(role, DashboardRole)
     return role
@@ -236,7 +236,7 @@ def is_form(request: Request) -> bool:
 
 
 def is_page(request: Request) -> bool:
-    """Say whether a person opens a page or sends a form of one: they are led to the login instead of an error."""
+    """Return whether a browser opens a page or sends a form: it is led to the login instead of an error."""
     of_a_page = request.method in SAFE_METHODS or is_form(request)
     return of_a_page and "text/html" in request.headers.get("accept", "")
 
@@ -251,7 +251,7 @@ def _to_login(request: Request) -> RedirectResponse:
 
 
 def _came_from(request: Request) -> str:
-    """Return the page whose form was sent; the first one where the browser does not say, or nobody can open it."""
+    """Return the page whose form was sent; the home page if the browser does not say or it cannot be opened."""
     _, ours, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
     path = f"/{rest.partition('?')[0]}"
     opened = {**request.scope, "method": "GET", "path": unquote(path)}

@@ -6,14 +6,14 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.responses import Response
 
-from api.guards import access_control, role_of
+from api.guards import request_access, role_of
 from api.routes.surroundings import parts_of
 
 DIGITS = 24
 
 
 def unchanged(request: Request, *also: str) -> Response | None:
-    """Return 304 if the page that the request shows the tag of would be the same now; ask before anything is read.
+    """Return 304 if the page would be the same as the one of the request's ETag, before anything is read.
 
     The tag is made of what a page is made of: everything that is committed, who looks and with which login, this start
     of the process, its style sheets and scripts, and what the address says. Whoever shows anything else, such as the
@@ -34,7 +34,7 @@ def tag(request: Request, page: Response) -> None:
 
 
 def _tag(request: Request, also: tuple[str, ...]) -> str:
-    session, state = access_control(request).session(request), request.app.state
+    session, state = request_access(request).session(request), request.app.state
     made_of = (
         parts_of(request).store.mark(),
         str(role_of(request) or ""),

@@ -14,7 +14,7 @@ from maestro.store.store import Store
 
 
 class DashboardRole(StrEnum):
-    """What somebody with a password may do; the audit log calls them so too."""
+    """The role that a password gives; the audit log names it as the actor."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -26,7 +26,7 @@ USERS: Mapping[str, DashboardRole] = {USER: DashboardRole.OPERATOR, "viewer": Da
 
 
 class Passwords:
-    """Knows which password is whose; every comparison takes the same time, right or wrong."""
+    """The passwords of the roles; every comparison takes the same time, right or wrong."""
 
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
@@ -37,7 +37,7 @@ class Passwords:
         return fits[0] if fits else None
 
     def role_by(self, password: str) -> DashboardRole | None:
-        """Return what a password allows, whoever types it."""
+        """Return the role of a password, None for a wrong one."""
         fits = [role for role in self._known if self._fits(role, password)]
         return fits[0] if fits else None
 

@@ -63,7 +63,7 @@ def _is_message(body: bytes) -> bool:
 
 
 class _Passed(Response):
-    """A response that another application gives to a request whose body was read already."""
+    """A response made by another ASGI application, which gets the body that was read already."""
 
     def __init__(self, app: ASGIApp, body: bytes) -> None:
         super().__init__()

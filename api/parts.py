@@ -32,12 +32,12 @@ from maestro.tools.outside import OutsideTools
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """Who is let in.
+    """Settings for access to the dashboard and the API.
 
-    ``signing_key`` signs sessions. An empty ``password`` means that none is asked; the bind must then be loopback. With
-    ``viewer_password`` people see everything and change nothing; empty: nobody does. ``allowed_hosts`` are names,
-    without a port, by which browsers may reach us besides loopback, the bound host among them; a wildcard address there
-    admits every plain address. ``trusted_proxies`` are believed when they say for whom they ask.
+    ``signing_key`` signs sessions. With an empty ``password`` every request has the rights of the operator; the bind
+    must then be loopback. ``viewer_password`` gives read-only access; empty: there is none. ``allowed_hosts`` are the
+    names, without a port, in the Host header of browsers besides loopback; a wildcard address there admits every plain
+    address. The forwarded headers of ``trusted_proxies`` are trusted.
     """
 
     signing_key: bytes = field(repr=False)
@@ -63,7 +63,7 @@ class AgentChat:
 
 @dataclass(frozen=True)
 class ApiParts:
-    """The surroundings of one API.
+    """Everything that the routes and pages of one application use.
 
     Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run.
     ``demo`` says that the built-in model answers. ``outside`` are the tools

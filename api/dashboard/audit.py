@@ -1,7 +1,6 @@
-"""The page of the audit log: who did what to what, and from where, with filters that live in the address."""
+"""The page of the audit log: actors, actions, subjects and origins, with filters in the address."""
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -9,7 +8,6 @@ from starlette.responses import HTMLResponse
 
 from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import render
-from api.errors import status_of
 from api.guards import PasswordRoute
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import InvalidEdit
@@ -43,11 +41,10 @@ def _page(
     return render(
         request,
         "audit.html",
-        HTTPStatus.OK if problem is None else status_of(problem),
         title=TITLE,
         typed=typed,
         shown=parts_of(request).audit.list(wanted) if problem is None else NOTHING,
-        problem=str(problem or ""),
+        problem=problem,
         first=wanted.cursor is None,
         csv=_csv(wanted),
     )

@@ -2,18 +2,18 @@
 
 import zlib
 from datetime import datetime
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
+from api.dashboard.forms import submit
+from api.dashboard.pages import lead_back, render
 from api.guards import PasswordRoute
 from api.parts import AgentChat
 from api.routes.surroundings import Parts, chat_of
 from maestro.domain.chat.message import CHANNEL, HUMAN
-from maestro.domain.errors import InvalidEdit
+from maestro.domain.errors import MaestroError
 
 PAGE = "/maestro"
 TITLE = f"{CHANNEL} – Maestro"
@@ -38,11 +38,11 @@ def show(request: Request, parts: Parts) -> HTMLResponse:
 def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
     """Post what the form says, where no script does it; the text comes back when it cannot be taken."""
     chat = chat_of(parts)
-    try:
-        chat.service.post(HUMAN, text)
-    except InvalidEdit as error:
-        return _page(request, chat, HTTPStatus.BAD_REQUEST, text=text, problem=str(error))
-    return RedirectResponse(f"{PAGE}#end", HTTPStatus.SEE_OTHER)
+    return submit(
+        lambda: chat.service.post(HUMAN, text),
+        lambda _: lead_back(f"{PAGE}#end"),
+        lambda error: _page(request, chat, text, error),
+    )
 
 
 def hue(author: str) -> int:
@@ -55,14 +55,11 @@ def clock_time(moment: str) -> str:
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
 
 
-def _page(
-    request: Request, chat: AgentChat, status: HTTPStatus = HTTPStatus.OK, *, text: str = "", problem: str = ""
-) -> HTMLResponse:
+def _page(request: Request, chat: AgentChat, text: str = "", problem: MaestroError | None = None) -> HTMLResponse:
     rules = chat.rules()
     return render(
         request,
         "agent-chat.html",
-        status,
         title=TITLE,
         channel=CHANNEL,
         posts=chat.service.timeline(SHOWN),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -13,7 +12,6 @@ from api.dashboard.forms import submit
 from api.dashboard.jobs.job import TextExcerpt, beginning
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.routes.surroundings import Number, Parts, parts_of
@@ -63,7 +61,7 @@ def show_list(request: Request, parts: Parts, done: str = "") -> Response:
     try:
         shown = parts.conversations.list(_wanted(typed, cursor))
     except InvalidEdit as error:
-        return _list_page(request, {**values, "shown": NOTHING, "problem": str(error)}, status_of(error))
+        return _list_page(request, {**values, "shown": NOTHING, "problem": error})
     return _list_page(request, {**values, "shown": shown, "problem": ""})
 
 
@@ -80,8 +78,8 @@ def _choices(tx: Transaction) -> dict[str, object]:
     }
 
 
-def _list_page(request: Request, values: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    return render(request, "conversations.html", status, title=TITLE, **values)
+def _list_page(request: Request, values: Mapping[str, object]) -> HTMLResponse:
+    return render(request, "conversations.html", title=TITLE, **values)
 
 
 class MessagesQuery(Value):
@@ -145,13 +143,12 @@ def _page(
     return render(
         request,
         "conversation.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
         at=f"{LIST}/{conversation_id}",
         title=f"Conversation {conversation_id} – Maestro",
         one=conversation_detail(record),
         look=look,
         said=said,
-        problem=str(problem or ""),
+        problem=problem,
         **values,
     )
 
@@ -212,8 +209,7 @@ def _doomed(request: Request, conversation_id: int, problem: MaestroError | None
     return render(
         request,
         "conversation-delete.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
         title=f"Delete conversation {conversation_id} – Maestro",
         one=one,
-        problem=str(problem or ""),
+        problem=problem,
     )

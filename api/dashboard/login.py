@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, waiting
 from api.front import OWN_SITE
-from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, access_control, is_form
+from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, is_form, request_access
 from api.logins import USER, USERS, DashboardRole
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError, Unauthorized
@@ -26,7 +26,7 @@ for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class Login(Value):
-    """What is typed into the form; ``next`` is the page to go on to.
+    """The form of a login; ``next`` is the page to open after it.
 
     The password says who somebody is. The name of one of the users is there for programs that keep passwords.
     """
@@ -38,11 +38,11 @@ class Login(Value):
 
 @for_everybody.get("/login")
 def login_page(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
-    """Ask for the password, unless that is needless; who just ``left`` leaves nothing behind in the browser.
+    """Ask for the password, unless there is none; after a logout (``left``) the browser clears its data.
 
     ``unsent`` says that a form was sent without a login, and not done.
     """
-    keeper = access_control(request)
+    keeper = request_access(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on a foreign page must not make the browser forget.
@@ -64,7 +64,7 @@ async def login(request: Request) -> Response:
     if is_form(request):
         response = RedirectResponse(_own_page(given.next), HTTPStatus.SEE_OTHER)
     if cookie:
-        lifetime = int(access_control(request).sessions.lifetime.total_seconds())
+        lifetime = int(request_access(request).sessions.lifetime.total_seconds())
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, cookie, max_age=lifetime, httponly=True, samesite="strict", secure=secure)
     return response
@@ -73,7 +73,7 @@ async def login(request: Request) -> Response:
 @for_operators.post("/logout", openapi_extra=FOR_VIEWERS)
 def logout(request: Request) -> Response:
     """End the session of the cookie, if there is one."""
-    keeper = access_control(request)
+    keeper = request_access(request)
     session = keeper.session(request)
     if session is not None:
         keeper.sessions.end(session)
@@ -84,7 +84,7 @@ def logout(request: Request) -> Response:
 
 async def _begin(request: Request, given: Login) -> tuple[str, str]:
     """Return a cookie and its token; empty ones where no password is set. Raises what ``Doorman.check`` raises."""
-    keeper = access_control(request)
+    keeper = request_access(request)
     if keeper.open:
         return "", ""
     # A name that is nobody's is a guess like a wrong password.

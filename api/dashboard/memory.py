@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -11,7 +10,6 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent
@@ -81,7 +79,7 @@ class _MemoryPageState:
 
 @router.get("")
 def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
-    """Show what an agent remembers; the first one's where nobody says whose."""
+    """Show what an agent remembers; the first agent without a choice."""
     return _page(request, agent, _MemoryPageState(done=done))
 
 
@@ -174,7 +172,6 @@ def _page(request: Request, slug: str, shown: _MemoryPageState) -> HTMLResponse:
     return render(
         request,
         "memory.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
         at=PAGE,
         title=TITLE,
         slugs=slugs,
@@ -183,7 +180,7 @@ def _page(request: Request, slug: str, shown: _MemoryPageState) -> HTMLResponse:
         form=shown.typed,
         most=SHOWN,
         categories=[category.value for category in FactCategory],
-        problem=str(problem or ""),
+        problem=problem,
         said=DONE.get(shown.done, ""),
         **values,
     )

@@ -12,11 +12,13 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from api.dashboard import words
 from api.dashboard.assets import Assets
+from api.errors import status_of
 from api.front import connector_origins
-from api.guards import PasswordRoute, access_control, role_of
+from api.guards import PasswordRoute, request_access, role_of
 from api.live import tag
 from api.logins import DashboardRole
 from api.routes.surroundings import Parts, parts_of
+from maestro.domain.errors import MaestroError
 
 HOME = "/"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -33,17 +35,19 @@ def environment(assets: Assets) -> Environment:
     return templates
 
 
-def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:
-    """Return a page; ``at`` among the values is where it lies, if not where a form of it was sent.
+def render(request: Request, name: str, status: HTTPStatus | None = None, /, **values: Any) -> HTMLResponse:
+    """Return a page; ``at`` among the values is its path, if a form of it was sent elsewhere.
+
+    A ``problem`` among the values that is an error gives the page its status, unless there is a ``status``.
 
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
     then needs none), ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for
-    who only looks), ``now``, and the functions ``static(name)``, the address of a style sheet or script,
+    a viewer), ``now``, and the functions ``static(name)``, the address of a style sheet or script,
     ``far(moment)``, ``clock(moment)``, ``clock_time_of(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and
     ``link(name=value)``, the address of this page with other parameters.
     """
     templates: Environment = request.app.state.templates
-    parts, session = parts_of(request), access_control(request).session(request)
+    parts, session = parts_of(request), request_access(request).session(request)
     now, role = parts.clock(), role_of(request)
     # What macros say is that of the page: they are imported with its values.
     shared = {
@@ -59,7 +63,14 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
         "clock_time_of": partial(words.clock_time, now=now),
         "link": partial(_link, request, values.get("at", "")),
     }
-    page = HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)
+    problem = values.get("problem")
+    refusal = problem if isinstance(problem, MaestroError) else None
+    if "problem" in values:
+        shared["problem"] = str(values.pop("problem") or "")
+    page = HTMLResponse(
+        templates.get_template(name).render({**shared, **values}),
+        status_code=status or (status_of(refusal) if refusal is not None else HTTPStatus.OK),
+    )
     tag(request, page)
     return page
 
@@ -85,7 +96,7 @@ def lead_back(page: str, **parameters: object) -> RedirectResponse:
 def chat(request: Request, parts: Parts) -> HTMLResponse:
     """Show the chat; ``web_url`` is where its socket connects, empty when the web connector does not run.
 
-    Who writes here is the operator to the agents, so a viewer is only told how to get in.
+    The writer is the operator to the agents, so a viewer only reads how to get access.
     """
     if role_of(request) is DashboardRole.VIEWER:
         return render(request, "chat-off.html", title="Chat – Maestro")

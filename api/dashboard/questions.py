@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from api.dashboard.forms import FormRow, submit
 from api.dashboard.pages import lead_back, render, with_parameters
-from api.errors import status_after
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
@@ -85,7 +84,6 @@ def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = No
     return render(
         request,
         "questions.html",
-        status_after(problem),
         title=TITLE,
         waiting=waiting[:MOST_OPEN],
         more=len(waiting) > MOST_OPEN,
@@ -94,7 +92,7 @@ def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = No
         chosen=query.status,
         first=query.cursor is None,
         said=form,
-        problem=str(problem or ""),
+        problem=problem,
         done=request.query_params.get("settled", "") if reading else "",
         look=with_parameters(request, settled=None) if reading else PAGE,
     )

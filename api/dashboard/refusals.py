@@ -9,8 +9,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.pages import render
-from api.errors import ErrorBody, status_of
-from api.guards import access_control, is_page, role_of
+from api.errors import ErrorBody
+from api.guards import is_page, request_access, role_of
 from maestro.domain.errors import MaestroError
 
 TITLE = "Not here – Maestro"
@@ -24,9 +24,7 @@ ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
 
 def refused(request: Request, here: str, error: MaestroError) -> HTMLResponse:
     """Return the page that says why something cannot be shown; ``here`` is the page of the rail that it belongs to."""
-    return render(
-        request, "refused.html", status_of(error), title=TITLE, heading=REFUSED, here=here, problem=str(error)
-    )
+    return render(request, "refused.html", title=TITLE, heading=REFUSED, here=here, problem=error)
 
 
 def answer_people(app: FastAPI) -> None:
@@ -49,9 +47,9 @@ def _with_page(handler: Any) -> ErrorHandler:
 
 
 def _page(request: Request, response: Response) -> HTMLResponse:
-    """Return an error as a page; only who is logged in sees the list of pages."""
+    """Return an error as a page; the list of pages is shown after a login only."""
     # No guard has looked at a request for a page that does not exist.
-    role = role_of(request) or access_control(request).remembered(request)
+    role = role_of(request) or request_access(request).remembered(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)
     problem = ErrorBody.model_validate_json(bytes(response.body)).message

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
@@ -12,7 +11,6 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import TextForm, moment_with_zone, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
@@ -82,7 +80,7 @@ class _SchedulePageState:
     """What the page is told beside the list: what was typed, and what came of it."""
 
     typed: ScheduleForm = field(default_factory=ScheduleForm)
-    problem: str = ""
+    problem: MaestroError | None = None
     said: str = ""
     times: _NextTimes | None = None
     open: bool = False
@@ -124,7 +122,7 @@ def preview(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form(
 
 @router.get("/times")
 def times(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
-    """Return that part of the page alone, for a script; half a schedule is no error, while somebody types."""
+    """Return that part of the page alone, for a script; an incomplete schedule is no error while it is typed."""
     return render(request, "schedule-times.html", title=TITLE, times=_times(parts, typed))
 
 
@@ -164,13 +162,11 @@ def _submit(request: Request, operation: Callable[[], object], typed: ScheduleFo
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _page(
-            request, _SchedulePageState(typed or ScheduleForm(), str(error), open=typed is not None), status_of(error)
-        ),
+        lambda error: _page(request, _SchedulePageState(typed or ScheduleForm(), error, open=typed is not None)),
     )
 
 
-def _page(request: Request, shown: _SchedulePageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def _page(request: Request, shown: _SchedulePageState) -> HTMLResponse:
     given = request.query_params if request.method == "GET" else {}
     wanted = {name: given.get(name, "") for name in FILTERS}
     cursor = given.get("cursor") or None
@@ -180,15 +176,10 @@ def _page(request: Request, shown: _SchedulePageState, status: HTTPStatus = HTTP
     try:
         page = parts.schedules.page(_filter(wanted), SHOWN, cursor)
     except InvalidEdit as error:
-        page, shown, status = (
-            SchedulePage(items=(), next=None),
-            _SchedulePageState(problem=str(error)),
-            status_of(error),
-        )
+        page, shown = SchedulePage(items=(), next=None), _SchedulePageState(problem=error)
     return render(
         request,
         "schedules.html",
-        status,
         at=PAGE,
         title=TITLE,
         agents=agents,
@@ -201,6 +192,7 @@ def _page(request: Request, shown: _SchedulePageState, status: HTTPStatus = HTTP
         kinds=[kind.value for kind in ScheduleKind],
         states=[state.value for state in ScheduleState],
         shown=shown,
+        problem=shown.problem,
     )
 
 
@@ -284,10 +276,9 @@ def _backfill_page(
     return render(
         request,
         "schedule-backfill.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
         title=f"Make up for {ref} – Maestro",
         one=one,
         typed=typed,
         found=found,
-        problem=str(problem or ""),
+        problem=problem,
     )

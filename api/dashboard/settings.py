@@ -2,10 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from itertools import groupby
 from typing import Annotated
 from urllib.parse import urlencode
@@ -14,8 +13,8 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, JsonValue
 from starlette.responses import Response
 
+from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
@@ -32,7 +31,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class SettingsQuery(BaseModel):
-    """Which settings are shown, the one whose field is open, and the one that was changed a moment ago."""
+    """A filter of settings, with the key whose field is open and the key that was just changed."""
 
     q: str = ""
     origin: str = ""
@@ -62,11 +61,11 @@ class SettingForm(SettingsQuery):
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of a change: for which key, what was typed and why it was not taken."""
+    """The result of a change: its key, the text of the form and the refusal."""
 
     key: str = ""
     value: str = ""
-    problem: str = ""
+    problem: MaestroError | None = None
 
 
 _NONE = _Outcome()
@@ -81,24 +80,25 @@ def show(request: Request, wanted: Annotated[SettingsQuery, Query()]) -> Respons
 @router.post("/change")
 def change(request: Request, parts: Parts, typed: Annotated[SettingForm, Form()]) -> Response:
     """Set a key, and lead back to it; what cannot be is said beside its field, with what was typed."""
-    try:
-        value = _value(parts.settings.page(), typed)
-    except MaestroError as error:
-        return _refused(request, typed, error)
-    return _set(request, typed, value)
+    return _set(request, typed, lambda: _value(parts.settings.page(), typed))
 
 
 @router.post("/reset")
 def reset(request: Request, typed: Annotated[SettingForm, Form()]) -> Response:
     """Take back what was set while Maestro runs, and lead back to the key."""
-    return _set(request, typed, None)
+    return _set(request, typed, lambda: None)
 
 
-def _set(request: Request, typed: SettingForm, value: JsonValue) -> Response:
-    try:
-        parts_of(request).settings.change({typed.key: value}, typed.version, OPERATOR)
-    except MaestroError as error:
-        return _refused(request, typed, error)
+def _set(request: Request, typed: SettingForm, value: Callable[[], JsonValue]) -> Response:
+    settings = parts_of(request).settings
+    return submit(
+        lambda: settings.change({typed.key: value()}, typed.version, OPERATOR),
+        lambda _: _to_key(typed),
+        lambda error: _refused(request, typed, error),
+    )
+
+
+def _to_key(typed: SettingForm) -> Response:
     led = lead_back(PAGE, q=typed.q, origin=typed.origin, changes=typed.changes, changed=typed.key)
     led.headers["location"] += f"#{typed.key}"
     return led
@@ -106,27 +106,24 @@ def _set(request: Request, typed: SettingForm, value: JsonValue) -> Response:
 
 def _refused(request: Request, typed: SettingForm, error: MaestroError) -> Response:
     wanted = typed.model_copy(update={"edit": typed.key})
-    return _page(request, wanted, _Outcome(typed.key, typed.value, str(error)), status_of(error))
+    return _page(request, wanted, _Outcome(typed.key, typed.value, error))
 
 
 def _value(page: SettingsPage, typed: SettingForm) -> JsonValue:
-    """Return what was typed as a value; that a key needs a restart is said by who would set it."""
+    """Return the text of the form as a value; the operation refuses keys that need a restart."""
     found = next((one for one in page.items if one.key == typed.key), None)
     if found is None:
         raise InvalidEdit("there is no such setting; reload the page")
     return typed_value(found, typed.value) if found.changes == LIVE else typed.value
 
 
-def _page(
-    request: Request, wanted: SettingsQuery, outcome: _Outcome = _NONE, status: HTTPStatus = HTTPStatus.OK
-) -> Response:
+def _page(request: Request, wanted: SettingsQuery, outcome: _Outcome = _NONE) -> Response:
     page = parts_of(request).settings.page()
     shown = [one for one in page.items if wanted.admits(one)]
     live = {one.key: one for one in page.items if one.changes == LIVE}
     return render(
         request,
         "settings.html",
-        status,
         title=TITLE,
         sections=_sections([one for one in shown if not (wanted.everything and _is_apart(one))]),
         apart=_apart(shown) if wanted.everything else {},
@@ -134,6 +131,7 @@ def _page(
         page=page,
         wanted=wanted,
         outcome=outcome,
+        problem=outcome.problem,
         beside=outcome.key in live,
         changed=live.get(wanted.changed),
         origins=ORIGINS,

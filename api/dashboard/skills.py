@@ -1,7 +1,6 @@
 """The pages of skills: the list with what is wrong with files, a message tried, and one read, changed and switched."""
 
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -11,7 +10,6 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
@@ -166,7 +164,6 @@ def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
     return render(
         request,
         "skills.html",
-        status_of(tried.problem) if tried.problem is not None else HTTPStatus.OK,
         at=PAGE,
         title=TITLE,
         shown=shown,
@@ -176,7 +173,7 @@ def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
         states=STATES,
         agents=agents,
         tried=tried,
-        problem=str(tried.problem or ""),
+        problem=tried.problem,
         said=said,
     )
 
@@ -192,10 +189,7 @@ def _fits(row: SkillRow, typed: dict[str, str]) -> bool:
 
 
 def _form(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
-    status = status_of(problem) if problem is not None else HTTPStatus.OK
-    return render(
-        request, "skill-new.html", status, title="Add a skill – Maestro", text=text, problem=str(problem or "")
-    )
+    return render(request, "skill-new.html", title="Add a skill – Maestro", text=text, problem=problem)
 
 
 def _one(
@@ -210,13 +204,12 @@ def _one(
     return render(
         request,
         "skill.html",
-        status_of(problem) if problem is not None else HTTPStatus.OK,
         title=f"{slug} – Maestro",
         skill=skill,
         text=file,
         unread=unread,
         typing=bool(text),
-        problem=str(problem or ""),
+        problem=problem,
         said=said,
     )
 

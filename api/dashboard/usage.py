@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
-from http import HTTPStatus
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -13,7 +12,6 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard import words
 from api.dashboard.pages import render
-from api.errors import status_of
 from api.guards import PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import parts_of as surroundings
@@ -239,18 +237,17 @@ def show(request: Request) -> Response:
         wanted = read(UsageFilter, {name: text for name, text in given.items() if name in FILTERS})
         by = _stack(given.get("by", UsageBy.AGENT))
     except InvalidEdit as error:
-        return _page(request, typed, UsageBy.AGENT, UsageFilter(), str(error))
+        return _page(request, typed, UsageBy.AGENT, UsageFilter(), error)
     return _page(request, typed, by, wanted)
 
 
 def _page(
-    request: Request, typed: Mapping[str, str], by: UsageBy, wanted: UsageFilter, problem: str = ""
+    request: Request, typed: Mapping[str, str], by: UsageBy, wanted: UsageFilter, problem: InvalidEdit | None = None
 ) -> HTMLResponse:
     parts = surroundings(request)
     return render(
         request,
         "usage.html",
-        status_of(InvalidEdit("")) if problem else HTTPStatus.OK,
         title=TITLE,
         typed=typed,
         by=by,
@@ -286,7 +283,7 @@ def _content(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> UsagePageCont
 
 
 def fullest(budgets: BudgetPage) -> Sequence[BudgetView]:
-    """Return the budget of everybody, and of the others those of which the most is used."""
+    """Return the budget of the whole day, and of the others the most used ones."""
     return sorted(budgets.items, key=lambda one: (one.scope is not BudgetScope.DAY, -one.share))[:SHOWN]
 
 

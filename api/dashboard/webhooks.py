@@ -11,7 +11,6 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import TextForm, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
@@ -52,7 +51,7 @@ class _WebhookPageState:
 
     typed: WebhookForm = field(default_factory=WebhookForm)
     editing: str = ""
-    problem: str = ""
+    problem: MaestroError | None = None
     made: MadeWebhook | None = None
     open: bool = False
 
@@ -78,7 +77,7 @@ def make(request: Request, parts: Parts, typed: Annotated[WebhookForm, Form()]) 
     return submit(
         lambda: parts.webhooks.add(read(NewWebhook, typed.fields()), OPERATOR),
         lambda made: _page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
-        lambda error: _page(request, _WebhookPageState(typed, problem=str(error), open=True), status_of(error)),
+        lambda error: _page(request, _WebhookPageState(typed, problem=error, open=True)),
     )
 
 
@@ -90,7 +89,7 @@ def change(request: Request, parts: Parts, typed: Annotated[WebhookForm, Form()]
             typed.path, read(WebhookChange, typed.fields("path", "scheme", "secret")), OPERATOR
         ),
         _to_list,
-        lambda error: _page(request, _WebhookPageState(typed, typed.path, str(error), open=True), status_of(error)),
+        lambda error: _page(request, _WebhookPageState(typed, typed.path, error, open=True)),
     )
 
 
@@ -129,10 +128,10 @@ def _to_list(_: object) -> Response:
 
 
 def _refused(request: Request, error: MaestroError) -> Response:
-    return _page(request, _WebhookPageState(problem=str(error)), status_of(error))
+    return _page(request, _WebhookPageState(problem=error))
 
 
-def _page(request: Request, shown: _WebhookPageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def _page(request: Request, shown: _WebhookPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     cursor = request.query_params.get("cursor") or None
     parts = parts_of(request)
     page = parts.webhooks.list(SHOWN, cursor)
@@ -149,6 +148,7 @@ def _page(request: Request, shown: _WebhookPageState, status: HTTPStatus = HTTPS
         following=page.next,
         first=cursor is None,
         shown=shown,
+        problem=shown.problem,
         address=f"{request.url.scheme}://{request.headers['host']}",
     )
 

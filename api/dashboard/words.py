@@ -46,7 +46,7 @@ def span(milliseconds: int | float | None) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Say a cost in US dollars; a dash where nobody knows it, which is not the same as nothing."""
+    """Return a cost in US dollars; a dash for an unknown cost, which is not the same as zero."""
     if dollars is None:
         return "–"
     return f"${dollars:,.2f}" if not 0 < dollars < _SMALL else f"${dollars:.6f}".rstrip("0")

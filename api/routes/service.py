@@ -101,7 +101,7 @@ def change_settings(
 
 
 def _version(given: JsonValue) -> int | None:
-    """Return the version that was read, None where nobody says; raises ``InvalidRequest``."""
+    """Return the version that the caller read, None without one; raises ``InvalidRequest``."""
     if given is None or given == "*":
         return None
     number = re.fullmatch(r'(?:W/)?"?(\d{1,18})"?', str(given)) if not isinstance(given, bool) else None

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.credentials import signed_request
 from api.errors import InvalidRequest
-from api.guards import OPERATOR, SignatureRoute, access_control
+from api.guards import OPERATOR, SignatureRoute, request_access
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Parts
 from maestro.domain.schedules.edits import BackfillWish
@@ -63,5 +63,5 @@ def deliver(request: Request, parts: Parts, path: str) -> Taken:
     except NoJson as error:
         raise InvalidRequest(f"{error}; send JSON, or another Content-Type") from None
     except BadSignature as error:
-        access_control(request).signatures.refuse(request, delivery.webhook, str(error))
+        request_access(request).signatures.refuse(request, delivery.webhook, str(error))
         raise

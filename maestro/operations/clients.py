@@ -23,7 +23,7 @@ class ClientOperations:
             return tx.llm.budgets.client_view(tx.users.clients.get(name))
 
     def add(self, new: NewClient, actor: str) -> ClientView:
-        """Make a client, whom agents and channels may name; 409 when its name or slug is taken."""
+        """Make a client, which agents and channels may name; 409 when its name or slug is taken."""
         with self._store.begin() as tx:
             return tx.llm.budgets.client_view(tx.users.clients.create(new, actor))
 

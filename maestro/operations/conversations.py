@@ -127,7 +127,7 @@ def remove_discarded(store: Store, data_dir: Path) -> None:
 
 
 def _remove(store: Store, data_dir: Path, path: str) -> None:
-    """Remove a file unless the same one was sent again; nobody can send it while it is looked at."""
+    """Remove a file unless the same file was sent again; it cannot be sent during the check."""
     place = data_dir / path
     if not path.startswith(f"{MEDIA}/"):
         shutil.rmtree(place, ignore_errors=True)

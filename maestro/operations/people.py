@@ -1,4 +1,4 @@
-"""What an operator does with people: pairings, users who were let in, and messages that were dropped."""
+"""What an operator does with users: pairings, users with access, and dropped messages."""
 
 from collections.abc import Callable
 
@@ -29,43 +29,43 @@ class PeopleOperations:
         self._rules = rules
 
     def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
-        """List the wishes to be let in, newest first, with their codes."""
+        """List the requests for access, newest first, with their codes."""
         with self._store.view() as tx:
             rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
             return pairing_page(rows, limit, tx.now)
 
     def invite(self, actor: str, wish: Approval | None = None) -> InvitationView:
-        """Make a code that lets in whoever sends `/pair CODE`, once; it is not shown again."""
+        """Make a code that gives access to the user that sends `/pair CODE`, once; it is not shown again."""
         as_owner = wish is not None and wish.owner
         with self._store.begin() as tx:
             code, expires_at = invite(tx, self._rules(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
     def approve(self, pairing: str, actor: str, approval: Approval | None = None) -> PairingView:
-        """Let in the person of a pairing, by its id or code, and tell them; 409 when the code ran out."""
+        """Give access to the user of a pairing, by its id or code, and tell the user; 409 when the code expired."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
             return pairing_view(approve(tx, pairing, actor, as_owner=as_owner), tx.now)
 
     def refuse(self, pairing: str, actor: str) -> PairingView:
-        """Keep a person out, without a word to them; 409 when they were let in."""
+        """Refuse a user without a message; 409 when the user has access."""
         with self._store.begin() as tx:
             return pairing_view(refuse(tx, pairing, actor), tx.now)
 
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
-        """List the people who were let in, by platform and user id; owners are not among them unless they were."""
+        """List the users with access by pairing, by platform and user id; owners only if they were paired."""
         with self._store.view() as tx:
             return person_page(
                 tx.users.pairings.known_users(PersonId.parse(cursor) if cursor else None, limit + 1), limit
             )
 
     def remove(self, person: OwnerId, actor: str) -> None:
-        """Know a person, `platform:userId`, no longer, from their next message on."""
+        """Take access from a user, `platform:userId`, from the next message on."""
         with self._store.begin() as tx:
             forget(tx, PersonId.parse(person), actor)
 
     def ignored(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> IgnoredPage:
-        """Count the messages that were dropped at the door, by channel and reason, the largest counts first."""
+        """Count the messages that were dropped on arrival, by channel and reason, the largest counts first."""
         offset = int(cursor or 0)
         with self._store.view() as tx:
             return ignored_page(tx.inbox.ignored.page(offset, limit + 1), offset, limit)

@@ -18,7 +18,6 @@ from api.dashboard.accounts.page import (
     connector_form,
     submit_form,
 )
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts
@@ -52,7 +51,7 @@ def show(request: Request, parts: Parts, edit: str = "", connector: str = "", cl
     try:
         return accounts_page(request, _opened(parts, edit, connector, client))
     except MaestroError as error:
-        return accounts_page(request, AccountsPageState(problem=str(error)), status_of(error))
+        return accounts_page(request, AccountsPageState(problem=error))
 
 
 @accounts.post("/add")
@@ -247,7 +246,7 @@ def refuse(request: Request, parts: Parts, pairing: Word) -> Response:
 
 @people.post("/pairings/invite")
 def invite(request: Request, parts: Parts, owner: Flag = False) -> Response:
-    """Make a code that lets somebody in, and show it, the only time."""
+    """Make a pairing code, and show it, the only time."""
     invitation = parts.people.invite(OPERATOR, Approval(owner=owner))
     return accounts_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
@@ -260,7 +259,7 @@ def remove_person(request: Request, parts: Parts, person: Word) -> Response:
 
 @people.post("/clients/add")
 def add_client(request: Request, parts: Parts, typed: Annotated[ClientForm, Form()]) -> Response:
-    """Make a client, whom agents and channels may name."""
+    """Make a client, which agents and channels may name."""
     shown = AccountsPageState("client", client=typed)
     return submit_form(
         request, shown, "added", lambda: parts.clients.add(read(NewClient, _client_fields(typed)), OPERATOR)
@@ -281,7 +280,7 @@ def change_client(request: Request, parts: Parts, typed: Annotated[ClientForm, F
 
 @people.post("/clients/remove")
 def remove_client(request: Request, parts: Parts, name: Word) -> Response:
-    """Remove a client of whom nothing speaks."""
+    """Remove a client that nothing refers to."""
     return submit_form(request, AccountsPageState(), "removed", lambda: parts.clients.remove(name, OPERATOR))
 
 

@@ -12,12 +12,12 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
 from api.routes.surroundings import parts_of
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.bots.views import ConnectorView, DisabledChannelView, disabled_page
 from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.errors import MaestroError
 from maestro.domain.llm.account_views import AccountView, account_view
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import MOST, UsageQuery
@@ -33,7 +33,7 @@ SHOWN = 100
 
 
 class AccountForm(BaseModel):
-    """What stands in the form of an account, whose ``name`` is there already when it is changed."""
+    """The form of an account; its ``name`` is fixed when it is changed."""
 
     name: str = ""
     type: str = "api_key"
@@ -50,7 +50,7 @@ class AccountForm(BaseModel):
 
 
 class ConnectorForm(BaseModel, extra="allow"):
-    """What stands in the form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
+    """The form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
 
     platform: str = ""
     account: str = DEFAULT_ACCOUNT
@@ -59,7 +59,7 @@ class ConnectorForm(BaseModel, extra="allow"):
 
 
 class ClientForm(BaseModel):
-    """What stands in the form of a client."""
+    """The form of a client."""
 
     name: str = ""
     slug: str = ""
@@ -70,7 +70,7 @@ class ClientForm(BaseModel):
 
 @dataclass(frozen=True)
 class AccountsPageState:
-    """What the page is told beside its lists: what was typed in which form, and what came of it.
+    """The forms of the page with their texts, and the result of the one that was sent.
 
     ``form`` is the form that is open: an account, a connector or a client, to make or, with ``editing``, to change.
     """
@@ -80,7 +80,7 @@ class AccountsPageState:
     account: AccountForm = field(default_factory=AccountForm)
     connector: ConnectorForm = field(default_factory=ConnectorForm)
     client: ClientForm = field(default_factory=ClientForm)
-    problem: str = ""
+    problem: MaestroError | None = None
     invitation: InvitationView | None = None
 
 
@@ -98,7 +98,7 @@ class AccountLists:
     agents: Sequence[str]
 
 
-def accounts_page(request: Request, shown: AccountsPageState, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def accounts_page(request: Request, shown: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
     """Return the page."""
     parts = parts_of(request)
     with parts.store.view() as tx:
@@ -109,6 +109,7 @@ def accounts_page(request: Request, shown: AccountsPageState, status: HTTPStatus
         status,
         title=TITLE,
         shown=shown,
+        problem=shown.problem,
         lists=lists,
         connectors=parts.connectors.list().items,
         platforms=_platforms(),
@@ -121,7 +122,7 @@ def submit_form(request: Request, shown: AccountsPageState, word: str, operation
     return submit(
         operation,
         lambda _: lead_back(PAGE, done=word),
-        lambda error: accounts_page(request, replace(shown, problem=str(error)), status_of(error)),
+        lambda error: accounts_page(request, replace(shown, problem=error)),
     )
 
 

@@ -9,7 +9,6 @@ from api.dashboard.agents.pages import AGENT_PAGE
 from api.dashboard.forms import reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_after
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts, parts_of
 from maestro.domain.agents.differences import lines_of
@@ -72,11 +71,10 @@ def _version(
     return render(
         request,
         "agent-version.html",
-        status_after(problem),
         title=f"{slug}, version {number} – Maestro",
         slug=slug,
         edit=edit,
         changes=[(change, lines_of(change, is_first=edit.against is None)) for change in edit.changes],
         newest=newest,
-        problem=str(problem or ""),
+        problem=problem,
     )

@@ -11,7 +11,6 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import FormRow, reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
-from api.errors import status_after
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMode, MemoryScope, Permission
@@ -180,13 +179,12 @@ def _new_form(request: Request, typed: AgentForm, problem: MaestroError | None =
     return render(
         request,
         "agent-new.html",
-        status_after(problem),
         title="Make an agent – Maestro",
         typed=typed,
         clients=clients,
         scopes=[scope.value for scope in MemoryScope],
         lines=LINES,
-        problem=str(problem or ""),
+        problem=problem,
     )
 
 
@@ -327,7 +325,6 @@ def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
     return render(
         request,
         "agent.html",
-        status_after(shown.problem),
         title=f"{slug} – Maestro",
         agent=agent,
         typed=shown.typed or form_of_agent(agent),
@@ -335,7 +332,7 @@ def _page(request: Request, slug: str, shown: _AgentPageState) -> HTMLResponse:
         actions=actions,
         clients=[client.name for client in parts.clients.list().items],
         channel=shown.channel,
-        problem=str(shown.problem or ""),
+        problem=shown.problem,
         said=DONE.get(shown.done, ""),
         scopes=[scope.value for scope in MemoryScope],
         lines=LINES,

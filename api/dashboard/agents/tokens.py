@@ -9,12 +9,12 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import FormRow, submit
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.tokens import MadeToken, NewToken
 from maestro.domain.columns import LARGEST
+from maestro.domain.errors import MaestroError
 from maestro.domain.reading import read
 
 PAGE = "/agents/tokens"
@@ -32,7 +32,7 @@ class _TokenFormState:
 
     agent: str = ""
     name: str = ""
-    problem: str = ""
+    problem: MaestroError | None = None
     made: MadeToken | None = None
 
 
@@ -42,7 +42,7 @@ _EMPTY = _TokenFormState()
 @router.get("")
 def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
     """List the tokens that are not revoked, and offer to make another, for ``agent`` if that is given."""
-    return _page(request, form=_TokenFormState(agent), before=cursor)
+    return _page(request, _TokenFormState(agent), before=cursor)
 
 
 @router.post("")
@@ -52,8 +52,8 @@ def make(
     """Make a token and show it, the only time; what cannot be made is said on the page."""
     return submit(
         lambda: parts.tokens.add(agent, read(NewToken, {"name": name.strip()}), OPERATOR),
-        lambda made: _page(request, HTTPStatus.CREATED, _TokenFormState(agent, made=made)),
-        lambda error: _page(request, status_of(error), _TokenFormState(agent, name, str(error))),
+        lambda made: _page(request, _TokenFormState(agent, made=made)),
+        lambda error: _page(request, _TokenFormState(agent, name, error)),
     )
 
 
@@ -63,13 +63,11 @@ def revoke(request: Request, parts: Parts, agent: Annotated[str, Form()], number
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, status_of(error), _TokenFormState(agent, problem=str(error))),
+        lambda error: _page(request, _TokenFormState(agent, problem=error)),
     )
 
 
-def _page(
-    request: Request, status: HTTPStatus = HTTPStatus.OK, form: _TokenFormState = _EMPTY, before: int | None = None
-) -> HTMLResponse:
+def _page(request: Request, form: _TokenFormState = _EMPTY, before: int | None = None) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
@@ -77,7 +75,8 @@ def _page(
     return render(
         request,
         "agent-tokens.html",
-        status,
+        HTTPStatus.CREATED if form.made else None,
+        problem=form.problem,
         at=PAGE,
         title=TITLE,
         agents=agents,

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -12,7 +11,6 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.jobs.pages import PAGE, page_of, words_of
 from api.dashboard.pages import lead_back, render
-from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
@@ -186,11 +184,10 @@ def _confirm(request: Request, chosen: JobSelectionForm, told: _BatchPlan) -> HT
     return render(
         request,
         "jobs-confirm.html",
-        status_of(told.problem) if told.problem else HTTPStatus.OK,
         title=TITLE,
         chosen=chosen,
         forecast=told.forecast,
-        problem=str(told.problem or ""),
+        problem=told.problem,
         agents=agents,
         origin=chosen.origin(),
     )
@@ -208,11 +205,10 @@ def _batch(
         operations = parts_of(request).batches
         batch, items = operations.show(batch_id), operations.items(batch_id, query)
     except NotFound as error:
-        return render(request, "batch-gone.html", status_of(error), title=TITLE, problem=str(error))
+        return render(request, "batch-gone.html", title=TITLE, problem=error)
     return render(
         request,
         "batch.html",
-        status_of(problem) if problem else HTTPStatus.OK,
         title=TITLE,
         batch=batch,
         pause=_pause(batch),
@@ -221,7 +217,7 @@ def _batch(
         state=asked[0],
         first=not query.cursor,
         query=urlencode({name: text for name, text in zip(("state", "cursor"), asked, strict=True) if text}),
-        problem=str(problem or ""),
+        problem=problem,
         page_of=page_of,
         words_of=words_of,
     )

@@ -75,7 +75,7 @@ class CallTotals:
 
 @dataclass(frozen=True)
 class OriginalJob:
-    """What the job answered and did of which a what-if asks what it would."""
+    """The answer and the actions of the job to which a what-if belongs."""
 
     id: str
     answer: Answered | None
@@ -84,7 +84,7 @@ class OriginalJob:
 
 @dataclass(frozen=True)
 class JobContent:
-    """Everything that the page of a job says."""
+    """Everything that the page of a job shows."""
 
     job: JobDetail
     row: Job
@@ -107,7 +107,7 @@ class JobContent:
 
     @property
     def held(self) -> bool:
-        """Whether a part of the answer was held back because nobody knows whether it arrived, and can be sent now."""
+        """Whether an unconfirmed chunk of the answer was held back and can be sent now."""
         unconfirmed = any(chunk.state is DeliveryState.UNCONFIRMED for chunk in self.job.deliveries)
         return unconfirmed and self.row.status is JobStatus.COMPLETED
 
@@ -123,17 +123,17 @@ class JobContent:
 
     @property
     def waited_ms(self) -> float | None:
-        """How long the job waited for its turn; None for one that still does."""
+        """The time that the job waited in its lane; None while it waits."""
         return _between(self.job.created_at, self.job.started_at)
 
     @property
     def took_ms(self) -> float | None:
-        """How long it took from its start to its end."""
+        """The time from the start to the end of the job."""
         return _between(self.job.started_at, self.job.completed_at)
 
     @property
     def in_all_ms(self) -> float | None:
-        """How long somebody waited for it: from the message to the end."""
+        """The time from the message to the end of the job."""
         return _between(self.job.created_at, self.job.completed_at)
 
 
@@ -185,7 +185,7 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
 
 
 def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
-    """Say that something is not there, and lead to what is."""
+    """Return the page for a job that does not exist."""
     return render(
         request, "job-gone.html", HTTPStatus.NOT_FOUND, title="Not found – Maestro", problem=problem, job_id=job_id
     )
@@ -198,7 +198,7 @@ def beginning(text: str, most: int | None) -> TextExcerpt:
     return TextExcerpt(text[:most], len(text) - most)
 
 
-class PromptMessage(NamedTuple):
+class PromptEntry(NamedTuple):
     """A message of a prompt by its number, and whether it is folded."""
 
     number: int
@@ -207,12 +207,12 @@ class PromptMessage(NamedTuple):
     folded: bool
 
 
-def _turns(seen: SeenView, whole: int) -> Sequence[PromptMessage]:
+def _turns(seen: SeenView, whole: int) -> Sequence[PromptEntry]:
     """Return the turns; the last one, which is answered, is never folded."""
     fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
     most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
     return [
-        PromptMessage(
+        PromptEntry(
             number,
             turn,
             beginning(turn.text, None if number == whole else most),

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -15,7 +14,6 @@ from starlette.responses import Response
 from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import render
 from api.dashboard.words import clock
-from api.errors import status_of
 from api.guards import PasswordRoute
 from api.live import unchanged
 from api.routes.surroundings import Parts
@@ -194,11 +192,10 @@ def show(request: Request, parts: Parts, asked: Annotated[JobListQuery, Query()]
     return render(
         request,
         "jobs.html",
-        status_of(problem) if problem else HTTPStatus.OK,
         title=TITLE,
         asked=asked,
         listing=found,
-        problem=str(problem or ""),
+        problem=problem,
         agents=agents,
         platforms=(WEB, *platforms()),
         statuses=tuple(JobStatus),

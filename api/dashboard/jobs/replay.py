@@ -9,7 +9,6 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import submit_async
 from api.dashboard.jobs.job import PAGE, gone, read_job
 from api.dashboard.pages import lead_back, render
-from api.errors import status_after
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
@@ -89,7 +88,7 @@ async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[R
 
 @router.get("/edit")
 def edit(request: Request, job_id: str, typed: Annotated[ReplayForm, Query()]) -> HTMLResponse:
-    """Offer to change who answers, with which model, and what is asked."""
+    """Offer to change the agent, the model and the prompt."""
     return _form(request, job_id, typed)
 
 
@@ -122,14 +121,13 @@ def _plan(request: Request, job_id: str, typed: ReplayForm, problem: MaestroErro
     return render(
         request,
         "job-replay.html",
-        status_after(problem),
         title=f"Replay – {job_id} – Maestro",
         sheet=sheet,
         plan=plan,
         place=PLACES.get(plan.step) or purpose_of(plan.step),
         kept=[purpose_of(step) for step in plan.kept],
         typed=ReplayForm.of(typed.mode, edits),
-        problem=str(problem or plan.problem or ""),
+        problem=problem or plan.problem,
     )
 
 
@@ -146,13 +144,12 @@ def _form(request: Request, job_id: str, typed: ReplayForm, problem: MaestroErro
     return render(
         request,
         "job-edit.html",
-        status_after(problem),
         title=f"Edit – {job_id} – Maestro",
         sheet=sheet,
         agents=agents,
         typed=typed if typed.edited else before,
         said=said,
-        problem=str(problem or ""),
+        problem=problem,
     )
 
 
@@ -163,9 +160,7 @@ def _cancellation(request: Request, job_id: str, problem: MaestroError | None = 
     except NotFound as error:
         return gone(request, str(error))
     title = f"Cancel – {job_id} – Maestro"
-    return render(
-        request, "job-cancel.html", status_after(problem), title=title, sheet=sheet, problem=str(problem or "")
-    )
+    return render(request, "job-cancel.html", title=title, sheet=sheet, problem=problem)
 
 
 def _changed(tx: Transaction, job: Job, edits: Edits | None) -> Edits | None:
