@@ -26,7 +26,7 @@ VERSION_LIMIT = 20
 
 HELP = """List, show, make, change and archive agents, and bind channels to them.
 
-An agent answers in the channels that are bound to it, and wherever somebody mentions it as @slug. Agents stand in
+An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents stand in
 agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
 back. All of this works whether Maestro runs or not, from the next message on.
 """
@@ -152,7 +152,7 @@ def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
 def list_versions(
     agents: AgentOperations, slug: Slug, limit: Limit = VERSION_LIMIT, cursor: RowCursor = None
 ) -> Result:
-    """List the edits of an agent, newest first: who, when and what."""
+    """List the edits of an agent, newest first: author, time and changed fields."""
     page = agents.versions(slug, limit, str(cursor) if cursor else None)
     return page, listing(page, VERSION_COLUMNS, "There are no earlier versions.")
 
@@ -211,7 +211,7 @@ def unbind(
     """Take a channel from its agent."""
     operations.remove(operations.find(platform, account, channel).id, ACTOR)
     address = {"platform": platform, "account": account, "channel": channel}
-    return address, f"{platform}/{channel} belongs to nobody now"
+    return address, f"{platform}/{channel} is bound to no agent now"
 
 
 tokens = OperationCommands(TOKENS_HELP, lambda at: TokenOperations(at.store))

@@ -30,7 +30,7 @@ app = OperationCommands(None, lambda at: AuditOperations(at.store))
 
 @app.operation("audit")
 def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, QUERY]) -> Result:
-    """Show who did what, the newest first; a time is written as 2026-11-20 or 2026-11-20T08:30.
+    """Show the audit log, the newest entry first; a time is written as 2026-11-20 or 2026-11-20T08:30.
 
     It works whether Maestro runs or not.
     """

@@ -1,4 +1,4 @@
-"""``maestro clients``: the clients for whom agents work, and who pay."""
+"""``maestro clients``: the customers that pay for answers."""
 
 from dataclasses import replace
 from typing import Annotated

@@ -10,9 +10,8 @@ from pydantic import SecretStr
 
 from connectors.platforms import platform as described
 from maestro.cli.framework.inputs import REFERENCES, secret_in
-from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
-from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, listing, write
+from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
+from maestro.cli.framework.output import Columns, Portrait, Result, listing
 from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector, SecretView
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
@@ -89,28 +88,26 @@ app.one(
 )
 
 
-@app.command()
+@app.operation()
 def add(
-    given: Given,
+    connectors: ConnectorOperations,
     place: NewPlace,
-    agent: AgentOption = None,
+    agent: AgentOption = "",
     options: PlatformOptions = None,
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
-) -> None:
+) -> Result:
     """Add a connector; its secrets are asked for one after another, unless some are given."""
     platform, account = _parts(place)
-    wanted, given_secrets = described(platform).secrets, _secrets(secret_refs, secret_vars)
-    with opened(given) as at:  # before the prompts: a wrong configuration is reported before secrets are typed
-        new = NewConnector(
-            platform=platform,
-            account=account,
-            agent=agent or "",
-            secrets=given_secrets or _ask_secrets(wanted),
-            options=_options(options, platform),
-        )
-        connector = ConnectorOperations(at.store, encryption(at.loaded.settings)).add(new, ACTOR)
-    write(connector, f"{platform}/{account} is connected as soon as Maestro runs", given.as_json)
+    new = NewConnector(
+        platform=platform,
+        account=account,
+        agent=agent or "",
+        secrets=_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
+        options=_options(options, platform),
+    )
+    connector = connectors.add(new, ACTOR)
+    return connector, f"{platform}/{account} is connected as soon as Maestro runs"
 
 
 @app.operation("set")

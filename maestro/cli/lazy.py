@@ -28,13 +28,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "schedules": ("schedules", "List, show, add, change, run and remove what agents do by the clock."),
     "webhooks": ("webhooks", "List, show, add, change, try and remove what programs outside may send."),
     "skills": ("skills", "List, show, test, add, enable, disable and remove skills."),
-    "audit": ("audit", "Show who did what, when and from where."),
+    "audit": ("audit", "Show the changes by operators: action, author, time and origin."),
     "usage": ("usage", "Show what model calls took and cost."),
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
     "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
-    "pairings": ("people:pairings", "Let people in who wish to talk to agents, and invite others."),
-    "people": ("people", "List and remove people who were let in."),
+    "pairings": ("people:pairings", "Approve users who asked for access to direct messages, and invite others."),
+    "people": ("people", "List and remove users who got access by a pairing."),
     "migrate": ("processes.migrate", "Create the database, or bring it up to this release."),
     "version": ("version", "Show the version."),
 }
@@ -44,11 +44,10 @@ COMPLETION = ("install_completion", "show_completion")
 
 
 class LazyGroup(TyperGroup):
-    """Knows its commands by name and a line of help, and imports one only to run it, or to complete its arguments.
+    """A group of commands that imports a command only to run it, or to complete its arguments.
 
-    ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second. Nobody who
-    asks for help or mistypes a command should wait for that. An import inside each command would hide the same thing in
-    many places, so it is done here, once, by the name of the module.
+    ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second; help and a
+    mistyped command need none of that. An import inside each command would hide the same thing in many places.
     """
 
     def __init__(self, **attributes: Any) -> None:

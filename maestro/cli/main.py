@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except MaestroError as error:
         return _failed(str(error) or error.public, given)
-    # Contract: errors are one clear line on stderr, whatever they are; only here is nobody left to raise them to.
+    # Contract: every error is one clear line on stderr, and this is the outermost frame.
     except Exception as error:  # noqa: BLE001 - see above
         reason = f"unexpected {type(error).__name__}: {error}" if str(error) else f"unexpected {type(error).__name__}"
         hint = "" if given.debug else " (run again with --debug for the traceback)"
@@ -82,14 +82,14 @@ def leave(code: int) -> NoReturn:
     """End the process with this exit code.
 
     Where Temporal's SDK was used, without the interpreter's own clean-up: its native threads may still run then and
-    abort the process (measured: a finished command ended with SIGABRT). Everything of ours is closed by now.
+    abort the process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by now.
     """
     deliberately = "temporalio.bridge" in sys.modules
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            # Whoever read our output is gone; the clean-up would try once more, and complain.
+            # The reader of the output is gone; the clean-up would write once more, and complain.
             code, deliberately = code or FAILED, True
     if deliberately:
         os._exit(code)

@@ -30,7 +30,7 @@ PERSON_COLUMNS = Columns("person=id name=user_name since=added_at by=added_by")
 PAIRINGS_HELP = """List, approve and refuse people who wish to be let in, and invite others.
 
 Where direct messages of strangers are not answered (dmPolicy pairing), a stranger is told a code. Whoever tells you
-that code is let in with `approve`. The other way round, `invite` prints a code for somebody who sends `/pair CODE`.
+that code is let in with `approve`. The other way round, `invite` prints a code for a user, who sends `/pair CODE`.
 """
 NO_PAIRINGS = "Nobody wishes to be let in."
 PAIRING_COLUMNS = Columns("id code person name=user_name status until=expires_at by=settled_by")
@@ -40,7 +40,7 @@ OWNERS_HELP = """Add, list and remove owners.
 An owner may talk to every agent, comes before others, and may ask conductors for actions. Owners stand in owner.ids of
 the configuration, or are added here; this works beside a running Maestro, from the person's next message on.
 """
-NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, who uses this machine is one all the same."
+NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is one all the same."
 
 
 def _well_formed(text: str) -> str:
@@ -75,7 +75,7 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 
 @pairings.operation("list")
 def list_pairings(people: PeopleOperations) -> Result:
-    """List who wishes to be let in, and who was, newest first."""
+    """List the pairings, newest first: users who asked for access, and those who got it."""
     page = people.pairings(MOST_PAIRINGS)
     return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, NO_PAIRINGS)
 
@@ -96,7 +96,7 @@ def refuse(people: PeopleOperations, pairing: PairingRef) -> Result:
 
 @pairings.operation()
 def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
-    """Print a code that lets in whoever sends it, once; it is not shown again."""
+    """Print a code that gives one user access; it is not shown again."""
     invitation = people.invite(ACTOR, Approval(owner=owner))
     until = invitation.expires_at.astimezone().strftime("%H:%M")
     lines = [f"/pair {invitation.code}", f"Whoever sends this line to Maestro until {until} is let in, once."]

@@ -10,7 +10,7 @@ from maestro.operations.questions import QuestionOperations, QuestionQuery
 
 HELP = """List, show and answer the questions of agents.
 
-A job that asks waits for the answer, days if need be; nobody else waits for it. Listing and answering work whether
+A job that asks waits for the answer, days if need be; no other job waits for it. Listing and answering work whether
 Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
 """
 COLUMNS = Columns(

@@ -141,7 +141,7 @@ def _changed(schedule: ScheduleView) -> str:
 app.switch("pause", "Let a schedule rest until it is resumed.", " is paused", ScheduleChange(enabled=False))
 app.switch(
     "resume",
-    "Let a schedule run again, whoever paused it; what was to run once is planned again.",
+    "Let a schedule run again, whatever paused it; what was to run once is planned again.",
     _changed,
     ScheduleChange(enabled=True),
 )
@@ -153,23 +153,20 @@ app.one(
 )
 
 
-@app.command()
+@app.operation()
 def backfill(
-    given: Given,
+    schedules: ScheduleOperations,
     ref: Ref,
     start: Annotated[str, "--from TIME: The first time, as 2026-11-20T09:00."],
     end: Annotated[str | None, "--to TIME: The last time; else now."] = None,
     preview_only: Annotated[bool, "--preview: Only show what would be run."] = False,
-) -> None:
+) -> Result:
     """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
     ends = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
-    with opened(given) as at:
-        with at.store.view() as tx:
-            zone = read_zone(tx.background.schedules.get(ref).zone)
-        zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in ends.items()}
-        wish = read(BackfillWish, {**zoned, "preview": preview_only})
-        found = open_schedules(at.store, at.live).backfill(ref, wish, ACTOR)
-    write(found, _backfilled(found), given.as_json)
+    zone = read_zone(schedules.show(ref).timezone)
+    zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in ends.items()}
+    found = schedules.backfill(ref, read(BackfillWish, {**zoned, "preview": preview_only}), ACTOR)
+    return found, _backfilled(found)
 
 
 @app.command()

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from maestro.bootstrap.tools import names_of
 from maestro.cli.framework.inputs import MOST, bytes_of, made
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
-from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain, write
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
+from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.trial import TrialWish
 from maestro.domain.skills.views import SkillChange, SkillView
@@ -91,12 +90,9 @@ app.switch(
 )
 
 
-@app.command()
-def remove(given: Given, slug: Slug) -> None:
+@app.operation()
+def remove(skills: SkillOperations, slug: Slug) -> Result:
     """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
-    with opened(given) as at:
-        _operations(at).remove(slug, ACTOR)
-        with at.store.view() as tx:
-            again = tx.agents.skills.by_slug(slug) is not None
-    line = f"{slug} is {'that of Maestro again' if again else 'gone'}"
-    write({"slug": slug, "shipped": again}, line, given.as_json)
+    skills.remove(slug, ACTOR)
+    again = slug in {skill.slug for skill in skills.list(MOST).items}
+    return {"slug": slug, "shipped": again}, f"{slug} is {'that of Maestro again' if again else 'gone'}"

@@ -72,7 +72,7 @@ def _operations(at: Opened) -> WebhookOperations:
 
 app = OperationCommands(HELP, _operations, Reference("path", HookPath))
 app.list("List the webhooks by path, with what came to them.", COLUMNS, NOTHING, paged=True)
-app.show("Show a webhook: who is told what, and what came to it.", PORTRAIT)
+app.show("Show a webhook: its agent, its prompt and its deliveries.", PORTRAIT)
 
 
 @app.command()
@@ -154,7 +154,7 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
         answer = httpx.post(url, content=content, headers=headers, timeout=SEND_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise DeliveryRefused(
-            f"nobody took it at {url} ({error}); start Maestro, or name another address with --url"
+            f"no Maestro answered at {url} ({error}); start Maestro, or name another address with --url"
         ) from None
     if answer.status_code != httpx.codes.ACCEPTED:
         raise DeliveryRefused(f"{url} answered {answer.status_code}: {_reason(answer)}")
@@ -171,7 +171,7 @@ def _reason(answer: httpx.Response) -> str:
 
 def _new_secret(webhook: MadeWebhook) -> list[str]:
     """Return the lines that show a secret that was made here."""
-    warning = "Give it to the sender, and keep it where nobody else reads it: it is not shown again."
+    warning = "Give it to the sender, and keep it secret: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []
 
 

@@ -34,7 +34,7 @@ class ConnectorUnreachable(MaestroError):
 
 
 class ChatRefused(MaestroError):
-    """The web connector does not let us in, or does not take the message; the text says why."""
+    """The web connector refuses the login or the message; the text says why."""
 
     public = "The web connector refused."
 
@@ -129,7 +129,7 @@ class ChatClient:
     async def _conversation(self, socket: ClientConnection) -> AsyncGenerator[Frame, None]:
         """Come in, and yield what is said until the connection ends."""
         await socket.send(json.dumps(self._auth()))
-        if not self._let_in(json.loads(await socket.recv())):
+        if not self._log_in(json.loads(await socket.recv())):
             return
         self._been_there = True
         self._history = self.visit.last_id is None
@@ -147,14 +147,14 @@ class ChatClient:
         }
         return {"type": "auth", "lastId": self.visit.last_id or 0} | {key: text for key, text in given.items() if text}
 
-    def _let_in(self, frame: Frame) -> bool:
-        """Say whether we may talk now; false when another try, with what is remembered then, is due.
+    def _log_in(self, frame: Frame) -> bool:
+        """Return whether the login succeeded; false when the client has to connect once more.
 
         Raises ``ForeignChannel`` and ``ChatRefused``.
         """
         if frame["type"] == "auth_ok":
             another = self.visit.instance not in ("", frame["instance"])
-            # Ids of another installation say nothing about this one's.
+            # Ids of another installation mean nothing in this one.
             last_id = None if another else self.visit.last_id
             self._update(resume_token=frame["resumeToken"], instance=frame["instance"], last_id=last_id)
             return not another
@@ -170,12 +170,12 @@ class ChatClient:
         raise ChatRefused(f"the web connector refused: {why}{fix}")
 
     async def _take(self, socket: ClientConnection, frame: Frame) -> bool:
-        """Do what a frame asks of us; true when the person is to hear it."""
+        """Handle a frame of the server; true when the user should see it."""
         match frame["type"]:
             case "message":
                 return self._see(frame["id"]) and not self._history
             case "resumed":
-                # Lower than ours where the store was replaced by an older one: what comes now is new all the same.
+                # Lower than the stored id where an older store was restored: later messages are new all the same.
                 self._update(last_id=frame["lastId"])
                 self._history = False
                 await self._say_again(socket)
@@ -186,7 +186,7 @@ class ChatClient:
         return True
 
     def _see(self, delivery_id: int) -> bool:
-        """Note that we have everything up to this; false when we had it."""
+        """Store that everything up to this id has arrived; false when it had arrived before."""
         if self.visit.last_id is not None and delivery_id <= self.visit.last_id:
             return False
         self._update(last_id=delivery_id)

@@ -24,7 +24,7 @@ from maestro.domain.words import Slug
 from maestro.settings import Settings, WebSettings, read_environment
 
 TIMEOUT = 300.0
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where we connect when the server is bound to all
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the address to connect to when the server is bound to all
 
 HELP = """Talk to an agent over the web connector.
 
@@ -85,7 +85,7 @@ def chat(
 
 @dataclass(frozen=True)
 class TerminalChat:
-    """One use of the command: with whom, where, and what shows it."""
+    """One run of ``maestro chat``: its web connector, agent, channel and screen."""
 
     place: ConnectorAddress
     visits: VisitFiles
@@ -104,7 +104,7 @@ class TerminalChat:
         self._in_a_channel(lambda client: converse(client, self.agent, self.screen, history))
 
     def _in_a_channel(self, talk: Callable[[ChatClient], None]) -> None:
-        """Talk, in a new channel where the old one is not ours any more; raises ``ForeignChannel`` for a chosen one."""
+        """Talk, in a new channel if the old one is another user's now; raises ``ForeignChannel`` for a chosen one."""
         try:
             talk(self._client())
         except ForeignChannel:
@@ -147,12 +147,12 @@ def _place(web: WebSettings, url: str) -> ConnectorAddress:
     if not url and not web.enabled:
         raise ConfigurationError("web.enabled is false, so there is no web connector here; name another with --url")
     host = ANYWHERE.get(web.host, web.host)
-    ours = f"ws://{f'[{host}]' if ':' in host else host}:{web.port}/"
-    return ConnectorAddress(url or ours, web.api_key.get_secret_value(), _user())
+    configured_url = f"ws://{f'[{host}]' if ':' in host else host}:{web.port}/"
+    return ConnectorAddress(url or configured_url, web.api_key.get_secret_value(), _user())
 
 
 def _user() -> str:
-    """Return the name of who uses this terminal; some containers have none."""
+    """Return the name of this terminal's user; some containers have none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -190,7 +190,7 @@ async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -
 
 
 class _ChatRequest:
-    """What was said, and how much of its answer is there."""
+    """A message, and the part of its answer that has arrived."""
 
     def __init__(self, client: ChatClient, screen: ChatScreen, text: str) -> None:
         self._client = client

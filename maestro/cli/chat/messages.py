@@ -26,10 +26,10 @@ class ChatAnswer:
     def takes(self, message: Frame) -> bool:
         """Say whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
-        ours = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
-        if ours:
+        answers = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
+        if answers:
             self.more = bool(message.get("more"))
-        return ours
+        return answers
 
 
 def is_failure(text: str, answer: Frame) -> bool:
@@ -44,7 +44,7 @@ def addressed(text: str, agent: str) -> str:
     return f"@{agent} {text}"
 
 
-def shown(message: Frame, address: str = "") -> str:
+def displayed(message: Frame, address: str = "") -> str:
     """Return a message as a terminal shows it: its words, where its file is, and what may be chosen, by number.
 
     ``address`` is the web connector's own, which the path of a file is of.

@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from maestro.cli.chat.client import ChatClient, Frame
-from maestro.cli.chat.messages import ChatAnswer, addressed, meant, shown
+from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, meant
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
@@ -40,13 +40,13 @@ class ChatScreen:
         self._shows_typing = False
 
     def message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
-        """Show a message; ``aside`` keeps one that nobody waits for out of what a script takes for the answer."""
+        """Show a message; ``aside`` writes it to standard error, because it does not answer the script's message."""
         if self._as_json:
             self.record(frame, answers=answers)
         elif aside:
-            self.note(f"Earlier in this channel: {shown(frame, self._address)}")
+            self.note(f"Earlier in this channel: {displayed(frame, self._address)}")
         else:
-            self._write(shown(frame, self._address))
+            self._write(displayed(frame, self._address))
 
     def record(self, frame: Frame, *, answers: bool) -> None:
         """Write a message for programs; people are shown nothing."""
@@ -119,7 +119,7 @@ def _lines(screen: ChatScreen) -> Iterator[str]:
 
 
 class ChannelListener:
-    """Hears everything that is said in the channel and tells who waits for an answer; lives in its own loop."""
+    """A receiver of all messages of the channel, in its own event loop; it wakes the waiting thread."""
 
     def __init__(self, client: ChatClient, screen: ChatScreen, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
@@ -145,9 +145,9 @@ class ChannelListener:
         await self._connected.wait()
 
     async def answered(self, line: str, agent: str) -> None:
-        """Say something and return when its answer begins, or when it is refused.
+        """Send a message and return when its answer begins, or when it is refused.
 
-        The number of a button below the newest message says what pressing it would, to whoever asks.
+        The number of a button below the newest message stands for the value of that button.
         """
         chosen, self._newest = meant(line, self._newest), {}
         text = chosen if chosen != line else addressed(line, agent)

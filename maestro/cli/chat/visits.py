@@ -1,4 +1,4 @@
-"""Where a person at a terminal talks, kept from one call to the next, so that the conversation goes on."""
+"""The channels of a terminal's user, stored between calls of the command, so that conversations continue."""
 
 import contextlib
 import hashlib
@@ -19,9 +19,9 @@ FILE_MODE = 0o600
 
 
 class ChatVisit(Value):
-    """What the next connection needs to be the same person in the same channel, and to get what it missed.
+    """The state that lets the next connection resume as the same user in the same channel.
 
-    ``last_id`` None means that nobody at this terminal has been in the channel before. ``instance`` names the Maestro
+    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` names the Maestro
     that the rest is about.
     """
 
@@ -32,7 +32,7 @@ class ChatVisit(Value):
     last_id: int | None = None
 
     def forgotten(self) -> "ChatVisit":
-        """Return the channel alone, without who was there and what they have seen."""
+        """Return the channel alone, without its user and the last message that was seen."""
         return ChatVisit(url=self.url, channel=self.channel)
 
 
@@ -89,6 +89,6 @@ def _age(file: Path) -> int:
 
 
 def new_channel(user: str, agent: str) -> str:
-    """Return a channel id that nobody else has, and that says who talks to whom in it."""
+    """Return a unique channel id that names the user and the agent."""
     parts = ("terminal", re.sub(r"[^A-Za-z0-9._-]+", "-", user)[:MAX_NAME], agent, secrets.token_hex(4))
     return "-".join(filter(None, parts))

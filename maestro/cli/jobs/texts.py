@@ -178,8 +178,8 @@ def batch_forecast(forecast: Forecast) -> Iterator[str]:
 
 def _price(forecast: Forecast) -> str:
     if forecast.unknown_cost == forecast.model_calls and forecast.model_calls:
-        return "nobody knows what they cost"
-    unknown = f", and {forecast.unknown_cost:,} of which nobody knows the price" if forecast.unknown_cost else ""
+        return "their cost is unknown"
+    unknown = f", and {forecast.unknown_cost:,} of unknown price" if forecast.unknown_cost else ""
     return f"about {cost(forecast.cost_usd)}{unknown}"
 
 

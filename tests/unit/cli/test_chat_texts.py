@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.messages import ChatAnswer, addressed, harmless, is_failure, meant, shown, web_address
+from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, harmless, is_failure, meant, web_address
 from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
@@ -116,11 +116,11 @@ BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value"
 def test_what_may_be_chosen_and_where_a_file_is_stands_below_the_words() -> None:
     file = {"filename": "plan\x1b.png", "size": 12_345, "url": "/api/file/c/9"}
     message = {"content": "Which?", "buttons": BUTTONS}
-    assert shown(message) == "Which?\n[1] Red[2J  [2] Blue"
-    assert shown({"content": "", "file": file}, "http://localhost:5070") == (
+    assert displayed(message) == "Which?\n[1] Red[2J  [2] Blue"
+    assert displayed({"content": "", "file": file}, "http://localhost:5070") == (
         "[file plan.png, 12.3 kB: http://localhost:5070/api/file/c/9]"
     )
-    assert shown({"content": "just words"}) == "just words"
+    assert displayed({"content": "just words"}) == "just words"
 
 
 @pytest.mark.parametrize(
