@@ -34,7 +34,7 @@ STAGES = {
     "context": ("activities/context",),
     "tags": ("activities/tags",),
     "send": ("activities/delivery", "activities/chunks", "connectors/hub"),
-    "model: the step": ("activities/llm", "activities/groups"),
+    "model: the step": ("activities/model_calls",),
     "model: litellm and HTTP": (
         "maestro/llm/litellm_client",
         "maestro/llm/translation",
@@ -50,7 +50,7 @@ STAGES = {
 }
 """The beginnings of the modules of each stage; the first that fits counts."""
 STEPS = {
-    "activities.model_calls:PreparationActivities.prepare": "context",
+    "activities.conversations:PreparationActivities.prepare": "context",
     "activities.routing:RoutingActivities.choose_agent": "route",
     "activities.conversations:ConversationActivities.record_message": "record",
     "activities.context:ContextActivities.build_context": "context",
