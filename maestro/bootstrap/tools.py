@@ -17,12 +17,11 @@ from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
 from maestro.tools.calculate import Calculate
 from maestro.tools.chat import ChatGetNew, ChatPost
-from maestro.tools.files import ListFiles, ReadFile, SendFile, WriteFile
+from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
 from maestro.tools.get_time import GetTime
 from maestro.tools.mcp_server import McpServerSpec, local_name
 from maestro.tools.memory_search import MemorySearch
 from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
-from maestro.tools.run_shell import RunShell
 from maestro.tools.web import HttpFetch, WebSearch
 
 SHELL_SHARE = 0.9

@@ -8,15 +8,12 @@ from functools import cache
 import structlog
 
 from maestro.domain.scanning import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, Span, apart
-from maestro.scanner.addresses import AddressPlugin
-from maestro.scanner.assignments import AssignmentPlugin
-from maestro.scanner.blocks import BlockPlugin
+from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
+from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
 from maestro.scanner.folding import BLANKED, Folded, Folder
-from maestro.scanner.headers import HeaderPlugin
 from maestro.scanner.pattern_processes import PatternProcesses, PatternsFailed
 from maestro.scanner.plugin import ByteRange, SpanPlugin
-from maestro.scanner.tables import TablePlugin
-from maestro.scanner.tokens import FormPlugin, TokenPlugin, token_table
+from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_table
 
 WINDOW = 16_384
 """Characters that are looked at together: what a rule does over and over costs no more in a long text."""

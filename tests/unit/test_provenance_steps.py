@@ -21,10 +21,9 @@ from maestro.store.transaction import Transaction
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.calculate import Calculate
 from maestro.tools.chat import ChatGetNew, ChatPost
-from maestro.tools.files import ListFiles, ReadFile, SendFile, WriteFile
+from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
 from maestro.tools.get_time import GetTime
 from maestro.tools.memory_search import MemorySearch
-from maestro.tools.run_shell import RunShell
 from maestro.tools.web import HttpFetch, WebSearch
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken

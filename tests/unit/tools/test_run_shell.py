@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.tools.base import ToolCaller, ToolFailure
-from maestro.tools.run_shell import RunShell
+from maestro.tools.files import RunShell
 
 ENVIRONMENT = {**os.environ, "ANTHROPIC_API_KEY": "sk-secret", "MAESTRO_WEBUI_PASSWORD": "secret", "HOME": "/root"}
 
