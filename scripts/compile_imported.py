@@ -16,7 +16,8 @@ def main() -> None:
     os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION", HF_HUB_OFFLINE="1")
     commands = import_module("maestro.cli")
     names = [module.name for module in pkgutil.walk_packages(commands.__path__, "maestro.cli.")]
-    for name in (*names, "api.app", "litellm", "uvicorn.protocols.http.h11_impl", "maestro.store.engine.migrating"):
+    servers = ("api.app", "litellm", "uvicorn.protocols.http.h11_impl")
+    for name in (*names, *servers, "maestro.store.engine.schema", "alembic.command", "alembic.config"):
         import_module(name)
 
 
