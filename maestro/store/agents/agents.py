@@ -18,7 +18,7 @@ from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessa
 from maestro.domain.settings.access import RoutingSettings
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
 from maestro.store.jobs.claims import HOLDS_LANE
 
 MOST_KNOWN = 10_000
@@ -29,9 +29,7 @@ class Agents(Repository):
     """All agents."""
 
     _OF_CHANNEL = select(AgentChannel).where(
-        AgentChannel.platform == bindparam("platform"),
-        AgentChannel.account == bindparam("account"),
-        AgentChannel.channel == bindparam("channel"),
+        same(AgentChannel, *CHANNEL_KEY),
     )
     _BINDING = PreparedStatement(_OF_CHANNEL)
     _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
@@ -221,7 +219,7 @@ class Channels(Repository):
     )
     _MARK = PreparedStatement(
         select(ChannelCursor.mark).where(
-            *(col(getattr(ChannelCursor, name)) == bindparam(name) for name in ("platform", "account", "channel")),
+            same(ChannelCursor, *CHANNEL_KEY),
             ChannelCursor.thread == bindparam("thread"),
         )
     )
@@ -232,17 +230,13 @@ class Channels(Repository):
     )
     _REASON = PreparedStatement(
         select(DisabledChannel.reason).where(
-            DisabledChannel.platform == bindparam("platform"),
-            DisabledChannel.account == bindparam("account"),
-            DisabledChannel.channel == bindparam("channel"),
+            same(DisabledChannel, *CHANNEL_KEY),
         )
     )
 
     _LAST_HEARD = PreparedStatement(
         select(func.max(col(InboxRow.sent_at))).where(
-            InboxRow.platform == bindparam("platform"),
-            InboxRow.account == bindparam("account"),
-            InboxRow.channel == bindparam("channel"),
+            same(InboxRow, *CHANNEL_KEY),
         )
     )
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, inspect, literal, or_, text, update
-from sqlmodel import SQLModel, col, select
+from sqlalchemy import bindparam, delete, func, inspect, literal, or_, text, update
+from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.bots.bot import BotInstance
@@ -20,7 +20,7 @@ from maestro.domain.people.people import Owner
 from maestro.domain.people.permissions import Person
 from maestro.domain.questions.question import Question
 from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import PreparedStatement, insert
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 
@@ -96,19 +96,12 @@ class IntakeState:
     weight: float | None
 
 
-def _same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
-    """Return the condition that these columns hold the values of the parameters with their names."""
-    return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
-
-
 class Inbox(Repository):
     """The inbox: unique by platform, account, channel and message id, for ever."""
 
     _VERY = PreparedStatement(
         select(InboxRow).where(
-            InboxRow.platform == bindparam("platform"),
-            InboxRow.account == bindparam("account"),
-            InboxRow.channel == bindparam("channel"),
+            same(InboxRow, *CHANNEL_KEY),
             InboxRow.message_id == bindparam("its_id"),
         )
     )
@@ -143,7 +136,6 @@ class Inbox(Repository):
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
-    _CHANNEL = ("platform", "account", "channel")
     # Statuses are literals, and not parameters, so that SQLite can use the partial indexes.
     _ASKING = select(Question.id).where(
         text("questions.status = 'open'"),
@@ -161,11 +153,11 @@ class Inbox(Repository):
     _COUNT = select(func.count()).select_from(Job)
     _FACTS = (
         select(InboxRow.job_id)
-        .where(_same(InboxRow, *_CHANNEL), col(InboxRow.message_id) == bindparam("its_id"))
+        .where(same(InboxRow, *CHANNEL_KEY), col(InboxRow.message_id) == bindparam("its_id"))
         .scalar_subquery(),
-        select(DisabledChannel.channel).where(_same(DisabledChannel, *_CHANNEL)).exists(),
-        select(Owner.user_id).where(_same(Owner, *_SENDER)).exists(),
-        select(KnownPerson.user_id).where(_same(KnownPerson, *_SENDER)).exists(),
+        select(DisabledChannel.channel).where(same(DisabledChannel, *CHANNEL_KEY)).exists(),
+        select(Owner.user_id).where(same(Owner, *_SENDER)).exists(),
+        select(KnownPerson.user_id).where(same(KnownPerson, *_SENDER)).exists(),
         _OF_PERSON.exists(),
         _ASKING.exists(),
         _TAKEN.exists(),
@@ -182,8 +174,8 @@ class Inbox(Repository):
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
         .select_from(select(literal(1).label("one")).subquery())
-        .outerjoin(AgentChannel, _same(AgentChannel, *_CHANNEL))
-        .outerjoin(BotInstance, _same(BotInstance, "platform", "account"))
+        .outerjoin(AgentChannel, same(AgentChannel, *CHANNEL_KEY))
+        .outerjoin(BotInstance, same(BotInstance, "platform", "account"))
         .outerjoin(Agent, col(Agent.id) == func.coalesce(BotInstance.agent_id, AgentChannel.agent_id))
         .outerjoin(Client, col(Client.id) == func.coalesce(AgentChannel.client_id, Agent.client_id))
     )

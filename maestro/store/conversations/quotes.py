@@ -9,7 +9,7 @@ from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import InboxRow
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import PreparedStatement
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, same
 
 PLACE = ("platform", "account", "channel")
 MAESTRO, SOMEBODY = "Maestro", "somebody"
@@ -25,7 +25,7 @@ class QuotedMessages(Repository):
         .join(Job, col(Job.id) == Delivery.job_id)
         .outerjoin(Agent, col(Agent.id) == Job.agent_id)
         .where(
-            *(col(getattr(Delivery, name)) == bindparam(name) for name in PLACE),
+            same(Delivery, *CHANNEL_KEY),
             Delivery.platform_message_id == bindparam("known_as"),
             # A literal, and not a parameter, so that SQLite can use the partial index.
             text("deliveries.platform_message_id <> ''"),
@@ -35,7 +35,7 @@ class QuotedMessages(Repository):
     )
     _THEIRS = PreparedStatement(
         select(InboxRow).where(
-            *(col(getattr(InboxRow, name)) == bindparam(name) for name in PLACE),
+            same(InboxRow, *CHANNEL_KEY),
             InboxRow.message_id == bindparam("known_as"),
         )
     )

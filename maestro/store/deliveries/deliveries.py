@@ -16,7 +16,7 @@ from maestro.domain.drafts import Draft
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address, InboxRow, Receipt, Standing
 from maestro.store.engine.repository import Repository, with_values
-from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
 from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
@@ -68,9 +68,7 @@ class Deliveries(Repository):
     _START: tuple[Any, ...] = (
         select(DisabledChannel.reason)
         .where(
-            col(DisabledChannel.platform) == bindparam("platform"),
-            col(DisabledChannel.account) == bindparam("account"),
-            col(DisabledChannel.channel) == bindparam("channel"),
+            same(DisabledChannel, *CHANNEL_KEY),
         )
         .scalar_subquery(),
         select(Delivery.id).where(*_OF_STEP).exists(),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Dialect, bindparam, func, inspect, or_, select, update
+from sqlalchemy import ColumnElement, Dialect, and_, bindparam, func, inspect, or_, select, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Mapped
@@ -20,6 +20,7 @@ from sqlalchemy.sql.selectable import ReturnsRows
 from sqlmodel import SQLModel
 
 __all__ = [
+    "CHANNEL_KEY",
     "NO_LIMIT",
     "PreparedStatement",
     "greatest",
@@ -29,10 +30,14 @@ __all__ = [
     "one_of",
     "row_insert",
     "row_update",
+    "same",
 ]
 
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row", bound=SQLModel)
+
+CHANNEL_KEY = ("platform", "account", "channel")
+"""The columns that identify a channel."""
 
 NO_LIMIT = -1
 """The value of a ``limit`` parameter that returns every row."""
@@ -134,6 +139,11 @@ def _dialect() -> Dialect:
 def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
     """Return the condition that a column holds one of these constants."""
     return or_(*(column == value for value in values))
+
+
+def same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
+    """Return the condition that these columns hold the values of the parameters with their names."""
+    return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
 def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:

@@ -147,3 +147,8 @@ def job_mentions(text: str) -> ColumnElement[bool]:
 def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
     # LIKE alone, which ignores the case of ASCII letters, is three times as fast as lower() and LIKE.
     return (col(place).contains(text, autoescape=True) for place in places)
+
+
+def newest_first() -> tuple[ColumnElement[Any], ...]:
+    """Return the order of lists of jobs."""
+    return col(Job.created_at).desc(), col(Job.id).desc()

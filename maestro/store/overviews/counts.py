@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, String, func, type_coerce
+from sqlalchemy import String, func, type_coerce
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
@@ -16,7 +15,7 @@ from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
 from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
 from maestro.store.engine.repository import Repository
-from maestro.store.jobs.filters import conditions, failed_step, unindexed
+from maestro.store.jobs.filters import conditions, failed_step, newest_first, unindexed
 
 MOST = 20_000
 """The newest jobs, which are counted; a count says when it stopped there."""
@@ -70,7 +69,7 @@ class Overview(Repository):
 
     def work(self, since: datetime) -> Work:
         """Return the open jobs, and the outcomes of jobs since then."""
-        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*_newest_first()).limit(MOST + 1)
+        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
         found: list[JobStatus] = list(self._run(recent).scalars())
         return Work(
             any_job=self._session.exec(select(Job.id).limit(1)).first() is not None,
@@ -96,7 +95,7 @@ class Overview(Repository):
                 unindexed(col(Job.kind)) == JobKind.MESSAGE,
                 unindexed(col(Job.status)) == JobStatus.COMPLETED,
             )
-            .order_by(*_newest_first())
+            .order_by(*newest_first())
             .limit(SAMPLE)
         )
         answered = (
@@ -113,7 +112,7 @@ class Overview(Repository):
             select(Job.id, Job.error, Job.reason)
             .add_columns(col(Job.completed_at), col(Job.created_at))
             .where(col(Job.created_at) >= since, unindexed(col(Job.status)) == JobStatus.FAILED)
-            .order_by(*_newest_first())
+            .order_by(*newest_first())
             .limit(SAMPLE)
         )
         return [Failed(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)]
@@ -138,7 +137,3 @@ class Overview(Repository):
     def _pending(self) -> Mapping[tuple[str, str], int]:
         pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
         return Counter((platform, account) for platform, account in self._run(pending))
-
-
-def _newest_first() -> tuple[ColumnElement[Any], ...]:
-    return col(Job.created_at).desc(), col(Job.id).desc()

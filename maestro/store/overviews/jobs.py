@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, not_, tuple_
+from sqlalchemy import and_, func, not_, tuple_
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -29,7 +29,7 @@ from maestro.store.engine.repository import Repository
 from maestro.store.jobs.actions import Actions, ToolRuns
 from maestro.store.jobs.claims import MergedJobs
 from maestro.store.jobs.delegations import Delegations
-from maestro.store.jobs.filters import conditions, job_mentions
+from maestro.store.jobs.filters import conditions, job_mentions, newest_first
 from maestro.store.jobs.steps import StepRecords
 from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.calls import Calls
@@ -88,7 +88,7 @@ class JobLists(Repository):
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
         found: Sequence[Listed] = ()
         if wanted.q:
-            newest = select(Job.id).where(*earlier).order_by(*_newest_first()).limit(NEWEST).scalar_subquery()
+            newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
             others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
             page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
             found = self._page(page, limit)
@@ -99,8 +99,8 @@ class JobLists(Repository):
 
     def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[Listed]:
         # First the page, then the joins with other tables: joined before, 100,000 jobs take ten times as long.
-        chosen = page.order_by(*_newest_first()).limit(limit + 1).scalar_subquery()
-        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*_newest_first()))
+        chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
+        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
         return [Listed(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> Record:
@@ -145,10 +145,6 @@ class JobLists(Repository):
     def _with_texts(self, run: ToolRun) -> ToolTexts:
         prompts = Prompts(self._link, self._now)
         return ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
-
-
-def _newest_first() -> tuple[ColumnElement[Any], ...]:
-    return col(Job.created_at).desc(), col(Job.id).desc()
 
 
 def _listed() -> Any:
