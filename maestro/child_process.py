@@ -213,7 +213,7 @@ async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # another system than Linux, or a sandbox that does not know the call
-        while process.poll() is None:  # noqa: ASYNC110 - nobody tells us, so we have to ask
+        while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit here
             await asyncio.sleep(_GONE_LOOK_SECONDS)
         return
     loop, exited = asyncio.get_running_loop(), asyncio.Event()

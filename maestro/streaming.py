@@ -247,7 +247,7 @@ class DraftStreamer:
             return shown.busy
         move = next_of(sheet.draft, sheet.status, shown.revision, free=sheet.free)
         if move is Next.NOTHING:
-            # A channel in which somebody else sends gets free by a commit.
+            # A channel in which another job sends gets free by a commit.
             return False
         if time.monotonic() >= shown.due:
             connector = connectors[sheet.address.platform, sheet.address.account]

@@ -85,7 +85,7 @@ class Process(ABC):
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
         if self.shared:
-            # Before we share the folder: tables of an earlier release change only while nobody else uses them.
+            # Before the folder is shared: tables of an earlier release change only while no other process uses them.
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             self.prepare()

@@ -1,4 +1,4 @@
-"""Answers what connectors ask of Maestro, with the store.
+"""The context of a connector: what it may ask of Maestro, answered from the store.
 
 See docs/architecture.md: who may import whom.
 """

@@ -255,7 +255,7 @@ def survey_settings(file: Path | None, environment: Mapping[str, str], overrides
     except (ConfigurationError, RecursionError) as error:
         deep = f"{file}: it is nested too deeply; no key needs more than four levels"
         unread = (deep if isinstance(error, RecursionError) else str(error),)
-        # Variables that only the file explains must not be called unknown because nobody could read it.
+        # Variables that only the file explains must not be called unknown because it is unreadable.
         environment = {name: text for name, text in environment.items() if name in VARIABLES}
     draft.add_environment(environment)
     draft.add_overrides(overrides, environment)
