@@ -47,7 +47,7 @@ class ToolRules:
 
 
 @dataclass(frozen=True)
-class Case:
+class ToolCallCase:
     """A call to be judged; ``worn``: it failed too often, ``begun``: a process that died had begun it."""
 
     job: Job
@@ -59,7 +59,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ToolRunResult:
     """What came of a call, and what the model reads of it and is shown."""
 
     state: ToolState
@@ -68,12 +68,12 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Begun:
+class BegunToolCall:
     """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it has to wait."""
 
     caller: ToolCaller
     wanted: ParsedToolCall | None = None
-    verdict: Verdict | None = None
+    verdict: ToolRunResult | None = None
     question: Question | None = None
 
 
@@ -110,7 +110,7 @@ class ToolActivities:
             raise wait_for_person(begun.question)
         verdict = begun.verdict
         if begun.wanted is not None and isinstance(begun.wanted.tool, AsyncTool):
-            verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
+            verdict = _result_of(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
         return await committed(self._store, partial(self._end, step, begun, verdict))
 
     async def _run(self, wanted: ParsedToolCall, caller: ToolCaller) -> ToolCallResult:
@@ -123,7 +123,7 @@ class ToolActivities:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)
 
-    def _begin(self, step: ToolStep, wanted: ParsedToolCall | ToolCallResult) -> Begun:
+    def _begin(self, step: ToolStep, wanted: ParsedToolCall | ToolCallResult) -> BegunToolCall:
         with self._store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _call(tx, step)
             runs = tx.jobs.tool_runs.of(job.id)
@@ -138,34 +138,36 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = worn_out([run for run in runs if run.number < step.number], row)
-            begun = self._judge(tx, Case(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED))
+            begun = self._judge(
+                tx, ToolCallCase(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED)
+            )
             made = begun.verdict is None and begun.question is None
             tx.jobs.tool_runs.begin(row) if made else tx.jobs.tool_runs.put(row)
             return begun
 
-    def _judge(self, tx: Transaction, case: Case) -> Begun:
+    def _judge(self, tx: Transaction, case: ToolCallCase) -> BegunToolCall:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
         wanted, caller = case.wanted, self._caller(tx, case.job, case.step)
         if isinstance(wanted, ToolCallResult):
-            return Begun(caller, verdict=_verdict(wanted))
+            return BegunToolCall(caller, verdict=_result_of(wanted))
         needs_a_yes = case.call.name in self._rules().asking.approval
         refused = _refusal(case, wanted.tool, needs_a_yes=needs_a_yes)
         if refused is not None:
-            return Begun(caller, verdict=Verdict(ToolState.REFUSED, refused))
+            return BegunToolCall(caller, verdict=ToolRunResult(ToolState.REFUSED, refused))
         if case.begun and isinstance(wanted.tool, AsyncTool) and not wanted.tool.idempotent:
-            return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
+            return BegunToolCall(caller, verdict=ToolRunResult(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
         if isinstance(wanted.tool, QuestionTool):
             what = ask(wanted.tool, wanted.arguments)
             if isinstance(what, ToolCallResult):
-                return Begun(caller, verdict=_verdict(what))
+                return BegunToolCall(caller, verdict=_result_of(what))
             return _answered(caller, ask_question(tx, case.job, case.step, what, self._rules().asking))
         if needs_a_yes:
             question = ask_approval(tx, case.job, case.step, case.call, self._rules().asking)
             if question.status is not QuestionStatus.ANSWERED:
                 return _answered(caller, question)
-        return Begun(caller, wanted)
+        return BegunToolCall(caller, wanted)
 
-    def _end(self, step: ToolStep, begun: Begun, verdict: Verdict | None) -> ToolOutcome:
+    def _end(self, step: ToolStep, begun: BegunToolCall, verdict: ToolRunResult | None) -> ToolOutcome:
         """Keep the result; what a tool changes in the store is changed in this very transaction.
 
         Results are searched for secrets before it begins. What a tool reads in the store was when it was put there.
@@ -175,7 +177,7 @@ class ToolActivities:
         images = self._images(verdict.pictures) if verdict is not None else []
         ready = verdict or _ready(begun)
         with self._store.begin() as tx:
-            verdict = ready if isinstance(ready, Verdict) else _acted(tx, ready, begun.caller)
+            verdict = ready if isinstance(ready, ToolRunResult) else _acted(tx, ready, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = storable(self._capped(verdict.text))
             row.state, row.result = verdict.state, tx.llm.prompts.keep(text)
@@ -215,40 +217,42 @@ def _call(tx: Transaction, step: ToolStep) -> ToolCall:
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
 
 
-def _refusal(case: Case, tool: Tool, *, needs_a_yes: bool) -> str | None:
+def _refusal(case: ToolCallCase, tool: Tool, *, needs_a_yes: bool) -> str | None:
     """Return what the model reads of a call that is not made in any case, or None."""
     if case.worn:
         return GIVE_UP
     return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
-def _ready(begun: Begun) -> ParsedToolCall | Verdict:
+def _ready(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:
     """Return a call that needs only the store by now, or why it cannot be made."""
     assert begun.wanted is not None
     wanted = prepare(begun.wanted, begun.caller)
-    return _verdict(wanted) if isinstance(wanted, ToolCallResult) else wanted
+    return _result_of(wanted) if isinstance(wanted, ToolCallResult) else wanted
 
 
-def _acted(tx: Transaction, wanted: ParsedToolCall, caller: ToolCaller) -> Verdict:
+def _acted(tx: Transaction, wanted: ParsedToolCall, caller: ToolCaller) -> ToolRunResult:
     assert isinstance(wanted.tool, StoreTool)
-    return _verdict(act(wanted.tool, tx, wanted.arguments, caller))
+    return _result_of(act(wanted.tool, tx, wanted.arguments, caller))
 
 
-def _verdict(said: ToolCallResult) -> Verdict:
-    return Verdict(ToolState.FAILED if said.failed else ToolState.DONE, said.text, said.pictures)
+def _result_of(said: ToolCallResult) -> ToolRunResult:
+    return ToolRunResult(ToolState.FAILED if said.failed else ToolState.DONE, said.text, said.pictures)
 
 
-def _answered(caller: ToolCaller, question: Question) -> Begun:
+def _answered(caller: ToolCaller, question: Question) -> BegunToolCall:
     """Return what a question leads to: the wait for its answer, or what the model reads."""
     match question.status:
         case QuestionStatus.OPEN:
-            return Begun(caller, question=question)
+            return BegunToolCall(caller, question=question)
         case QuestionStatus.ANSWERED:
-            return Begun(caller, verdict=Verdict(ToolState.DONE, question.answer))
+            return BegunToolCall(caller, verdict=ToolRunResult(ToolState.DONE, question.answer))
         case QuestionStatus.DENIED:
-            return Begun(caller, verdict=Verdict(ToolState.REFUSED, "A person said no: this call was not made."))
+            return BegunToolCall(
+                caller, verdict=ToolRunResult(ToolState.REFUSED, "A person said no: this call was not made.")
+            )
         case QuestionStatus.EXPIRED | QuestionStatus.CANCELLED:
             nobody = "Nobody answered in time" + (
                 ": this call was not made." if question.kind is QuestionKind.APPROVAL else "."
             )
-            return Begun(caller, verdict=Verdict(ToolState.REFUSED, nobody))
+            return BegunToolCall(caller, verdict=ToolRunResult(ToolState.REFUSED, nobody))
