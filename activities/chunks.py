@@ -8,7 +8,7 @@ from pathlib import Path
 from connectors.base import Connector, EditsMessages, FailureScope, PermanentSend, Renders
 from connectors.hub import SendAction, action_in_doubt, choose_action
 from connectors.splitting import MINIMUM, Measure, chunks, length
-from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryState, JobFile, Purpose, kept_buttons
+from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryPurpose, DeliveryState, JobFile, buttons_json
 from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background
 from maestro.domain.messages import Button, OutgoingMessage
@@ -100,7 +100,7 @@ def store_parts(
                 filename=part.filename,
                 digest=part.file.digest if part.file else "",
                 content_type=part.file.content_type if part.file else "",
-                buttons=kept_buttons(buttons) if seq in said[-1:] else "",
+                buttons=buttons_json(buttons) if seq in said[-1:] else "",
                 reply_to=answered if seq == 0 else "",
                 edits=edits if seq == 0 else "",
                 created_at=tx.now,
@@ -123,12 +123,16 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return what a job has to say; files come with its answer alone."""
-    files = tx.deliveries.files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
+    files = (
+        tx.deliveries.files.of(job.id)
+        if start.files and start.purpose is DeliveryPurpose.ANSWER and not job.notice
+        else ()
+    )
     return OutgoingContent(_text(tx, job, start.purpose), files, _buttons(tx, job))
 
 
-def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
-    if purpose is Purpose.ANSWER:
+def _text(tx: Transaction, job: Job, purpose: DeliveryPurpose) -> str:
+    if purpose is DeliveryPurpose.ANSWER:
         return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
     return job.notice or FAILURE_NOTICE
 

@@ -10,8 +10,8 @@ from activities.schedules import pause_failing, skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep, ParkOutcome, ParkStep
-from maestro.domain.jobs.job import IN_TEMPORAL, Ending, Job, JobStatus, StepState, Wait, notice_of
-from maestro.domain.jobs.notices import waiting_notice
+from maestro.domain.jobs.job import IN_TEMPORAL, Job, JobEnding, JobStatus, StepState, Wait, notice_of
+from maestro.domain.jobs.retries import waiting_notice
 from maestro.domain.llm.errors import PASSING
 from maestro.domain.messages import LaneKey
 from maestro.domain.settings.background import ScheduleSettings
@@ -55,7 +55,7 @@ def _close(tx: Transaction, step: CloseStep) -> None:
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     failed = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
     tx.jobs.steps.interrupt_others(step)
-    tx.jobs.close(step.job_id, Ending(status=step.status, error=step.error, reason=reason or next(failed, "")))
+    tx.jobs.close(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(failed, "")))
 
 
 def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
@@ -92,7 +92,7 @@ class WaitingActivities:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
                 reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
-                tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
+                tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park(tx, job, step)
             outcome = tx.jobs.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))

@@ -16,14 +16,14 @@ from maestro.domain.conversations.conversation import (
     excerpt,
     excerpt_budget,
     instruct,
-    may_go,
     output_tokens,
+    removable_messages,
 )
 from maestro.domain.jobs.flow import CompactionOutcome
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate
-from maestro.domain.llm.prompts import CallKey, CallPurpose, KeptRequest, LLMRequest
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredRequest
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.facts import parse_facts
 from maestro.domain.precedence import Precedence
@@ -153,7 +153,7 @@ class _HeldAnswers:
         """Say whether a model was asked about just this part."""
         if not part.ids or part.ids[-1] != call.number:
             return False
-        kept = KeptRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
+        kept = StoredRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
         asked, wanted = self.tx.llm.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
         return asked == wanted or asked == redacted_turns(wanted, self.redact)
 
@@ -162,7 +162,7 @@ def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
     tx = about.tx
     asked = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
-    going = may_go(tx.conversations.all_of(job.conversation_id or 0), asked)
+    going = removable_messages(tx.conversations.all_of(job.conversation_id or 0), asked)
     files = tx.inbox.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
     return _begun(about, job, read, budget) or excerpt(read, budget)

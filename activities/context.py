@@ -10,18 +10,17 @@ from typing import NamedTuple, Protocol
 from temporalio import activity
 
 from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
+from maestro.domain.agent_chat import addendum
 from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
-from maestro.domain.chat.message import addendum
-from maestro.domain.conducting.answers import outcomes_note
-from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, Matter, compose
-from maestro.domain.context.history import Utterance
-from maestro.domain.context.layers import Colleague, Persona, persona, said_by
-from maestro.domain.context.quotes import FRESH, told
-from maestro.domain.conversations.conversation import Line, Said, conversation_key
+from maestro.domain.conducting.conductor import outcomes_note
+from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose
+from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
+from maestro.domain.context.layers import Colleague, Persona, persona, speaker_line
+from maestro.domain.conversations.conversation import MessageColumns, StoredMessage, conversation_key
 from maestro.domain.jobs.delegations import MAX_DEPTH
 from maestro.domain.jobs.flow import ContextOutcome
 from maestro.domain.jobs.job import Job, StepRef, edits_of, model_for
-from maestro.domain.jobs.replay import asked_of
+from maestro.domain.jobs.replay import what_if_input
 from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
 from maestro.domain.media import spoken_text
@@ -33,7 +32,7 @@ from maestro.store.transaction import Transaction
 
 HISTORY_ROWS = 500
 
-PromptMessages = tuple[tuple[Utterance, ...], tuple[Utterance, ...], str]
+PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 """What is to be answered, oldest first, what was said before it, newest first, and what became of its last tags."""
 
 
@@ -57,19 +56,19 @@ def _own_key(tx: Transaction, job: Job) -> str:
 
 def input_job(tx: Transaction, job: Job) -> Job:
     """Return the job whose input is answered: the original job for a what-if, else the job itself."""
-    return asked_of(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
+    return what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
-def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Matter:
+def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptInput:
     """Return what the job is to answer, and what was said before."""
     user_name = next((row.user_name for row in asked if row.id == job.inbox_id), "")
     if job.task:
-        return Matter(turns=(task_turn(tx, job),), user_name=user_name)
+        return PromptInput(turns=(task_turn(tx, job),), user_name=user_name)
     own = earlier_turns(tx, job) if job.parent_id is not None else ()
     if own:
-        return Matter(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
+        return PromptInput(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
     turns, earlier, note = _messages_to_answer(tx, job, asked) if job.parent_id is None else _results(tx, job)
-    return Matter(
+    return PromptInput(
         turns=turns,
         earlier=earlier,
         summaries=tuple(tx.conversations.compactions.latest(job.conversation_id or 0, SUMMARIES)),
@@ -89,8 +88,8 @@ def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
     ids = {row.id or 0 for row in asked}
     newest_first = _up_to(tx, job, last, ids)
     quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
-    turns: list[Utterance] = []
-    earlier: list[Utterance] = []
+    turns: list[HistoryEntry] = []
+    earlier: list[HistoryEntry] = []
     for line, utterance in zip(newest_first, _utterances(tx, newest_first, job), strict=True):
         if line.inbox_id in ids:
             quote = quotes.get(line.inbox_id, "")
@@ -100,7 +99,7 @@ def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
     return tuple(reversed(turns)), tuple(earlier), _note(tx, newest_first)
 
 
-def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
+def _note(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
     """Return what became of the tags of the agent's last answer; one that is plain had none that was not done."""
     own = (line for line in newest_first if line.role is Role.ASSISTANT and line.agent_id is None)
     last = next(own, None)
@@ -119,24 +118,24 @@ def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMe
     earlier = [line for line in newest if line.inbox_id is None or line.inbox_id not in recorded]
     files = tx.inbox.media.of([row.id or 0 for row in asked])
     quotes = _quotes(tx, job, asked, earlier)
-    turns: list[Utterance] = []
+    turns: list[HistoryEntry] = []
     for row in asked:
         own, message = files.get(row.id or 0, ()), recorded[row.id]
         text = message.content if message is not None else spoken_text(row.content, own)
         number = message.id if message is not None else None
-        said = Utterance(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
+        said = HistoryEntry(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
         turns.append(_changed(job, row.id, said))
     return tuple(turns), tuple(_utterances(tx, earlier, job)), _note(tx, earlier)
 
 
 def _quotes(
-    tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[Line]
+    tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
     """Return what is told before messages that reply to something, unless the model has it in mind anyway."""
     found = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
     at_hand = {row.id for row in asked}
     return {
-        number: told(quote)
+        number: quotation_text(quote)
         for number, quote in found
         if quote is not None and quote.inbox_id not in at_hand and not quote.is_one_of(newest_first[:FRESH])
     }
@@ -150,15 +149,15 @@ def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
     return (found.id if found is not None else None) or 0
 
 
-def _changed(job: Job, inbox_id: int | None, utterance: Utterance) -> Utterance:
+def _changed(job: Job, inbox_id: int | None, utterance: HistoryEntry) -> HistoryEntry:
     """Return what the model reads: what an operator wrote in the place of the job's own message, else what was said."""
     prompt = edits_of(job).prompt
     if prompt is None or inbox_id != job.inbox_id:
         return utterance
-    return Utterance(Role.USER, prompt, estimate(prompt), files=utterance.files)
+    return HistoryEntry(Role.USER, prompt, estimate(prompt), files=utterance.files)
 
 
-def _up_to(tx: Transaction, job: Job, last: Said, asked: set[int]) -> list[Line]:
+def _up_to(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> list[StoredMessage]:
     """Return what was said up to the last message; with all its words where they have to be told as another's."""
     conversation_id = job.conversation_id or 0
     if _host(tx, job) is not None:
@@ -180,20 +179,20 @@ def _results(tx: Transaction, job: Job) -> PromptMessages:
     return (results_turn(tx, job),), tuple(_utterances(tx, before, job)), _note(tx, before)
 
 
-def _utterances(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
+def _utterances(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
     """Return the messages as turns, with their files, and with the author where another agent said them."""
     files = tx.inbox.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
     speakers = [_speaker(line, host) for line in messages]
     others = set(speakers) - {None, job.agent_id}
-    authors = {agent_id: said_by(_colleague(tx.agents.read(agent_id))) for agent_id in others}
+    authors = {agent_id: speaker_line(_colleague(tx.agents.read(agent_id))) for agent_id in others}
     return [
-        Utterance.of(message, files.get(message.inbox_id or 0, ()), authors.get(speaker, ""))
+        HistoryEntry.of(message, files.get(message.inbox_id or 0, ()), authors.get(speaker, ""))
         for message, speaker in zip(messages, speakers, strict=True)
     ]
 
 
-def _speaker(message: Line, host: int | None) -> int | None:
+def _speaker(message: StoredMessage, host: int | None) -> int | None:
     """Return the agent that wrote a message, None for a person and for the agent of the conversation."""
     return message.agent_id or (host if message.role is Role.ASSISTANT else None)
 

@@ -14,22 +14,22 @@ from activities.questions import wait_for_person
 from activities.routing import RoutingActivities
 from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent
-from maestro.domain.conducting.answers import shown
-from maestro.domain.conversations.conversation import Said, is_due
+from maestro.domain.conducting.conductor import answer_text
+from maestro.domain.conversations.conversation import MessageColumns, is_compaction_due
 from maestro.domain.errors import Stopped
 from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome, Preparation, PreparationOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, is_background
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, is_background
 from maestro.domain.jobs.steps import PREPARATION, StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate
-from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
+from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
 from maestro.domain.media import spoken_text
 from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, as_it_is, redacted_value
-from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
+from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
 from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -63,12 +63,12 @@ class ConversationActivities:
                 ConversationOutcome(
                     conversation_id=message.conversation_id,
                     message_id=message.id or 0,
-                    compaction_due=is_due(tx.conversations.read(message.conversation_id), tokens),
+                    compaction_due=is_compaction_due(tx.conversations.read(message.conversation_id), tokens),
                 ),
             )
 
 
-def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Said:
+def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> MessageColumns:
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.of_message(agent.id or 0, row, keyed_by_user=keyed)
@@ -84,9 +84,9 @@ def _content(row: InboxRow, tx: Transaction) -> str:
     return spoken_text(row.content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
 
 
-def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Said:
+def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> MessageColumns:
     content = _content(row, tx)
-    return Said(
+    return MessageColumns(
         conversation_id=conversation_id,
         role=Role.USER,
         content=content,
@@ -178,16 +178,16 @@ class TagActivities:
 
     def takes_long(self, content: str) -> bool:
         """Say whether tags of an answer have to be searched for secrets first, in which no transaction may wait."""
-        return self._rules().redact is not as_it_is and bool(parse(content).tags)
+        return self._rules().redact is not as_it_is and bool(parse_answer(content).tags)
 
-    def _answer(self, step: AnswerStep, redact: Redact) -> Parsed:
+    def _answer(self, step: AnswerStep, redact: Redact) -> ParsedAnswer:
         """Read the answer; a search for secrets may take long, so it holds no transaction."""
         with self._store.view() as tx:
             answer = final_answer(tx, step)
         return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
 
 
-def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRules) -> AnswerOutcome | Question:
+def _recorded(tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules) -> AnswerOutcome | Question:
     """Act on the answer and record it, or return the question that has to be answered before."""
     job = tx.jobs.read(step.job_id)
     if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
@@ -206,7 +206,7 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
     news = bool(answer.tags) and acted.has_news
     outcome = _outcome(acted, _record_answer(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
     if heard or outcome.silent:
-        tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
     return tx.jobs.steps.done(step, outcome.model_copy(update={"heard": heard}))
 
 
@@ -226,7 +226,7 @@ def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
     if words and not acted.told:
         return words
     silent = unasked and not (words or acted.told or acted.tasks)
-    return "" if silent else shown(words, acted.told, [task for task, _ in acted.tasks])
+    return "" if silent else answer_text(words, acted.told, [task for task, _ in acted.tasks])
 
 
 def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
@@ -256,7 +256,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
     chosen = job.parent_id is not None or bool(job.edits)
     of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     message = tx.conversations.add(
-        Said(
+        MessageColumns(
             conversation_id=job.conversation_id or 0,
             role=Role.ASSISTANT,
             content=text,
@@ -271,14 +271,14 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
     return message.id
 
 
-def final_answer(tx: Transaction, step: AnswerStep) -> Parsed:
+def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     """Return a job's final answer; each directive that repeats what the model was given to read is ``quoted``."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
-    answer = parse(call.content)
+    answer = parse_answer(call.content)
     if not answer.tags:  # as in most answers: nothing has to be compared
         return answer
     sources = squeezed(_sources(tx, tx.jobs.get(step.job_id), call))
-    return parse(call.content, lambda tag: is_quotation(tag, sources))
+    return parse_answer(call.content, lambda tag: is_quotation(tag, sources))
 
 
 def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
@@ -288,7 +288,7 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     payload, tasks and their results, and the results of tools, also where the request holds only a part of them. What
     the person who asks said before is left out: "do it", said of a directive that they have shown, makes it theirs.
     """
-    turns = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     told = [turn for turn in turns if turn.role is Role.USER]
     if tx.background.runs.is_instructed(job):
         told = [turn for turn in told if turn.chat]

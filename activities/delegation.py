@@ -9,16 +9,16 @@ from temporalio import activity
 
 from activities.routing import Typing
 from maestro.domain.agents.agent import AgentStatus
-from maestro.domain.context.history import Utterance
-from maestro.domain.conversations.conversation import Line
+from maestro.domain.context.history import HistoryEntry
+from maestro.domain.conversations.conversation import StoredMessage
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.background import background_text, going_on_text
-from maestro.domain.jobs.delegations import ANSWER_PERSON, Result, results_text, task_text
-from maestro.domain.jobs.flow import TakenUp
+from maestro.domain.jobs.delegations import ANSWER_PERSON, TaskResult, results_text, task_text
+from maestro.domain.jobs.flow import TakeUpOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
 from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import Role
-from maestro.domain.schedules.texts import read_zone
+from maestro.domain.schedules.expressions import read_zone
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -34,7 +34,7 @@ class DelegationActivities:
         self._typing = typing
 
     @activity.defn(no_thread_cancel_exception=True)
-    def take_up(self, ref: StepRef) -> TakenUp:
+    def take_up(self, ref: StepRef) -> TakeUpOutcome:
         """Return the agent of the task; raises ``NoAgent`` when it was paused meanwhile."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
@@ -44,7 +44,7 @@ class DelegationActivities:
             asked = job.inbox_id is not None
             return tx.jobs.steps.done(
                 ref,
-                TakenUp(
+                TakeUpOutcome(
                     agent=agent.slug,
                     conversation_id=job.conversation_id or 0,
                     heard=tx.jobs.delegations.delegator(job) is not None,
@@ -55,7 +55,7 @@ class DelegationActivities:
             )
 
 
-def task_turn(tx: Transaction, job: Job) -> Utterance:
+def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     """Return the task of a delegate, which knows nothing else of the conversation, or of a job without a person.
 
     See docs/decisions.md: delegation, schedules.
@@ -68,12 +68,12 @@ def task_turn(tx: Transaction, job: Job) -> Utterance:
     return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
 
-def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
+def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     """Return the task of a delegate that goes on, and what it answered until now, newest first; nothing for others.
 
     The conversation around them is its delegator's: told that, it would take another agent's words for its own.
     """
-    found: list[Utterance] = []
+    found: list[HistoryEntry] = []
     for above in tx.jobs.delegations.lineage(job)[1:]:
         if above.has_answer:
             found.append(_answer(tx, above))
@@ -83,23 +83,23 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
     return ()
 
 
-def results_turn(tx: Transaction, job: Job) -> Utterance:
+def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
     """Return what a delegator is told when everything it waited to hear has ended."""
     found = [_result(tx, task, last) for task, last in tx.jobs.delegations.results(job.parent_id or "")]
     unasked = tx.jobs.delegations.background_origin(job)
     return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
-def messages_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
+def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
     """Return the messages before those results, newest first; the results themselves are told by ``results``."""
     told = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in told]
 
 
-def _result(tx: Transaction, task: Job, last: Job) -> Result:
+def _result(tx: Transaction, task: Job, last: Job) -> TaskResult:
     answered = last.status is JobStatus.COMPLETED and last.has_answer
-    return Result(
+    return TaskResult(
         slug=tx.agents.read(task.agent_id).slug,
         task=task.task,
         answer=_answer(tx, last).content if answered else None,
@@ -107,13 +107,13 @@ def _result(tx: Transaction, task: Job, last: Job) -> Result:
     )
 
 
-def _answer(tx: Transaction, job: Job) -> Utterance:
+def _answer(tx: Transaction, job: Job) -> HistoryEntry:
     """Return what a job answered, in the conversation or without one."""
     if job.answer_id is None:
-        return Utterance(Role.ASSISTANT, job.said, estimate(job.said))
+        return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     said = tx.conversations.message(job.answer_id)
-    return Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id)
+    return HistoryEntry(Role.ASSISTANT, said.content, said.token_estimate, said.id)
 
 
-def _turn(text: str) -> Utterance:
-    return Utterance(Role.USER, text, estimate(text))
+def _turn(text: str) -> HistoryEntry:
+    return HistoryEntry(Role.USER, text, estimate(text))

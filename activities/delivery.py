@@ -25,7 +25,7 @@ from connectors.hub import SendAction, hand_over
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.store.jobs.related import DependentRows
@@ -328,7 +328,7 @@ def _in_doubt(tx: Transaction, job: Job) -> bool:
 
 def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
     if step.closes:
-        tx.jobs.close(step.job_id, Ending(status=JobStatus.COMPLETED), dependents)
+        tx.jobs.close(step.job_id, JobEnding(status=JobStatus.COMPLETED), dependents)
     tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))
 
 

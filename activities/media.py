@@ -11,13 +11,12 @@ from temporalio import activity
 
 from activities.delivery import Connectors
 from connectors.base import Connector, FetchesMedia, FetchFailure, PermanentFetch
-from maestro.domain.filetypes import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
 from maestro.domain.jobs.flow import MediaOutcome, VoiceOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite
 from maestro.domain.llm.usage import VOICE, UsageRow
-from maestro.domain.media import MediaFile
+from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, by_magic, is_text
 from maestro.domain.messages import Address, Attachment
 from maestro.llm.middleware.limits import StopWatch
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt

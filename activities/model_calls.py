@@ -15,19 +15,19 @@ from activities.conversations import TagActivities
 from activities.delivery import DeliveryActivities, PreparedDelivery
 from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.history import Round, ToolResult, made, round_of, turns
-from maestro.domain.deliveries import Purpose
+from maestro.domain.context.history import ToolResult, ToolRound, build_round, build_tool_turns, limit_calls
+from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
     AnswerStep,
-    Asking,
-    AskingOutcome,
+    AskGroup,
+    AskGroupOutcome,
     DeliverOutcome,
     DeliverStep,
     ModelOutcome,
     ModelStep,
 )
-from maestro.domain.jobs.job import Job, StepRef, grows, model_for
+from maestro.domain.jobs.job import Job, StepRef, is_streamed, model_for
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
@@ -35,10 +35,10 @@ from maestro.domain.llm.prompts import (
     PROMPT_TURNS,
     TOOL_CALLS,
     CallKey,
-    KeptRequest,
     LLMRequest,
     LLMResponse,
     PromptMessage,
+    StoredRequest,
     ToolSpec,
 )
 from maestro.llm.accounts import MARGIN
@@ -126,14 +126,14 @@ class LLMActivities:
             agent=agent.slug,
             role=agent.role,
             what_if=job.what_if,
-            shown_every=caller.edit_interval if grows(job) and not self._rules().searched else 0,
+            shown_every=caller.edit_interval if is_streamed(job) and not self._rules().searched else 0,
         )
         return view.with_snapshot(request)
 
     def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Note what a call took and which tools it asks for."""
         known = {spec.name for spec in request.tools}
-        wanted = () if step.final else made(response.tool_calls)
+        wanted = () if step.final else limit_calls(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
         took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
         return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
@@ -155,10 +155,10 @@ class LLMActivities:
         window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
         tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
-        return (*prompt, *turns(_rounds(tx, step), room))
+        return (*prompt, *build_tool_turns(_rounds(tx, step), room))
 
 
-def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
+def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
     """Return what the model asked for in its earlier calls and what came of it."""
     runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
     found = []
@@ -166,7 +166,9 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
         call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
         made_now = [run for run in runs if run.number == number]
         results = [ToolResult(tx.llm.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
-        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call)))
+        found.append(
+            build_round(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call))
+        )
     return found
 
 
@@ -174,7 +176,7 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
     """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
     if call.chat_upto == call.chat_after:
         return ""
-    *_, last = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    *_, last = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     return tx.llm.prompts.text(last.digest) if last.chat else ""
 
 
@@ -217,7 +219,7 @@ class AnsweringActivities:
         self._steps = steps
 
     @activity.defn
-    async def answer(self, step: Asking) -> AskingOutcome:
+    async def answer(self, step: AskGroup) -> AskGroupOutcome:
         """Return what the call took, and how its answer was recorded and sent as far as that is done.
 
         The answer, what it asks for and its chunks are kept in one transaction. What has to wait, takes long or is done
@@ -239,16 +241,16 @@ class _CommittedAnswer:
 class _AnswerAttempt:
     """One attempt at a model call, and what is done in the transaction that keeps its answer."""
 
-    def __init__(self, steps: AnswerSteps, step: Asking) -> None:
+    def __init__(self, steps: AnswerSteps, step: AskGroup) -> None:
         self._steps = steps
         self._model = step
-        self._send = DeliverStep(job_id=step.job_id, step=StepKind.DELIVER, purpose=Purpose.ANSWER, closes=True)
+        self._send = DeliverStep(job_id=step.job_id, step=StepKind.DELIVER, purpose=DeliveryPurpose.ANSWER, closes=True)
         self._request: LLMRequest | None = None
         self._job: Job | None = None
         self._attempts: StepAttempts = {}
         self._kept: _CommittedAnswer | None = None
 
-    async def answered(self) -> AskingOutcome:
+    async def answered(self) -> AskGroupOutcome:
         """Ask, and send what is ready to be sent."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
@@ -259,7 +261,9 @@ class _AnswerAttempt:
             delivered = await self._deliver(*kept.sending)
             moments.append(time.monotonic())
         took = [round((to - since) * 1000) for since, to in pairwise(moments)]
-        return AskingOutcome(model=kept.outcome, recorded=kept.recorded, delivered=delivered, milliseconds=tuple(took))
+        return AskGroupOutcome(
+            model=kept.outcome, recorded=kept.recorded, delivered=delivered, milliseconds=tuple(took)
+        )
 
     def _begin(self) -> str | OwnAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""

@@ -15,8 +15,14 @@ from maestro.domain.jobs.flow import AnswerStep, ToolStep
 from maestro.domain.jobs.job import Job, is_background, notice_of
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.messages import lane_of
-from maestro.domain.questions.choices import as_kept, listed
-from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.questions.question import (
+    Question,
+    QuestionKind,
+    QuestionStatus,
+    choices_json,
+    choices_text,
+    notice_id,
+)
 from maestro.domain.tags.grammar import Tag
 from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
@@ -47,8 +53,8 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, 
     question = _question(tx, job, step, rules)
     question.kind, question.text, question.context = QuestionKind.QUESTION, storable(what.text), storable(what.context)
     choices = tuple(map(storable, what.choices))
-    question.choices = as_kept(choices)
-    text = "\n\n".join(filter(None, (question.context, question.text, listed(choices))))
+    question.choices = choices_json(choices)
+    text = "\n\n".join(filter(None, (question.context, question.text, choices_text(choices))))
     return _put(tx, job, question, text)
 
 

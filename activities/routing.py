@@ -12,7 +12,7 @@ from temporalio import activity
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, mode_of, payer_of
 from maestro.domain.jobs.busy import MOST_MERGED, absorbed, collected
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobStatus, StepRef, edits_of
+from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import TURNED_AWAY, refusal
 from maestro.domain.precedence import priority_of
@@ -59,7 +59,7 @@ class RoutingActivities:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
             if outcome.action is RouteAction.DROP:
-                tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
+                tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.done(ref, outcome)
 
     def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
@@ -160,7 +160,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
     joining = [one.job.id for one in collected(row, waiting, ends_at, goes_along)]
     for job_id in joining:
-        tx.jobs.close(job_id, Ending(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
     taken = _interrupted(tx, [host.id, *joining])
     if joining or taken:
         tx.jobs.merged.merge([*joining, *taken], host.id)

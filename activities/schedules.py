@@ -14,12 +14,27 @@ from ulid import ULID
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, JobStep, StepRef, Wait
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, is_skipped, job_of, no_run, times_missed
-from maestro.domain.schedules.schedule import Heartbeat, Planned
-from maestro.domain.schedules.scripts import Script, ScriptFailed, asked, fetched_json, filled, read_script
+from maestro.domain.schedules.firing import (
+    GIVEN_UP,
+    RunAdmission,
+    ScheduledRun,
+    is_skipped,
+    job_of,
+    times_missed,
+    why_no_run,
+)
+from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
+from maestro.domain.schedules.scripts import (
+    Script,
+    ScriptFailed,
+    condition_text,
+    fetched_json,
+    fill_script,
+    read_script,
+)
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.domain.settings.jobs import JobSettings
 from maestro.fetch import FetchAccess, FetchLimits, fetch
@@ -40,7 +55,7 @@ class ScheduleActivities:
         self._jobs = jobs
 
     @activity.defn(no_thread_cancel_exception=True)
-    def enter(self, firing: Firing) -> Entered:
+    def enter(self, firing: ScheduledRun) -> RunAdmission:
         """Make the job of this time, or say why there is none.
 
         Where enough background jobs run, it waits as a row, and this workflow leaves it to the dispatcher.
@@ -54,14 +69,14 @@ class ScheduleActivities:
             if planned is not None:
                 _pause_failing(tx, planned, self._schedules().pause_after_failures)
             open_job = tx.background.runs.open_job(firing.schedule)
-            reason = no_run(planned, agent, open_job)
+            reason = why_no_run(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
                 # An attempt before this one may have counted this time already, and died before it said so.
                 new = reason is not None and planned.last_slot != firing.slot
                 planned.skipped += times_missed(planned, agent, firing.slot) + new
                 planned.last_slot = firing.slot
             if reason is not None or planned is None or agent is None:
-                return Entered(begun=False, reason=reason or "")
+                return RunAdmission(begun=False, reason=reason or "")
             payer = payer_of(agent, tx.agents.binding(planned.address))
             job = job_of(planned, payer, firing.job_id, firing.slot)
             return _begin(tx, job, full=tx.jobs.background_full(self._jobs().background_concurrency))
@@ -89,25 +104,25 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
     if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
         return False
     planned.skipped += 1
-    tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
+    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
     return True
 
 
-def _known(job: Job) -> Entered:
+def _known(job: Job) -> RunAdmission:
     """Return what an attempt before this one came to."""
     if job.status is JobStatus.RUNNING and job.run == 1:
-        return Entered(begun=True)
-    return Entered(begun=False, reason=f"the job of this time is {job.status}")
+        return RunAdmission(begun=True)
+    return RunAdmission(begun=False, reason=f"the job of this time is {job.status}")
 
 
-def _begin(tx: Transaction, job: Job, *, full: bool) -> Entered:
+def _begin(tx: Transaction, job: Job, *, full: bool) -> RunAdmission:
     tx.background.runs.began(tx.jobs.add(job))
     if full:
-        return Entered(begun=False, reason="enough background work goes on: the job begins when there is room")
+        return RunAdmission(begun=False, reason="enough background work goes on: the job begins when there is room")
     step = StepRef(job_id=job.id, step=StepKind.ENTER)
     tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
     tx.jobs.mark_started(job.id)
-    return tx.jobs.steps.done(step, Entered(begun=True))
+    return tx.jobs.steps.done(step, RunAdmission(begun=True))
 
 
 def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
@@ -117,7 +132,7 @@ def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
         _pause_failing(tx, planned, limit)
 
 
-def _pause_failing(tx: Transaction, planned: Planned, limit: int) -> None:
+def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> None:
     if planned.failures < limit or planned.paused_reason or not planned.enabled:
         return
     planned.paused_reason = GIVEN_UP.format(planned.failures)
@@ -169,15 +184,15 @@ class ScriptActivities:
         return read_script(planned.script)
 
     def _keep(self, ref: StepRef, script: Script, fetched: object) -> ScriptOutcome:
-        text = filled(script.template, fetched)
+        text = fill_script(script.template, fetched)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             asks = ""
             if script.condition is not None and script.condition.holds(fetched):
-                asks = tx.jobs.add(_asking(tx, job, asked(script, script.condition, fetched))).id
+                asks = tx.jobs.add(_asking(tx, job, condition_text(script, script.condition, fetched))).id
             tx.jobs.update(job.id, said=text)
             if not text:
-                tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+                tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
             return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=asks))
 
 

@@ -16,29 +16,34 @@ from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
 from maestro.domain.conducting.conductor import (
     INCOMPLETE,
     OWN_STANDING,
-    Performed,
+    ActionOutcome,
     Requester,
+    failure_sentence,
     quotation_refused,
-    sentence,
     subject_of,
     without_tags,
 )
-from maestro.domain.conducting.wishes import agent_wish, change_wish, client_wish, schedule_wish
+from maestro.domain.conducting.directives import (
+    read_agent_creation,
+    read_agent_update,
+    read_client_creation,
+    read_schedule_creation,
+)
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
+from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator, refusal, tag_problem
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
+from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
+from maestro.domain.memory.facts import fact_of
 from maestro.domain.memory.memory import FactCategory
-from maestro.domain.memory.remembering import fact_of
 from maestro.domain.messages import Address
 from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, as_it_is
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
-from maestro.domain.schedules.texts import SHORTEST
+from maestro.domain.schedules.expressions import SHORTEST
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.views import ScheduleView
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
@@ -65,9 +70,9 @@ class ActingRules:
 class TagOutcomes:
     """What came of the tags: outcomes in their order, what people are told, and the tasks that were handed on."""
 
-    outcomes: list[tuple[Tag, Performed]] = field(default_factory=list)
+    outcomes: list[tuple[Tag, ActionOutcome]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
-    tasks: list[tuple[Handover, Job]] = field(default_factory=list)
+    tasks: list[tuple[DelegatedTask, Job]] = field(default_factory=list)
 
     @property
     def has_news(self) -> bool:
@@ -113,10 +118,10 @@ class TagRun:
         self._tx.jobs.actions.add(self._job.id, self._acted.outcomes)
         return self._acted
 
-    def _one(self, tag: Tag) -> Performed:
+    def _one(self, tag: Tag) -> ActionOutcome:
         if tag.quoted:
             self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
-            return Performed(ActionState.REFUSED, quotation_refused(tag), tag.key)
+            return ActionOutcome(ActionState.REFUSED, quotation_refused(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
@@ -125,40 +130,42 @@ class TagRun:
             return self._hand_on(tag)
         return perform(self._tx, tag, self._by)
 
-    def _remember(self, tag: Tag) -> Performed:
+    def _remember(self, tag: Tag) -> ActionOutcome:
         fact = fact_of(tag)
         if isinstance(fact, str):
-            return Performed(ActionState.FAILED, fact, tag.key)
+            return ActionOutcome(ActionState.FAILED, fact, tag.key)
         new = self._tx.memory.learn(
             self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._place
         )
         detail = "remembered" if new else "known already"
         if fact.category != tag.key.casefold().replace("-", "_"):
             detail = f"{KEPT_AS}{fact.category}: {tag.key!r} is no category; write one of {', '.join(FactCategory)}."
-        return Performed(ActionState.DONE, detail, fact.category)
+        return ActionOutcome(ActionState.DONE, detail, fact.category)
 
-    def _note(self, tag: Tag) -> Performed:
+    def _note(self, tag: Tag) -> ActionOutcome:
         if not tag.complete:
-            return Performed(ActionState.FAILED, f"{tag.key!r} is no key, or not all of it; write one word.", tag.key)
+            return ActionOutcome(
+                ActionState.FAILED, f"{tag.key!r} is no key, or not all of it; write one word.", tag.key
+            )
         problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._place)
-        return Performed(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
+        return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
 
-    def _hand_on(self, tag: Tag) -> Performed:
-        task = Handover.of(tag)
+    def _hand_on(self, tag: Tag) -> ActionOutcome:
+        task = DelegatedTask.of(tag)
         target = self._tx.agents.by_slug(task.slug)
-        problem = unheard_of(task, tag) or self._too_many(task) or self._refusal(task, target)
+        problem = tag_problem(task, tag) or self._too_many(task) or self._refusal(task, target)
         if problem is not None:
-            return Performed(ActionState.REFUSED, problem, task.slug)
+            return ActionOutcome(ActionState.REFUSED, problem, task.slug)
         assert target is not None  # a task for nobody was refused
         self._acted.tasks.append((task, self._tx.jobs.add(_task_job(self._tx, self._job, task, target))))
-        return Performed(ActionState.DONE, "passed on", task.slug)
+        return ActionOutcome(ActionState.DONE, "passed on", task.slug)
 
-    def _too_many(self, task: Handover) -> str | None:
+    def _too_many(self, task: DelegatedTask) -> str | None:
         if len(self._acted.tasks) < MOST_TASKS:
             return None
         return f"The task was not passed on to @{task.slug}: one answer may pass on {MOST_TASKS} tasks at most."
 
-    def _refusal(self, task: Handover, target: Agent | None) -> str | None:
+    def _refusal(self, task: DelegatedTask, target: Agent | None) -> str | None:
         lineage = self._tx.jobs.delegations.lineage(self._job)
         by = Delegator(
             self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
@@ -194,7 +201,7 @@ def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules
     )
 
 
-def _is_reported(tag: Tag, outcome: Performed) -> bool:
+def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
     """Say whether people hear of it: of whatever a conductor did or could not do, and of tasks that were not passed on.
 
     What an agent remembers is its own affair; of quotations they are told.
@@ -206,7 +213,7 @@ def _is_reported(tag: Tag, outcome: Performed) -> bool:
     return tag.name is not TagName.DELEGATE or outcome.state is not ActionState.DONE
 
 
-def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
+def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> Job:
     """Return the job of a task: it has no place in a lane, and is never sooner than what led to it.
 
     See docs/decisions.md: priorities.
@@ -237,7 +244,7 @@ def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
 def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
     """Say whether one of these directives stands in an earlier answer for which text from outside was read."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
-    turns = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
+    turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
     for turn, answer in zip(own, tx.llm.prompts.unpack(own), strict=True):
         source = squeezed([answer.content])
@@ -248,7 +255,7 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
     return False
 
 
-def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
+def perform(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     """Perform one of a conductor's directives, and return its outcome.
 
     Only what a conductor writes is acted on, and only for an owner or a person whom the settings name
@@ -265,21 +272,21 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     return replace(done, detail=without_tags(done.detail))
 
 
-def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> Performed:
+def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> ActionOutcome:
     tx.system.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
-    return Performed(state, without_tags(sentence(tag, reason)), subject_of(tag))
+    return ActionOutcome(state, without_tags(failure_sentence(tag, reason)), subject_of(tag))
 
 
-def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    wish = agent_wish(tag, by.address)
+def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+    wish = read_agent_creation(tag, by.address)
     agent = tx.agents.create(wish.agent, by.actor, by.reason)
     for channel in wish.channels:
         tx.agents.bind_channel(agent, channel, by.actor)
-    return Performed(ActionState.DONE, f"The agent @{agent.slug} was created{_bound(wish.channels)}.", agent.slug)
+    return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} was created{_bound(wish.channels)}.", agent.slug)
 
 
-def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    wish = change_wish(tag, by.address)
+def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+    wish = read_agent_update(tag, by.address)
     agent = tx.agents.named(wish.slug)
     if agent.id == by.agent.id and wish.change.given & OWN_STANDING:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
@@ -291,9 +298,9 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     different = [name for name in sorted(wish.change.given) if getattr(before, name) != getattr(after, name)]
     if not different and not wish.channels:
         tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
-        return Performed(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
+        return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
     changed = ", ".join(different) or "its channels"
-    return Performed(
+    return ActionOutcome(
         ActionState.DONE, f"The agent @{agent.slug} was changed: {changed}{_bound(wish.channels)}.", agent.slug
     )
 
@@ -321,16 +328,16 @@ def _places(channels: Sequence[NewBinding]) -> str:
     return " and ".join(f"{channel.channel} on {channel.platform}" for channel in channels)
 
 
-def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    kind: type[Planned] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
-    wish = schedule_wish(tag, by.address)
+def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+    kind: type[ScheduleColumns] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
+    wish = read_schedule_creation(tag, by.address)
     planned = tx.background.schedules.add(kind, wish, by.actor, by.shortest)
     view = tx.background.schedules.view(planned)
     detail = (
         f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
         f"({planned.zone}). {_next(view)}"
     )
-    return Performed(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
+    return ActionOutcome(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
 
 
 def _next(view: ScheduleView) -> str:
@@ -340,12 +347,12 @@ def _next(view: ScheduleView) -> str:
     return f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
 
 
-def _create_client(tx: Transaction, tag: Tag, by: Requester) -> Performed:
-    client = tx.users.clients.create(client_wish(tag), by.actor)
-    return Performed(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
+def _create_client(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
+    client = tx.users.clients.create(read_client_creation(tag), by.actor)
+    return ActionOutcome(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 
-_WISHES: Mapping[TagName, Callable[[Transaction, Tag, Requester], Performed]] = {
+_WISHES: Mapping[TagName, Callable[[Transaction, Tag, Requester], ActionOutcome]] = {
     TagName.CREATE_AGENT: _create_agent,
     TagName.UPDATE_AGENT: _update_agent,
     TagName.CREATE_CRON: _create_schedule,

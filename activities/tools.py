@@ -15,8 +15,7 @@ from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ImageRef, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
-from maestro.domain.redaction import Redact, as_it_is
-from maestro.domain.scanning import LOOK_AHEAD
+from maestro.domain.redaction import LOOK_AHEAD, Redact, as_it_is
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.limits import StopWatch

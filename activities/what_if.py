@@ -13,7 +13,7 @@ from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
-from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobKind, JobStatus, StepRef, edits_of, is_background
+from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, edits_of, is_background
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -35,7 +35,7 @@ class WhatIfActivities:
             job = tx.jobs.read(ref.job_id)
             outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _given(tx, job)
             if outcome.action is RouteAction.DROP:
-                tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
+                tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.done(ref, outcome)
 
     def _routed(self, tx: Transaction, job: Job) -> RouteOutcome:
@@ -56,7 +56,7 @@ class WhatIfActivities:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
             tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
-            tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
             return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
 
 

@@ -10,11 +10,10 @@ from starlette.requests import ClientDisconnect
 
 from api.errors import BEARER
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.agents.tokens import Holder, use_is_news
+from maestro.domain.agents.tokens import TokenHolder, use_is_news
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
-from maestro.domain.webhooks.signatures import BadSignature, Signed
-from maestro.domain.webhooks.webhook import Webhook
+from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook
 from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 
@@ -47,7 +46,7 @@ class TokenAuthentication:
             )
         request.state.caller = holder.agent
 
-    def _holder(self, token: str) -> Holder | None:
+    def _holder(self, token: str) -> TokenHolder | None:
         with self._store.view() as tx:
             holder, now = tx.agents.tokens.holder(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
@@ -80,7 +79,7 @@ class SignedRequest:
     """A request to a webhook with a valid signature."""
 
     webhook: Webhook
-    signed: Signed
+    signed: SignedDelivery
     body: bytes
 
 

@@ -23,8 +23,7 @@ from maestro.domain.errors import (
 )
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
-from maestro.domain.webhooks.signatures import BadSignature
-from maestro.domain.webhooks.webhook import TooManyDeliveries, WebhookUnready
+from maestro.domain.webhooks.webhook import BadSignature, TooManyDeliveries, WebhookUnready
 
 
 class ErrorBody(Value):

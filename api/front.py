@@ -10,8 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import UnknownHost, answer, unexpected
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, host_name, parse_origin
-from maestro.domain.proxies import Asked
+from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, host_name, parse_origin
 from maestro.store.users.audit import coming_from
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
@@ -94,8 +93,8 @@ class FrontDoor:
             if not headed.started:
                 await unexpected()(scope, receive, headed)
 
-    def _requested(self, scope: Scope, headers: Headers) -> Asked:
-        peer = Asked(scope["client"][0] if scope.get("client") else "", scope["scheme"])
+    def _requested(self, scope: Scope, headers: Headers) -> RequestOrigin:
+        peer = RequestOrigin(scope["client"][0] if scope.get("client") else "", scope["scheme"])
         proxies = self._parts.guard.trusted_proxies
         return proxies.asked(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
 from maestro.domain.llm.budgets import DailyBudgets
-from maestro.domain.proxies import TrustedProxies
+from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.settings.chat import ChatSettings
 from maestro.intake.pairing import PairingRules

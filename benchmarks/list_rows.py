@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from benchmarks.list_texts import ANSWERS, ERRORS, PEOPLE, QUESTIONS, REASONS
-from maestro.domain.deliveries import DeliveryState, Purpose
+from maestro.domain.deliveries import DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import JobKind, JobStatus, StepState
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import Role
@@ -211,7 +211,7 @@ def delivery_row(one: OneJob) -> Row:
     sent = one.began + timedelta(seconds=3)
     text = ANSWERS[one.number % len(ANSWERS)]
     done = {"state": DeliveryState.SENT, "created_at": sent, "sent_at": sent, "platform_message_id": f"p-{one.number}"}
-    return {"job_id": one.id, "purpose": Purpose.ANSWER, "seq": 1, "content": text, **done, **one.place}
+    return {"job_id": one.id, "purpose": DeliveryPurpose.ANSWER, "seq": 1, "content": text, **done, **one.place}
 
 
 def tool_row(one: OneJob) -> Row:

@@ -15,7 +15,7 @@ from connectors.capabilities import Capabilities
 from connectors.failures import AccountRefused, FailureScope, PermanentSend
 from connectors.options import Instance
 from maestro.domain.errors import InvalidMessage, MaestroError
-from maestro.domain.messages import Accepted, IncomingMessage
+from maestro.domain.messages import AcceptedMessage, IncomingMessage
 
 T = TypeVar("T")
 
@@ -127,12 +127,12 @@ class MessageIntake:
         """Return the lock of a channel, which is given in the order in which it is asked for."""
         return self._turns.setdefault(channel, asyncio.Lock())
 
-    async def accept_in_order(self, message: IncomingMessage) -> Accepted | None:
+    async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
         """Commit a message behind those of its channel that came before it."""
         async with self.in_order(message.address.channel):
             return await self.accept(message)
 
-    async def accept(self, message: IncomingMessage) -> Accepted | None:
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:
         """Commit a message; None for one that breaks a rule, which no repetition would mend."""
         try:
             return await self._context.accept(message)

@@ -24,15 +24,15 @@ from connectors.failures import (
     Unsettled,
 )
 from maestro.domain.messages import (
-    Accepted,
+    AcceptedMessage,
     Address,
     Attachment,
     Button,
     IncomingMessage,
     OutgoingMessage,
     Receipt,
-    Report,
-    Standing,
+    ReceiptReport,
+    ReceiptState,
 )
 
 __all__ = [
@@ -61,13 +61,13 @@ __all__ = [
     "PermanentFetch",
     "PermanentSend",
     "PlatformTransport",
+    "ReceiptReport",
+    "ReceiptState",
     "Reconciles",
     "Renders",
-    "Report",
     "RetryableFetch",
     "RetryableSend",
     "SendFailure",
-    "Standing",
     "Unsettled",
     "Upload",
 ]
@@ -127,7 +127,7 @@ class Upload:
 class ConnectorContext(Protocol):
     """The services of Maestro for a connector; every method is safe to call from the event loop."""
 
-    async def accept(self, message: IncomingMessage) -> Accepted:
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
         """Commit the message; only then may the platform be acknowledged (docs/invariants.md: durable before ack).
 
         A message with ``edit_of`` changes the text of that one while no job works on it. Control words such as
@@ -174,7 +174,7 @@ class ConnectorContext(Protocol):
         """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
         ...
 
-    async def record_report(self, key: str, report: Report) -> bool:
+    async def record_report(self, key: str, report: ReceiptReport) -> bool:
         """Record a status of a sent message, whatever the order of statuses; false for a message of another sender.
 
         A status that is further on stays. A failure marks the delivery as failed.

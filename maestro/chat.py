@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maestro.domain.chat.message import Post, Unread
-from maestro.domain.chat.posting import prepare
+from maestro.domain.agent_chat import Post, UnreadPosts, scan_post
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.scanning import SecretScanner
+from maestro.domain.redaction import SecretScanner
 from maestro.domain.settings.chat import ChatSettings, SessionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
@@ -46,9 +45,9 @@ class ChatService:
         if not text.strip():
             raise InvalidEdit("a post must say something: give it a text that is not empty")
         rules = self._rules()
-        return prepare(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
+        return scan_post(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
 
-    def get_new(self, slug: str) -> Unread:
+    def get_new(self, slug: str) -> UnreadPosts:
         """Return every post of the session that an agent has not read, its own too; its cursor stays."""
         with self._store.view() as tx:
             return tx.chat.unread(slug)
@@ -58,7 +57,7 @@ class ChatService:
         with self._store.begin() as tx:
             tx.chat.mark_read(slug, pointer)
 
-    def get_new_outside(self, slug: str) -> Unread:
+    def get_new_outside(self, slug: str) -> UnreadPosts:
         """Return what an agent outside has not read; asking again says it has read what it got before.
 
         See docs/decisions.md: agent chat.

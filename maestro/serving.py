@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from maestro.domain.errors import ConfigurationError, PortTaken
-from maestro.domain.proxies import TrustedProxies
+from maestro.domain.network import TrustedProxies
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from activities.chunks import measure_of, reply_to
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
-from maestro.domain.deliveries import Purpose
-from maestro.domain.drafts import STOPPED, DraftState, Next, ending, next_of
+from maestro.domain.deliveries import DeliveryPurpose
+from maestro.domain.drafts import STOPPED, DraftState, DraftStep, next_draft_step, stopped_text
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -67,7 +67,7 @@ class Drafting:
 
     async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Edit the message to say that nothing more comes; a refused edit leaves it as it is."""
-        text = ending(_fitting(sheet.draft.text, connector, len(STOPPED)))
+        text = stopped_text(_fitting(sheet.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
             await self.forget(sheet.draft.job_id)
@@ -91,7 +91,7 @@ class Drafting:
                 return None
             if not tx.deliveries.drafts.sending(job_id):
                 return None
-            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
+            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
     def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Return the safe move; a platform with keys is not searched by text: many placeholders are equal."""
@@ -245,8 +245,8 @@ class DraftStreamer:
         shown = self._shown.setdefault(sheet.draft.job_id, DraftProgress())
         if shown.busy or (shown.over and not sheet.status.ended):
             return shown.busy
-        move = next_of(sheet.draft, sheet.status, shown.revision, free=sheet.free)
-        if move is Next.NOTHING:
+        move = next_draft_step(sheet.draft, sheet.status, shown.revision, free=sheet.free)
+        if move is DraftStep.NOTHING:
             # A channel in which another job sends gets free by a commit.
             return False
         if time.monotonic() >= shown.due:
@@ -254,7 +254,7 @@ class DraftStreamer:
             shown.work = asyncio.create_task(self._do(move, sheet, shown, connector))
         return True
 
-    async def _do(self, move: Next, sheet: AddressedDraft, shown: DraftProgress, connector: Connector) -> None:
+    async def _do(self, move: DraftStep, sheet: AddressedDraft, shown: DraftProgress, connector: Connector) -> None:
         try:
             pause = await self._done(move, sheet, connector)
         # Whatever breaks while a draft is shown, the answer is not the worse for it.
@@ -264,22 +264,22 @@ class DraftStreamer:
         interval = connector.capabilities.edit_interval
         if pause is None:
             shown.failures, shown.due = 0, time.monotonic() + interval
-            if move is Next.EDIT:
+            if move is DraftStep.EDIT:
                 shown.revision = sheet.draft.revision
         else:
             shown.failures += 1
             longer = min(max(interval, LOOK_SECONDS) * 2**shown.failures, LONGEST_PAUSE)
             shown.due = time.monotonic() + max(pause, longer)
 
-    async def _done(self, move: Next, sheet: AddressedDraft, connector: Connector) -> float | None:
+    async def _done(self, move: DraftStep, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Ask the platform; None when it has done it, else the seconds it asks to wait at least."""
         job_id = sheet.draft.job_id
         match move:
-            case Next.PLACE:
+            case DraftStep.PLACE:
                 return await self._drafting.place(job_id, connector, anew=sheet.draft.state is DraftState.WRITTEN)
-            case Next.EDIT:
+            case DraftStep.EDIT:
                 return await self._drafting.edit(sheet, connector)
-            case Next.END:
+            case DraftStep.END:
                 return await self._drafting.end(sheet, connector)
         await self._drafting.forget(job_id)
         return None

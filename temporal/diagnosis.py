@@ -10,7 +10,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import Client
 
-from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import AWAY, check, connect, notes
 from temporal.endpoint import Endpoint
 from temporal.explanations import Cause, cause_of, trouble_of
@@ -70,8 +70,8 @@ async def _server(client: Client, endpoint: Endpoint) -> Diagnosis:
     how = "in plain text" if endpoint.tls is None else "with TLS"
     found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {how}"
     for note in notes(endpoint):
-        return Diagnosis(check=SERVER, verdict=Verdict.NOTE, found=found, fix=note)
-    return Diagnosis(check=SERVER, verdict=Verdict.FINE, found=found)
+        return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE, found=found, fix=note)
+    return Diagnosis(check=SERVER, verdict=DiagnosisLevel.FINE, found=found)
 
 
 async def _namespace(client: Client, endpoint: Endpoint) -> Diagnosis:
@@ -79,7 +79,7 @@ async def _namespace(client: Client, endpoint: Endpoint) -> Diagnosis:
         described = await check(client, endpoint.namespace)
     kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
     found = f"{endpoint.namespace} keeps finished histories for {span(kept)}"
-    return Diagnosis(check=NAMESPACE, verdict=Verdict.FINE, found=found)
+    return Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
 
 
 async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
@@ -89,21 +89,23 @@ async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
         why = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
         return Diagnosis(
             check=ATTRIBUTES,
-            verdict=Verdict.NOTE,
+            verdict=DiagnosisLevel.NOTE,
             found=f"they cannot be listed ({why})",
             fix=f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`",
         )
     if found.mistyped:
         fix = mistyped_fix(found, endpoint.namespace)
-        return Diagnosis(check=ATTRIBUTES, verdict=Verdict.BROKEN, found=f"there is {mistyped_text(found)}", fix=fix)
+        return Diagnosis(
+            check=ATTRIBUTES, verdict=DiagnosisLevel.BROKEN, found=f"there is {mistyped_text(found)}", fix=fix
+        )
     if found.missing:
         return Diagnosis(
             check=ATTRIBUTES,
-            verdict=Verdict.BROKEN,
+            verdict=DiagnosisLevel.BROKEN,
             found=f"missing: {', '.join(found.missing)}",
             fix=f"`maestro init` adds them, or `{create_command(endpoint.namespace, found.missing)}`",
         )
-    return Diagnosis(check=ATTRIBUTES, verdict=Verdict.FINE, found="all there")
+    return Diagnosis(check=ATTRIBUTES, verdict=DiagnosisLevel.FINE, found="all there")
 
 
 async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
@@ -112,7 +114,7 @@ async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) ->
         found = await asyncio.gather(*asked)
     except AWAY as error:
         why = trouble_of(error, endpoint).found
-        return Diagnosis(check=POLLERS, verdict=Verdict.NOTE, found=f"nobody says who works ({why})")
+        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"nobody says who works ({why})")
     return polled(queues, [poller for some in found for poller in some])
 
 
@@ -131,9 +133,9 @@ def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
     alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
     found = "; ".join(_work_on(queue, [one for one in alive if one.queue == queue]) for queue in queues)
     if {poller.queue for poller in alive} >= set(queues):
-        return Diagnosis(check=POLLERS, verdict=Verdict.FINE, found=found)
+        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.FINE, found=found)
     fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
-    return Diagnosis(check=POLLERS, verdict=Verdict.NOTE, found=found, fix=fix)
+    return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
 def _work_on(queue: str, alive: Sequence[Poller]) -> str:
@@ -146,4 +148,4 @@ def _work_on(queue: str, alive: Sequence[Poller]) -> str:
 
 def _broken(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
     what = trouble_of(error, endpoint)
-    return Diagnosis(check=name, verdict=Verdict.BROKEN, found=what.found, fix=what.fix)
+    return Diagnosis(check=name, verdict=DiagnosisLevel.BROKEN, found=what.found, fix=what.fix)

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
-from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Ending, Job, JobStatus, notice_of
+from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Job, JobEnding, JobStatus, notice_of
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -32,10 +32,10 @@ class JobRepair(StrEnum):
 
 
 BY_A_PERSON = {
-    WorkflowExecutionStatus.TERMINATED: Ending(
+    WorkflowExecutionStatus.TERMINATED: JobEnding(
         status=JobStatus.CANCELLED, error="Terminated", reason=f"{IN_TEMPORAL}terminated by a person"
     ),
-    WorkflowExecutionStatus.CANCELED: Ending(
+    WorkflowExecutionStatus.CANCELED: JobEnding(
         status=JobStatus.CANCELLED, error="Cancelled", reason=f"{IN_TEMPORAL}cancelled by a person"
     ),
 }
@@ -107,7 +107,7 @@ class Reconciler:
             if not _same_run(present, job):
                 return JobRepair.FINE
             if present.recoveries >= limit:
-                _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
+                _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
                 if _is_awaited(tx, present):
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return JobRepair.FAILED
@@ -115,7 +115,7 @@ class Reconciler:
             tx.system.audit.add("maestro", "job.resumed", job.id, why)
         return JobRepair.RESUMED
 
-    def _close(self, job: Job, ending: Ending) -> JobRepair:
+    def _close(self, job: Job, ending: JobEnding) -> JobRepair:
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
@@ -140,7 +140,7 @@ def _is_awaited(tx: Transaction, job: Job) -> bool:
     return awaited and tx.jobs.delegations.delegator(job) is None
 
 
-def _end(tx: Transaction, job: Job, ending: Ending) -> None:
+def _end(tx: Transaction, job: Job, ending: JobEnding) -> None:
     tx.jobs.steps.interrupt_all(job.id)
     tx.jobs.close(job.id, ending)
     tx.system.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)

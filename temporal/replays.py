@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.job import Edits, JobStatus
+from maestro.domain.jobs.job import JobEdits, JobStatus
 from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
@@ -162,7 +162,7 @@ def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[i
 def _do(tx: Transaction, batch: ReplayBatch, job_id: str) -> StartedReplay:
     mode = batch.action.mode
     if mode is not None:
-        edits = Edits.model_validate_json(batch.edits) if batch.edits else None
+        edits = JobEdits.model_validate_json(batch.edits) if batch.edits else None
         return StartedReplay(replay_job(tx, job_id, mode, batch.actor, edits))
     status: JobStatus = stop_job(tx, job_id, batch.actor)
     return StartedReplay(job_id, status not in WITHOUT_A_WORKFLOW)

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.firing import runs_once
-from maestro.domain.schedules.schedule import Planned
+from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.background.runs import FollowedSchedule
 from maestro.store.cache import StoreState
@@ -59,7 +59,7 @@ class ScheduleSnapshot:
 
     stamp: tuple[object, ...]
     ids: frozenset[str]
-    wants: Sequence[tuple[Planned, WantedSchedule]]
+    wants: Sequence[tuple[ScheduleColumns, WantedSchedule]]
     unreadable: Sequence[FollowedSchedule]
 
 
@@ -131,7 +131,7 @@ class ScheduleKeeper:
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
-    async def _tell(self, client: Client, planned: Planned, want: WantedSchedule) -> FollowedSchedule | None:
+    async def _tell(self, client: Client, planned: ScheduleColumns, want: WantedSchedule) -> FollowedSchedule | None:
         """Return what came of telling Temporal of one row; None when nothing came of it yet."""
         try:
             await put_schedule(client, want, anew=_is_news(planned, want))
@@ -179,7 +179,7 @@ class ScheduleKeeper:
             with self._store.begin() as tx:
                 tx.background.following.note(news)
 
-    def _begin_late(self, told: Sequence[tuple[Planned, WantedSchedule]]) -> None:
+    def _begin_late(self, told: Sequence[tuple[ScheduleColumns, WantedSchedule]]) -> None:
         """Start schedules that were to run once, at a time before Temporal knew of them."""
         once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
         if once:
@@ -189,7 +189,7 @@ class ScheduleKeeper:
                 log.info("schedule.late", schedule=ref)
 
 
-def _is_news(planned: Planned, want: WantedSchedule) -> bool:
+def _is_news(planned: ScheduleColumns, want: WantedSchedule) -> bool:
     """Say whether Temporal was told something else, or would not take it."""
     return planned.followed != want.digest or bool(planned.follow_error)
 

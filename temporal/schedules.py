@@ -32,13 +32,12 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.precedence import Priority as OwnPriority
 from maestro.domain.precedence import precedence_of
-from maestro.domain.schedules.clock_changes import Hours, doubtful_hours, times_within
-from maestro.domain.schedules.cron_times import CronTimes
-from maestro.domain.schedules.firing import no_run
-from maestro.domain.schedules.once import Once
-from maestro.domain.schedules.schedule import Planned
-from maestro.domain.schedules.texts import Interval, read_zone, recall_schedule
-from maestro.domain.schedules.texts import Schedule as WrittenSchedule
+from maestro.domain.schedules.cron import CronTimes
+from maestro.domain.schedules.expressions import Interval, Once, read_zone, recall_schedule
+from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
+from maestro.domain.schedules.firing import why_no_run
+from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.schedules.times import Hours, doubtful_hours, times_within
 from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
 from workflows.definitions import ScheduledWorkflow
 from workflows.steps import AGENT, CHANNEL, search_attributes, temporal_priority
@@ -162,14 +161,14 @@ def schedule_id(main_queue: str, ref: str) -> str:
     return f"{main_queue}-{ref}"
 
 
-def wanted_schedule(planned: Planned, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
+def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
     """Return what Temporal is to hold for a row; raises ``InvalidEdit`` for one that no rule can read any more."""
     its_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     spec = spec_of(written, zone, planned.anchored_at, now)
     spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
-    idle = no_run(planned, agent, None)
+    idle = why_no_run(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     schedule = Schedule(
@@ -266,7 +265,7 @@ def _details(ref: JobRef) -> str:
     return f"A run of {runs}. Its job has the id of this workflow."
 
 
-def _priority(planned: Planned, agent: Agent, terms: ScheduleTerms) -> Priority:
+def _priority(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms) -> Priority:
     """Return the priority of its runs, by what is known before one starts; the run itself reads which client pays."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)

@@ -23,11 +23,11 @@ with workflow.unsafe.imports_passed_through():
     from activities.schedules import ScheduleActivities, ScriptActivities
     from activities.tools import ToolActivities
     from activities.what_if import WhatIfActivities
-    from maestro.domain.deliveries import Purpose
+    from maestro.domain.deliveries import DeliveryPurpose
     from maestro.domain.jobs.flow import (
         AnswerStep,
-        Asking,
-        AskingOutcome,
+        AskGroup,
+        AskGroupOutcome,
         BackgroundOutcome,
         CloseStep,
         ConversationOutcome,
@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
         PreparationOutcome,
         RouteAction,
         RouteOutcome,
-        TakenUp,
+        TakeUpOutcome,
         ToolStep,
     )
     from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
@@ -55,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
         task_steps,
         what_if_steps,
     )
-    from maestro.domain.schedules.firing import Entered, Firing
+    from maestro.domain.schedules.firing import RunAdmission, ScheduledRun
     from workflows import steps
     from workflows.steps import (
         QueuedSteps,
@@ -136,8 +136,8 @@ class ScheduledWorkflow:
     async def run(self, ref: JobRef) -> str:
         """Return how the job ended, or why there was none."""
         own = ref.model_copy(update={"job_id": workflow.info().workflow_id})
-        firing = Firing(job_id=own.job_id, schedule=ref.schedule, slot=_slot())
-        entered: Entered = await run_local_step(ScheduleActivities.enter, firing, StepKind.ENTER.purpose)
+        firing = ScheduledRun(job_id=own.job_id, schedule=ref.schedule, slot=_slot())
+        entered: RunAdmission = await run_local_step(ScheduleActivities.enter, firing, StepKind.ENTER.purpose)
         if entered.begun:
             return await _run_in_background(own)
         details = RunDetails()
@@ -262,14 +262,14 @@ class JobRun:
         self._results[step] = outcome
         took = "" if milliseconds is None else f" ({milliseconds} ms)"
         self._details.add(f"{step}: {outcome.words or 'done'}{took}")
-        if isinstance(outcome, RouteOutcome | TakenUp | BackgroundOutcome):
+        if isinstance(outcome, RouteOutcome | TakeUpOutcome | BackgroundOutcome):
             self._queued.precedence, self._details.agent = outcome.precedence, outcome.agent
-        if isinstance(outcome, TakenUp | ConversationOutcome):
+        if isinstance(outcome, TakeUpOutcome | ConversationOutcome):
             self._details.conversation = outcome.conversation_id
         match outcome:
             case RouteOutcome(action=RouteAction.ANSWER, typing=False) if self._begin is None:
                 self._show_typing()
-            case TakenUp():
+            case TakeUpOutcome():
                 self._silent = outcome.heard or not outcome.asked
                 if outcome.asked and not outcome.typing:
                     self._show_typing()
@@ -291,11 +291,11 @@ class JobRun:
             call = await self._queued.do(LLMActivities.call_model, ModelStep(**asked), options, purpose_of(step))
             return self._keep(step, call)
         summary = f"{purpose_of(step)}; record and send its answer"
-        done: AskingOutcome
+        done: AskGroupOutcome
         try:
             done = await self._queued.do(
                 AnsweringActivities.answer,
-                Asking(**asked),
+                AskGroup(**asked),
                 self._queued.model_options(sends=True),
                 summary,
             )
@@ -349,7 +349,7 @@ class JobRun:
         closes = step != StepKind.NOTICE
         route = self._results.get(StepKind.ROUTE)
         is_reply = route is not None and route.action is RouteAction.REPLY
-        purpose = Purpose.ANSWER if closes and not is_reply else Purpose.NOTICE
+        purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
         options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
         return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))

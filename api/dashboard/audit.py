@@ -11,8 +11,8 @@ from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import InvalidEdit
+from maestro.domain.fields import read
 from maestro.domain.people.audit import AuditPage, AuditQuery
-from maestro.domain.reading import read
 
 PAGE = "/audit"
 TITLE = "Audit log – Maestro"

@@ -17,12 +17,19 @@ from api.live import unchanged
 from api.routes.surroundings import Number, Parts, parts_of
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
-from maestro.domain.conversations.stretch import Stretch, around, entries
-from maestro.domain.conversations.views import ConversationPage, Record, SaidView, conversation_detail, said_view
+from maestro.domain.conversations.views import (
+    ConversationPage,
+    ConversationRecord,
+    MessageRange,
+    MessageView,
+    conversation_detail,
+    excerpt_around,
+    list_events,
+    message_view,
+)
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.reading import read
+from maestro.domain.fields import SearchText, read
 from maestro.domain.values import Value
-from maestro.domain.words import SearchText
 from maestro.operations.conversations import ConversationQuery
 from maestro.store.transaction import Transaction
 
@@ -153,7 +160,7 @@ def _page(
     )
 
 
-def _messages(tx: Transaction, record: Record, look: MessagesQuery) -> Mapping[str, object]:
+def _messages(tx: Transaction, record: ConversationRecord, look: MessagesQuery) -> Mapping[str, object]:
     """Return what happened in the part of the conversation that is looked at."""
     number = record.listed.conversation.id or 0
     after, before = look.after, look.before
@@ -163,8 +170,8 @@ def _messages(tx: Transaction, record: Record, look: MessagesQuery) -> Mapping[s
     facts = tx.conversations.lists.facts_learned(number, stretch)
     most = room_for_each([len(one.message.content) for one in stretch.said])
     told = [
-        {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
-        for entry in entries(stretch, record.compactions, facts)
+        {"said": message_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
+        for entry in list_events(stretch, record.compactions, facts)
     ]
     return {"told": told, "hits": None, "text": partial(_text, look.whole, most), **_ends(stretch)}
 
@@ -178,7 +185,7 @@ def room_for_each(lengths: Sequence[int], room: int = ROOM) -> int:
     return max(lengths, default=0)
 
 
-def _text(whole: int | None, most: int, one: SaidView) -> TextExcerpt:
+def _text(whole: int | None, most: int, one: MessageView) -> TextExcerpt:
     return beginning(one.content, None if one.id == whole else most)
 
 
@@ -189,7 +196,7 @@ def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
     return last + 1 if last else None
 
 
-def _ends(stretch: Stretch) -> Mapping[str, object]:
+def _ends(stretch: MessageRange) -> Mapping[str, object]:
     first, last = (stretch.said[at].message.id if stretch.said else None for at in (0, -1))
     return {"older": first if stretch.older else None, "newer": last if stretch.following is not None else None}
 
@@ -197,7 +204,7 @@ def _ends(stretch: Stretch) -> Mapping[str, object]:
 def _found(tx: Transaction, number: int, look: MessagesQuery) -> Mapping[str, object]:
     """Return where in the conversation something was said, newest first."""
     found, following = tx.conversations.lists.containing(look.q or "", look.cursor, SHOWN, number)
-    hits = [(said_view(one), around(one.message.content, look.q or "")) for one in found]
+    hits = [(message_view(one), excerpt_around(one.message.content, look.q or "")) for one in found]
     return {"told": (), "hits": hits, "older": None, "newer": None, "following": following}
 
 

@@ -15,9 +15,9 @@ from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
+from maestro.domain.fields import read
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
-from maestro.domain.reading import read
 from maestro.operations.memory import MemoryQuery
 from maestro.store.transaction import Transaction
 

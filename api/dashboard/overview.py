@@ -14,14 +14,24 @@ from api.live import unchanged
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from connectors.base import ConnectorState
-from maestro.domain.bots.views import ConnectorView
+from maestro.domain.connectors import ConnectorView
 from maestro.domain.health import OK
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.account_views import AccountState, AccountView, account_view
 from maestro.domain.llm.accounts import AccountStatus
-from maestro.domain.llm.budgets import BudgetScope, Level
+from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.errors import AuthenticationFailed
-from maestro.domain.overview import DAY, HOUR, FailureKind, Pace, Reached, Work, cautions, kinds_of, pace
+from maestro.domain.overview import (
+    DAY,
+    HOUR,
+    AnswerTimes,
+    FailureKind,
+    PageOrigin,
+    WorkOverview,
+    group_failures,
+    list_exposures,
+    measure_answer_times,
+)
 from maestro.store.overviews.counts import SAMPLE
 from maestro.store.transaction import Transaction
 
@@ -46,13 +56,13 @@ class _Sums:
     ``closed_channels`` are the channels that their platforms refuse.
     """
 
-    work: Work
-    hour: Pace
-    day: Pace
+    work: WorkOverview
+    hour: AnswerTimes
+    day: AnswerTimes
     failures: Sequence[FailureKind]
     failed: int
     accounts: Sequence[AccountView]
-    spent: Level
+    spent: SpendingLevel
     questions: int
     waiting_people: int
     agents: int
@@ -100,7 +110,7 @@ def _page(request: Request, checks: Mapping[str, str]) -> Response:
         budget=budget if isinstance(budget, int | float) else 0,
         connectors=connectors,
         limited=[one for one in sums.accounts if one.state is not AccountState.ACTIVE],
-        cautions=list(cautions(settings, Reached(request.url.hostname or "", request.url.scheme == "https"))),
+        cautions=list(list_exposures(settings, PageOrigin(request.url.hostname or "", request.url.scheme == "https"))),
         temporal_ui_url=parts.jobs.temporal.ui_url,
     )
 
@@ -110,9 +120,9 @@ def _sums(tx: Transaction) -> _Sums:
     limits = tx.llm.accounts.limits()
     return _Sums(
         work=tx.system.overview.work(tx.now - DAY),
-        hour=pace(answers, tx.now - HOUR),
-        day=pace(answers, tx.now - DAY),
-        failures=kinds_of(failures),
+        hour=measure_answer_times(answers, tx.now - HOUR),
+        day=measure_answer_times(answers, tx.now - DAY),
+        failures=group_failures(failures),
         failed=len(failures),
         accounts=[account_view(account, limits) for account in tx.llm.accounts.all()],
         spent=tx.llm.budgets.level((BudgetScope.DAY, "")),

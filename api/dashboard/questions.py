@@ -14,8 +14,8 @@ from api.live import unchanged
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import read
 from maestro.domain.questions.question import QuestionStatus
-from maestro.domain.reading import read
 from maestro.operations.questions import QuestionQuery
 
 PAGE = "/questions"

@@ -16,14 +16,20 @@ from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.reading import read
-from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.edits import (
+    BackfillRequest,
+    NewScheduleOfKind,
+    ScheduleChange,
+    ScheduleKind,
+    SchedulePreviewRequest,
+)
 from maestro.domain.schedules.views import (
     BackfillView,
-    PreviewView,
     ScheduleFilter,
     SchedulePage,
+    SchedulePreview,
     ScheduleState,
     ScheduleView,
 )
@@ -71,7 +77,7 @@ class ScheduleForm(TextForm):
 class _NextTimes:
     """When what was typed would come, or why it never does."""
 
-    found: PreviewView | None = None
+    found: SchedulePreview | None = None
     problem: str = ""
 
 
@@ -153,7 +159,7 @@ def remove(request: Request, parts: Parts, ref: Ref) -> Response:
 def _times(parts: ApiParts, typed: ScheduleForm) -> _NextTimes:
     wanted = {name: text.strip() for name, text in typed.model_dump(include=set(TIMING)).items()}
     try:
-        return _NextTimes(parts.schedules.preview(read(PreviewWish, wanted)))
+        return _NextTimes(parts.schedules.preview(read(SchedulePreviewRequest, wanted)))
     except MaestroError as error:
         return _NextTimes(problem=str(error))
 
@@ -223,10 +229,11 @@ class BackfillForm:
     start: str = ""
     end: str = ""
 
-    def wish(self, *, preview: bool) -> BackfillWish:
+    def wish(self, *, preview: bool) -> BackfillRequest:
         """Return what is asked for; raises ``InvalidEdit``."""
         return read(
-            BackfillWish, {"from": moment_with_zone(self.start), "to": moment_with_zone(self.end), "preview": preview}
+            BackfillRequest,
+            {"from": moment_with_zone(self.start), "to": moment_with_zone(self.end), "preview": preview},
         )
 
 

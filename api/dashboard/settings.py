@@ -18,8 +18,7 @@ from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.live import RUNTIME, SettingsPage, SettingView
-from maestro.domain.setting_texts import typed_value, written
+from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView, parse_value, value_text
 
 PAGE = "/settings"
 TITLE = "Settings – Maestro"
@@ -114,7 +113,7 @@ def _value(page: SettingsPage, typed: SettingForm) -> JsonValue:
     found = next((one for one in page.items if one.key == typed.key), None)
     if found is None:
         raise InvalidEdit("there is no such setting; reload the page")
-    return typed_value(found, typed.value) if found.changes == LIVE else typed.value
+    return parse_value(found, typed.value) if found.changes == LIVE else typed.value
 
 
 def _page(request: Request, wanted: SettingsQuery, outcome: _Outcome = _NONE) -> Response:
@@ -135,7 +134,7 @@ def _page(request: Request, wanted: SettingsQuery, outcome: _Outcome = _NONE) ->
         beside=outcome.key in live,
         changed=live.get(wanted.changed),
         origins=ORIGINS,
-        written=written,
+        written=value_text,
         runtime=RUNTIME,
         address=partial(_address, wanted),
     )

@@ -14,10 +14,9 @@ from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import Conflict, MaestroError
-from maestro.domain.reading import read
+from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow
-from maestro.domain.skills.trial import SkillTrial, TrialWish
-from maestro.domain.skills.views import SkillChange, SkillDetail, skill_page
+from maestro.domain.skills.views import SkillChange, SkillDetail, SkillTrial, SkillTrialRequest, skill_page
 
 PAGE = "/skills"
 HERE = "skills"
@@ -79,7 +78,7 @@ def show(request: Request, done: str = "") -> HTMLResponse:
 def try_message(request: Request, parts: Parts, typed: Annotated[TrialForm, Form()]) -> HTMLResponse:
     """Show which skills a message would bring in, and why not; nothing is sent and nothing is paid."""
     try:
-        wish = read(TrialWish, typed.model_dump())
+        wish = read(SkillTrialRequest, typed.model_dump())
         return _list(request, _Tried(typed, parts.skills.trial(wish)))
     except MaestroError as error:
         return _list(request, _Tried(typed, problem=error))

@@ -16,12 +16,10 @@ from api.guards import PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import parts_of as surroundings
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.llm.budgets import BudgetScope
+from maestro.domain.fields import read
+from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
 from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, added, by_day, by_key
-from maestro.domain.llm.usage_budgets import BudgetPage, BudgetView
-from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
-from maestro.domain.llm.usage_views import UsageFilter, UsagePage, usage_page
-from maestro.domain.reading import read
+from maestro.domain.llm.usage_views import LatencyPage, LatencyQuery, UsageFilter, UsagePage, usage_page
 
 WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26

@@ -15,10 +15,9 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
+from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.reading import read
-from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
-from maestro.domain.webhooks.views import MadeWebhook
+from maestro.domain.webhooks.views import NewWebhook, WebhookChange, WebhookWithSecret
 
 PAGE = "/webhooks"
 TITLE = "Webhooks – Maestro"
@@ -52,7 +51,7 @@ class _WebhookPageState:
     typed: WebhookForm = field(default_factory=WebhookForm)
     editing: str = ""
     problem: MaestroError | None = None
-    made: MadeWebhook | None = None
+    made: WebhookWithSecret | None = None
     open: bool = False
 
 

@@ -12,11 +12,10 @@ from pydantic import model_validator
 from api.guards import OPERATOR
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Parts
-from maestro.domain.jobs.batch_views import BatchView, BatchWish, Selection, check_edits
-from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.forecast import Forecast
-from maestro.domain.jobs.job import Edits
-from maestro.domain.jobs.preview import Preview
+from maestro.domain.jobs.batch_preview import BatchPreview
+from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, JobSelection, check_edits
+from maestro.domain.jobs.job import JobEdits
+from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.values import Value
 from maestro.operations.batches import BatchOperations
@@ -24,7 +23,7 @@ from maestro.operations.jobs import JobOperations, ReplayReference
 from maestro.operations.questions import QuestionOperations
 
 BEGUN: dict[int | str, dict[str, Any]] = {
-    status.HTTP_200_OK: {"model": Forecast, "description": "What a dry run found"},
+    status.HTTP_200_OK: {"model": BatchPreview, "description": "What a dry run found"},
     status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which goes on by itself"},
 }
 """What a request for a batch is answered with."""
@@ -33,14 +32,14 @@ LIMIT = 50
 MOST = 200
 
 
-class BulkReplay(Selection):
+class BulkReplay(JobSelection):
     """Which jobs to replay and how; with ``dryRun`` it is only told what that would do.
 
     ``edits`` go with the mode ``restart``.
     """
 
     mode: Literal["resume", "restart"]
-    edits: Edits | None = None
+    edits: JobEdits | None = None
     dry_run: bool = False
 
     @model_validator(mode="after")
@@ -49,7 +48,7 @@ class BulkReplay(Selection):
         return self
 
 
-class BulkCancel(Selection):
+class BulkCancel(JobSelection):
     """Which jobs to cancel; with ``dryRun`` it is only told what that would do."""
 
     dry_run: bool = False
@@ -61,17 +60,17 @@ batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
 
 
 @batches.post("/replay", responses=BEGUN, response_model=None)
-def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> Forecast | BatchView:
+def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> BatchPreview | BatchView:
     """Replay many jobs; 409 when it is another number of jobs by now than ``expected``."""
     chosen = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
-    return _batch(parts, BatchWish(action=BatchAction(wish.mode), **chosen), response, dry_run=wish.dry_run)
+    return _batch(parts, BatchRequest(action=BatchAction(wish.mode), **chosen), response, dry_run=wish.dry_run)
 
 
 @batches.post("/cancel", responses=BEGUN, response_model=None)
-def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> Forecast | BatchView:
+def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> BatchPreview | BatchView:
     """Stop many open jobs for good; 409 when it is another number of jobs by now than ``expected``."""
     chosen = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
-    return _batch(parts, BatchWish(action=BatchAction.CANCEL, **chosen), response, dry_run=wish.dry_run)
+    return _batch(parts, BatchRequest(action=BatchAction.CANCEL, **chosen), response, dry_run=wish.dry_run)
 
 
 batches.serve("GET", "/batches", BatchOperations.list, "list_batches")
@@ -80,7 +79,7 @@ batches.serve("GET", "/batches/{batch_id}/items", BatchOperations.items, "list_i
 batches.serve("POST", "/batches/{batch_id}/stop", BatchOperations.stop, "stop_batch")
 
 
-def _batch(parts: Parts, wish: BatchWish, response: Response, *, dry_run: bool) -> Forecast | BatchView:
+def _batch(parts: Parts, wish: BatchRequest, response: Response, *, dry_run: bool) -> BatchPreview | BatchView:
     if dry_run:
         return parts.batches.forecast(wish)
     response.status_code = status.HTTP_202_ACCEPTED
@@ -96,7 +95,7 @@ class Replay(Value):
     """
 
     mode: ReplayMode
-    edits: Edits | None = None
+    edits: JobEdits | None = None
     preview: bool = False
 
 
@@ -108,7 +107,7 @@ jobs.serve("GET", "/{job_id}/calls/{call_id}/prompt", JobOperations.prompt, "sho
 
 
 @jobs.post("/{job_id}/replay")
-async def replay_job(parts: Parts, job_id: str, replay: Replay) -> ReplayReference | Preview:
+async def replay_job(parts: Parts, job_id: str, replay: Replay) -> ReplayReference | ReplayPreview:
     """Replay an ended job; 409 when its state does not allow it. A preview says that in ``problem`` instead."""
     if replay.preview:
         return await asyncio.to_thread(parts.jobs.preview, job_id, replay.mode, replay.edits)

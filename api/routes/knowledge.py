@@ -11,14 +11,13 @@ from api.guards import OPERATOR
 from api.parts import ApiParts
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Number, Parts
-from maestro.domain.conversations.export import as_json, as_markdown
-from maestro.domain.conversations.views import ConversationDetail, SaidView
+from maestro.domain.conversations.views import ConversationDetail, MessageView, json_parts, markdown_parts
 from maestro.domain.skills.views import SkillDetail
 from maestro.operations.conversations import MOST, ConversationOperations
 from maestro.operations.memory import MemoryOperations
 from maestro.operations.skills import SkillOperations
 
-Written = Callable[[ConversationDetail, Iterable[SaidView]], Iterator[str]]
+Written = Callable[[ConversationDetail, Iterable[MessageView]], Iterator[str]]
 
 TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
 
@@ -49,7 +48,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with everything that was said in it, as one JSON object."""
-    return _download(parts, conversation_id, as_json, "json")
+    return _download(parts, conversation_id, json_parts, "json")
 
 
 @conversations.get(
@@ -57,7 +56,7 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
     """Download a conversation with everything that was said in it, as a text to read."""
-    return _download(parts, conversation_id, as_markdown, "md")
+    return _download(parts, conversation_id, markdown_parts, "md")
 
 
 conversations.serve("POST", "/{conversation_id}/close", ConversationOperations.close, "close_conversation")
@@ -72,7 +71,7 @@ def _download(parts: ApiParts, conversation_id: int, written: Written, ending: s
     )
 
 
-def _everything(parts: ApiParts, conversation_id: int) -> Iterator[SaidView]:
+def _everything(parts: ApiParts, conversation_id: int) -> Iterator[MessageView]:
     """Yield all messages, page by page: a slow reader must not keep a connection to the store."""
     cursor: str | None = "0"
     while cursor is not None:

@@ -8,8 +8,7 @@ from starlette.responses import StreamingResponse
 
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Parts
-from maestro.domain.llm.usage_latency import LatencyQuery
-from maestro.domain.llm.usage_views import UsageTable
+from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
 from maestro.domain.people.audit import AuditFilter
 from maestro.operations.reports import AuditOperations, UsageOperations
 

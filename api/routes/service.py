@@ -20,9 +20,9 @@ from api.errors import InvalidRequest
 from api.guards import OPERATOR, SCHEMES, OpenRoute, PasswordRoute
 from api.routes.surroundings import Parts, chat_of
 from connectors.base import IdentityRole
-from maestro.domain.chat.message import HUMAN, Post
-from maestro.domain.health import METRICS_TYPE, Alive, Readiness
-from maestro.domain.live import SettingsPage
+from maestro.domain.agent_chat import HUMAN, Post
+from maestro.domain.health import METRICS_TYPE, Liveness, Readiness
+from maestro.domain.settings.live import SettingsPage
 from maestro.domain.values import Value
 
 health = APIRouter(route_class=OpenRoute, tags=["health"])
@@ -54,9 +54,9 @@ chat = APIRouter(route_class=PasswordRoute, tags=["chat"], prefix="/api/chat")
 
 
 @health.get("/healthz")
-async def healthz() -> Alive:
+async def healthz() -> Liveness:
     """Say that the process is alive; nothing else is looked at."""
-    return Alive()
+    return Liveness()
 
 
 @metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})

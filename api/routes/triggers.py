@@ -9,11 +9,11 @@ from api.errors import InvalidRequest
 from api.guards import OPERATOR, SignatureRoute, request_access
 from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Parts
-from maestro.domain.schedules.edits import BackfillWish
+from maestro.domain.schedules.edits import BackfillRequest
 from maestro.domain.schedules.views import BackfillView
-from maestro.domain.webhooks.payload import NoJson, read_payload
-from maestro.domain.webhooks.signatures import BadSignature
-from maestro.domain.webhooks.views import Taken
+from maestro.domain.webhooks.template import InvalidJson, read_payload
+from maestro.domain.webhooks.views import DeliveryResult
+from maestro.domain.webhooks.webhook import BadSignature
 from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.webhooks import WebhookOperations
 
@@ -38,7 +38,7 @@ endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
 
 
 @schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
-def backfill_schedule(parts: Parts, ref: str, wish: BackfillWish, response: Response) -> BackfillView:
+def backfill_schedule(parts: Parts, ref: str, wish: BackfillRequest, response: Response) -> BackfillView:
     """Begin a run for each time from ``from`` to ``to`` that had none, at most 100, one after the other.
 
     With ``preview`` it only tells which, with status 200.
@@ -49,7 +49,7 @@ def backfill_schedule(parts: Parts, ref: str, wish: BackfillWish, response: Resp
 
 
 @endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)
-def deliver(request: Request, parts: Parts, path: str) -> Taken:
+def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
     """Take a signed delivery: the answer names the job that it made, which is committed by then.
 
     The same delivery once more gets the same answer, with ``duplicate``. 401 for a signature that is missing, wrong,
@@ -60,7 +60,7 @@ def deliver(request: Request, parts: Parts, path: str) -> Taken:
     try:
         payload = read_payload(delivery.body, request.headers.get("content-type", ""))
         return parts.hooks.take(delivery.webhook, delivery.signed, payload)
-    except NoJson as error:
+    except InvalidJson as error:
         raise InvalidRequest(f"{error}; send JSON, or another Content-Type") from None
     except BadSignature as error:
         request_access(request).signatures.refuse(request, delivery.webhook, str(error))

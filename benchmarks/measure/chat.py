@@ -14,8 +14,8 @@ from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, figure
 from maestro.bootstrap.rules import build_chat, build_scanner
 from maestro.chat import ChatService
+from maestro.domain.agent_chat import HUMAN, author_of
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import HUMAN, author_of
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.figures import percentile
 from benchmarks.measure.bench import Bench
 from benchmarks.results import Figure, Section, at_most, figure
-from maestro.domain.scanning import ScanRules
+from maestro.domain.redaction import ScanRules
 from maestro.scanner.scanner import DetectSecretsScanner
 from tests.support import platform_texts
 

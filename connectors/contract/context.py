@@ -9,18 +9,18 @@ from pathlib import Path
 from connectors.base import ConnectorState, Identity, KnownChannel, Upload
 from maestro.domain.errors import Backlogged, InvalidMessage, NotFound
 from maestro.domain.messages import (
-    Accepted,
+    AcceptedMessage,
     Address,
     Attachment,
     Button,
     IncomingMessage,
     OutgoingMessage,
     Receipt,
-    Report,
-    Standing,
+    ReceiptReport,
+    ReceiptState,
 )
 
-REPORT_ORDER = tuple(Standing)
+REPORT_ORDER = tuple(ReceiptState)
 """What a platform says of a message never goes back in this order."""
 
 
@@ -45,7 +45,7 @@ class MemoryContext:
     direct: set[tuple[str, str]] = field(default_factory=set)
     passed_over: list[tuple[str, int, str]] = field(default_factory=list)
     """The channel, the number and the reason of what was not taken in."""
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, ReceiptReport] = field(default_factory=dict)
     """The statuses of sent messages, by key."""
     buttons: dict[str, tuple[Button, ...]] = field(default_factory=dict)
     """The buttons of messages that were sent, by key."""
@@ -57,7 +57,7 @@ class MemoryContext:
     before_accept: asyncio.Event | None = None
     before_replay: asyncio.Event | None = None
 
-    async def accept(self, message: IncomingMessage) -> Accepted:
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
         if self.failure is not None:
             self.refused += 1
             raise self.failure
@@ -65,14 +65,14 @@ class MemoryContext:
             await self.before_accept.wait()
         known = {(kept.address, kept.id) for kept in self.inbox}
         if (message.address, message.id) in known:
-            return Accepted(message_id=message.id, job_id="", duplicate=True)
+            return AcceptedMessage(message_id=message.id, job_id="", duplicate=True)
         if len(self.inbox) >= self.limit:
             raise Backlogged
         self.inbox.append(message)
         crash, self.crash = self.crash, None
         if crash is not None:
             raise crash
-        return Accepted(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
+        return AcceptedMessage(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
         return self.marks.get((channel, thread))
@@ -112,7 +112,7 @@ class MemoryContext:
     async def last_heard(self, channel: str) -> datetime | None:
         return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)
 
-    async def record_report(self, key: str, report: Report) -> bool:
+    async def record_report(self, key: str, report: ReceiptReport) -> bool:
         if self.failure is not None:
             raise self.failure
         known = self.reports.get(key)

@@ -15,7 +15,7 @@ from yarl import URL
 
 from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.slack.config import BOT_TOKEN
-from maestro.domain.hosts import LOCAL_NAMES
+from maestro.domain.network import LOCAL_NAMES
 
 NO_THREAD = "thread_not_found"
 MISSING_SCOPE = "missing_scope"

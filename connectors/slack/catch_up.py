@@ -19,7 +19,7 @@ from connectors.failures import AmbiguousSend, NotDispatched, PermanentSend, Ret
 from connectors.slack.api import NO_THREAD, Fields, call_slack
 from connectors.slack.config import SlackOptions
 from connectors.slack.receive import is_direct
-from maestro.domain.messages import Accepted, IncomingMessage
+from maestro.domain.messages import AcceptedMessage, IncomingMessage
 
 PAGE = 100
 MOST_THREADS = 20
@@ -227,7 +227,7 @@ class SlackCatchUp:
                 async with asyncio.timeout(PATIENCE):
                     await self._waiting[channel].wait()
 
-    async def took(self, message: IncomingMessage, accepted: Accepted) -> None:
+    async def took(self, message: IncomingMessage, accepted: AcceptedMessage) -> None:
         """Move the cursor behind a message that is in the inbox, or counted there."""
         channel, thread = message.address.channel, message.address.thread
         if channel in self._current:

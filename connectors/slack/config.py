@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
-from maestro.domain.words import matching
+from maestro.domain.fields import matching
 
 PLATFORM = "slack"
 BOT_TOKEN = "botToken"  # noqa: S105 - its name

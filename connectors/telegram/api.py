@@ -15,7 +15,7 @@ from telegram.request import HTTPXRequest
 
 from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.hosts import LOCAL_NAMES
+from maestro.domain.network import LOCAL_NAMES
 
 REFUSED = (
     "Telegram refuses the bot's token. Ask @BotFather for it anew (/mybots, API Token) and set "

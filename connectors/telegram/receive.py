@@ -23,7 +23,7 @@ from telegram import (
 
 from connectors.telegram.config import PLATFORM
 from maestro.domain.messages import PAIR, Address, Addressing, Attachment, IncomingMessage, control_word, pairing_code
-from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, code_of
+from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, code_of
 
 File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
 

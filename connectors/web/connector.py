@@ -22,8 +22,8 @@ from connectors.web.identity import ResumeTokens, WebAuthenticator
 from connectors.web.session import WebIntake, WebServices, WebSession
 from connectors.webhooks import PlatformWebhooks
 from maestro.domain.errors import Forbidden, MaestroError, NotFound
-from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
+from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
 SIGNED = "/platforms/"

@@ -26,7 +26,7 @@ from connectors.web.errors import TooLarge, UnsupportedMedia, explain, presentab
 from connectors.web.identity import WebUser
 from connectors.web.session import WebServices, caller_of
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy, Unauthorized
-from maestro.domain.filetypes import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
+from maestro.domain.media import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
 from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts
 

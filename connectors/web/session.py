@@ -25,7 +25,7 @@ from connectors.web.errors import (
 from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
-from maestro.domain.messages import Accepted, Address, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, OutgoingMessage
 
 STOP = "/stop"
 
@@ -64,7 +64,7 @@ class WebIntake:
         """Forget a new channel in which nothing was said."""
         self._unwritten.pop(address.channel, None)
 
-    async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> Accepted:
+    async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> AcceptedMessage:
         """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
@@ -87,7 +87,7 @@ class WebIntake:
         )
         return await self._context.accept(message)
 
-    async def stop(self, web_user: WebUser, address: Address) -> Accepted:
+    async def stop(self, web_user: WebUser, address: Address) -> AcceptedMessage:
         """Ask the running job of this channel to stop (docs/decisions.md: control words)."""
         return await self.take(web_user, address, ClientMessage(client_id="", content=STOP))
 

@@ -13,7 +13,7 @@ import httpx
 
 from connectors.failures import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.hosts import LOCAL_NAMES
+from maestro.domain.network import LOCAL_NAMES
 from maestro.domain.texts import tidied
 
 PAIR = 131056

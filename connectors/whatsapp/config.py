@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors.options import AmbiguityOptions, Instance, QuoteOptions, ReactionOptions
-from maestro.domain.words import matching
+from maestro.domain.fields import matching
 
 PLATFORM = "whatsapp"
 ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name

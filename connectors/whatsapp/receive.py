@@ -8,7 +8,7 @@ from typing import Any
 
 from connectors.whatsapp.api import failure_sentence
 from connectors.whatsapp.config import PLATFORM
-from maestro.domain.messages import Address, Attachment, IncomingMessage, Report, Standing
+from maestro.domain.messages import Address, Attachment, IncomingMessage, ReceiptReport, ReceiptState
 
 Json = Mapping[str, Any]
 
@@ -19,12 +19,12 @@ UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
 MOST_LISTED = 10
 
 FIELD = "messages"
-STANDINGS: Mapping[str, Standing] = {
-    "sent": Standing.SENT,
-    "delivered": Standing.DELIVERED,
-    "read": Standing.READ,
-    "played": Standing.READ,
-    "failed": Standing.FAILED,
+STANDINGS: Mapping[str, ReceiptState] = {
+    "sent": ReceiptState.SENT,
+    "delivered": ReceiptState.DELIVERED,
+    "read": ReceiptState.READ,
+    "played": ReceiptState.READ,
+    "failed": ReceiptState.FAILED,
 }
 EDIT, SYSTEM = "edit", "system"
 NEW_NUMBER = "user_changed_number"
@@ -142,7 +142,7 @@ class StatusReport:
     """The status of a sent message."""
 
     key: str
-    report: Report
+    report: ReceiptReport
 
 
 @dataclass(frozen=True)
@@ -256,8 +256,8 @@ def _status(status: Json) -> StatusReport | None:
     key, standing = str(status.get("biz_opaque_callback_data") or ""), STANDINGS.get(str(status.get("status")))
     if standing is None or not _KEY.fullmatch(key):
         return None
-    error = failure_sentence(status.get("errors")) if standing is Standing.FAILED else ""
-    return StatusReport(key, Report(platform_message_id=str(status["id"]), standing=standing, error=error))
+    error = failure_sentence(status.get("errors")) if standing is ReceiptState.FAILED else ""
+    return StatusReport(key, ReceiptReport(platform_message_id=str(status["id"]), standing=standing, error=error))
 
 
 def _names(value: Json) -> Mapping[str, str]:

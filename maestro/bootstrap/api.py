@@ -10,10 +10,9 @@ from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
-from maestro.domain.health import Vitals
-from maestro.domain.proxies import TrustedProxies
+from maestro.domain.health import ProcessHealth, release
+from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import TextKind
-from maestro.domain.release import release
 from maestro.installation.accounts import has_no_account
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import signing_key
@@ -40,7 +39,7 @@ from temporal.engine import Engine
 
 
 def api_parts(
-    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, vitals: Vitals
+    live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, vitals: ProcessHealth
 ) -> ApiParts:
     """Return what the API is made of; the caller adds whether the demo model answers."""
     settings = live.start
@@ -93,7 +92,7 @@ class Api(SeparateProcess):
         jobs = open_jobs(store, self.live, engine.present, lambda: None)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
-        vitals = Vitals(EngineHealth(store, engine, working), metrics)
+        vitals = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)

@@ -19,7 +19,7 @@ from maestro.connector_runtime.host import (
 )
 from maestro.connector_runtime.keeper import BotKeeper
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.health import Vitals
+from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import open_keys
 from maestro.observability.health import (
@@ -63,7 +63,7 @@ class Connect(SeparateProcess):
         services.add(*(host.run(connector, begun.another()) for connector in connectors))
         services.add(self._bots(store, dispatcher, host).run(webhooks_of(connectors)))
         place, hosts = connect_address(self.settings), self.settings.webui.allowed_hosts
-        services.add(HealthServer(place, hosts, Vitals(health, metrics), connection_limits(self.settings)).run())
+        services.add(HealthServer(place, hosts, ProcessHealth(health, metrics), connection_limits(self.settings)).run())
         services.add(engine.run(dispatcher.run), flow.growing.run())
 
         async def drain() -> None:

@@ -11,7 +11,7 @@ from maestro.chat import ChatService
 from maestro.domain.agents.agent import BusyMode
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.people.permissions import AccessRules, DmPolicy
-from maestro.domain.scanning import SecretScanner
+from maestro.domain.redaction import SecretScanner
 from maestro.intake import IntakeRules
 from maestro.intake.access import AccessControl
 from maestro.intake.pairing import PairingRules

@@ -7,8 +7,8 @@ import structlog
 
 from maestro.chat import ChatService
 from maestro.child_process import plain_environment
+from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import takes_part
 from maestro.installation.storage import open_files
 from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
 from maestro.settings.live import LiveSettings

@@ -26,7 +26,7 @@ from maestro.connector_runtime.host import (
     webhooks_of,
 )
 from maestro.connector_runtime.keeper import BotKeeper, ContextOf
-from maestro.domain.health import Vitals
+from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
 from maestro.installation.keys import open_keys
@@ -137,7 +137,7 @@ class Up(Process):
         if self.settings.webui.enabled:
             jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
             health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
-            vitals = Vitals(health, metrics)
+            vitals = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
             services.add(build_server(self.settings, parts).run(partial(_at_last, begun)))

@@ -11,7 +11,7 @@ from maestro.bootstrap.operations import build_batch_work, build_keeper
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
-from maestro.domain.health import Vitals
+from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.observability.health import EngineHealth, HealthServer, own_workers, process_metrics, worker_address
 from maestro.operations.skill_folder import load_skills
@@ -47,7 +47,7 @@ class Worker(SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+        vitals = ProcessHealth(EngineHealth(store, engine, own_workers(engine)), metrics)
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()

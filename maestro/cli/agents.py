@@ -17,8 +17,8 @@ from maestro.domain.agents.tokens import NewToken
 from maestro.domain.agents.versions import FieldChange
 from maestro.domain.agents.views import AgentDetail, VersionDetail
 from maestro.domain.errors import Conflict
+from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.reading import read
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.inputs import LIMIT
 

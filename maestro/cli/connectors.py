@@ -12,7 +12,7 @@ from connectors.platforms import platform as described
 from maestro.cli.framework.inputs import REFERENCES, secret_in
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
-from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector, SecretView
+from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector, SecretView
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations

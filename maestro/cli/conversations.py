@@ -9,10 +9,7 @@ import typer
 from maestro.cli.framework.inputs import Limit, QueryOptions, RowCursor, Yes, made, row_number
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, joined, listing, moment, more, plain
-from maestro.domain.conversations.views import (
-    ConversationDetail,
-    SaidPage,
-)
+from maestro.domain.conversations.views import ConversationDetail, MessagePage
 from maestro.operations.conversations import LIMIT, ConversationOperations, ConversationQuery, SearchQuery
 
 HELP = """List, show, search, end and delete conversations.
@@ -100,7 +97,7 @@ def delete(
     return {"id": doomed.id, "facts": facts}, f"Conversation {doomed.id} is deleted."
 
 
-def _transcript(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
+def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:
     yield from PORTRAIT.lines(detail)
     yield ""
     for message in page.items:

@@ -9,13 +9,7 @@ from maestro.bootstrap.rules import build_redaction
 from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, made, row_number
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
-from maestro.domain.memory.views import (
-    FactChange,
-    MemoryPage,
-    NewFact,
-    StateChange,
-    StateView,
-)
+from maestro.domain.memory.views import FactChange, MemoryPage, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
 from maestro.operations.memory import MemoryOperations, MemoryQuery

@@ -9,9 +9,9 @@ from maestro.cli.framework.inputs import fits
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, listing, write
-from maestro.domain.people.owners import OwnerView
-from maestro.domain.people.views import Approval
-from maestro.domain.words import OwnerId
+from maestro.domain.fields import OwnerId
+from maestro.domain.people.people import OwnerView
+from maestro.domain.people.views import PairingApproval
 from maestro.operations.owners import OwnerOperations
 from maestro.operations.people import PeopleOperations
 from maestro.settings import Loaded
@@ -83,7 +83,7 @@ def list_pairings(people: PeopleOperations) -> Result:
 @pairings.operation()
 def approve(people: PeopleOperations, pairing: PairingRef, owner: AsOwner = False) -> Result:
     """Let a person in, from their next message on, and tell them."""
-    found = people.approve(pairing, ACTOR, Approval(owner=owner))
+    found = people.approve(pairing, ACTOR, PairingApproval(owner=owner))
     return found, f"{found.person} is let in, and an owner" if owner else f"{found.person} is let in"
 
 
@@ -97,7 +97,7 @@ def refuse(people: PeopleOperations, pairing: PairingRef) -> Result:
 @pairings.operation()
 def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
     """Print a code that gives one user access; it is not shown again."""
-    invitation = people.invite(ACTOR, Approval(owner=owner))
+    invitation = people.invite(ACTOR, PairingApproval(owner=owner))
     until = invitation.expires_at.astimezone().strftime("%H:%M")
     lines = [f"/pair {invitation.code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
     return invitation, lines

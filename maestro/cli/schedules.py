@@ -16,17 +16,17 @@ from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, moment, plain, write
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.reading import read
-from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
-from maestro.domain.schedules.texts import read_zone
-from maestro.domain.schedules.views import (
-    BackfillView,
-    LastRun,
-    ScheduleState,
-    ScheduleView,
-    preview_view,
+from maestro.domain.fields import read
+from maestro.domain.schedules.descriptions import distance
+from maestro.domain.schedules.edits import (
+    BackfillRequest,
+    NewScheduleOfKind,
+    ScheduleChange,
+    ScheduleKind,
+    SchedulePreviewRequest,
 )
-from maestro.domain.schedules.words import distance
+from maestro.domain.schedules.expressions import read_zone
+from maestro.domain.schedules.views import BackfillView, LastRun, ScheduleState, ScheduleView, preview_view
 from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
@@ -95,7 +95,7 @@ OPTIONS = InputOptions(
     },
     text_files={"prompt": "The file with what it is told; - for standard input."},
 )
-PREVIEW = InputOptions(PreviewWish, leave_out=["schedule"], spelling=OPTIONS.spelling)
+PREVIEW = InputOptions(SchedulePreviewRequest, leave_out=["schedule"], spelling=OPTIONS.spelling)
 
 Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
@@ -165,7 +165,7 @@ def backfill(
     ends = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
     zone = read_zone(schedules.show(ref).timezone)
     zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in ends.items()}
-    found = schedules.backfill(ref, read(BackfillWish, {**zoned, "preview": preview_only}), ACTOR)
+    found = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
     return found, _backfilled(found)
 
 
@@ -176,7 +176,7 @@ def preview(
     options: Annotated[Fields, PREVIEW],
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
-    wish = read(PreviewWish, {"schedule": schedule, **options})
+    wish = read(SchedulePreviewRequest, {"schedule": schedule, **options})
     settings = configured(given, accounts=False).settings
     if settings.database.exists():  # the shortest interval may have been set while Maestro ran
         with opened(given) as at:

@@ -2,7 +2,7 @@
 
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
 from maestro.cli.framework.output import Result, moment
-from maestro.domain.chat.session import SessionView
+from maestro.domain.agent_chat import SessionView
 from maestro.operations.sessions import SessionOperations
 
 NONE = "No session is open; the next post opens one."

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.live import RUNTIME, SettingsPage, SettingView
+from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.operations.settings import SettingsOperations
 from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS

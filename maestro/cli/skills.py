@@ -8,8 +8,7 @@ from maestro.cli.framework.inputs import MOST, bytes_of, made
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, enabled, listing, plain
 from maestro.domain.skills.files import MAX_BYTES
-from maestro.domain.skills.trial import TrialWish
-from maestro.domain.skills.views import SkillChange, SkillView
+from maestro.domain.skills.views import SkillChange, SkillTrialRequest, SkillView
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.settings.live import LiveSettings
@@ -69,7 +68,7 @@ def try_message(
     agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    found = skills.trial(made(TrialWish, message=" ".join(message), agent=agent))
+    found = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
     return found, listing(found, TRIAL_COLUMNS, "No skill fits this message.")
 
 

@@ -12,10 +12,9 @@ from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
 from maestro.cli.framework.operations import opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Result, listing, more, table, write
+from maestro.domain.llm.budgets import BudgetPage
 from maestro.domain.llm.usage import UsageBy
-from maestro.domain.llm.usage_budgets import BudgetPage
-from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
-from maestro.domain.llm.usage_views import LIMIT, MOST, UsageFilter, UsagePage, UsageQuery
+from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyPage, LatencyQuery, UsageFilter, UsagePage, UsageQuery
 from maestro.operations.reports import UsageOperations
 
 LEAST = 0.0001

@@ -13,11 +13,9 @@ from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, R
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
 from maestro.domain.errors import MaestroError
-from maestro.domain.reading import read
-from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
-from maestro.domain.webhooks.signatures import sign
-from maestro.domain.webhooks.views import MadeWebhook, Taken
-from maestro.domain.webhooks.webhook import SignatureScheme, Webhook
+from maestro.domain.fields import read
+from maestro.domain.webhooks.views import DeliveryResult, NewWebhook, SecretRotation, WebhookChange, WebhookWithSecret
+from maestro.domain.webhooks.webhook import SignatureScheme, Webhook, sign_delivery
 from maestro.installation.keys import encryption, open_keys
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import WebuiSettings, read_environment
@@ -110,7 +108,7 @@ def rotate(
     webhooks: WebhookOperations, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None
 ) -> Result:
     """Give a webhook another secret; the old one holds no more."""
-    webhook = webhooks.rotate(path, ACTOR, read(Rotation, {"secret": _secret(secret_env, secret_ref)}))
+    webhook = webhooks.rotate(path, ACTOR, read(SecretRotation, {"secret": _secret(secret_env, secret_ref)}))
     line = f"{webhook.path} has another secret, and takes nothing that is signed with the old one"
     return webhook, [line, *_new_secret(webhook)]
 
@@ -145,9 +143,9 @@ def _dashboard(webui: WebuiSettings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{webui.port}"
 
 
-def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> Taken:
+def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
     """Sign and post a delivery; raises ``DeliveryRefused``."""
-    signature = sign(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
+    signature = sign_delivery(webhook.scheme, secret, delivery_id, content, datetime.now(UTC))
     headers = {"Content-Type": "application/json", **signature}
     url = f"{address.rstrip('/')}/hooks/{webhook.path}"
     try:
@@ -158,7 +156,7 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
         ) from None
     if answer.status_code != httpx.codes.ACCEPTED:
         raise DeliveryRefused(f"{url} answered {answer.status_code}: {_reason(answer)}")
-    return Taken.model_validate_json(answer.content)
+    return DeliveryResult.model_validate_json(answer.content)
 
 
 def _reason(answer: httpx.Response) -> str:
@@ -169,7 +167,7 @@ def _reason(answer: httpx.Response) -> str:
     return str(found.get("message", "")) if isinstance(found, dict) else "that is no Maestro"
 
 
-def _new_secret(webhook: MadeWebhook) -> list[str]:
+def _new_secret(webhook: WebhookWithSecret) -> list[str]:
     """Return the lines that show a secret that was made here."""
     warning = "Give it to the sender, and keep it secret: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []

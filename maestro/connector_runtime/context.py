@@ -13,7 +13,7 @@ from ulid import ULID
 
 from connectors.base import ConnectorState, Identity, IdentityRole, KnownChannel, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
-from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt, Report
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt, ReceiptReport
 from maestro.domain.people.people import UploadedFile
 from maestro.intake import AccountIntake, Intake
 from maestro.store.files import MediaFolder
@@ -74,7 +74,7 @@ class StoreContext(AccountIntake):
         """Return when the newest message of a channel was written."""
         return await self._read(lambda tx: tx.bots.channels.last_heard(self._place(channel)))
 
-    async def record_report(self, key: str, report: Report) -> bool:
+    async def record_report(self, key: str, report: ReceiptReport) -> bool:
         """Record what the platform reports about a message that Maestro sent."""
         return await self._change(lambda tx: tx.deliveries.reports.apply(self._place(""), key, report))
 

@@ -8,9 +8,9 @@ from pydantic import SecretStr
 from connectors.base import Connector, ConnectorContext
 from connectors.options import Instance
 from connectors.platforms import platform
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, InvalidEdit
-from maestro.domain.reading import read
+from maestro.domain.fields import read
 from maestro.installation.keys import SecretKeys
 from maestro.settings import Settings
 from maestro.settings.bots import ConfiguredBot, configured_bots
@@ -67,7 +67,7 @@ class ConnectorFactory:
 
     def _bot(self, row: BotInstance) -> ConfiguredBot:
         if not row.configured:
-            secrets = {name: self.keys.reveal(kept) for name, kept in row.kept_secrets.items()}
+            secrets = {name: self.keys.reveal(kept) for name, kept in row.stored_secrets.items()}
             return ConfiguredBot(row.platform, row.account, "", secrets, row.chosen)
         found = self.configured.get((row.platform, row.account))
         if found is None:

@@ -11,7 +11,7 @@ import structlog
 from connectors.base import AccountRefused, Connector, ConnectorContext, ConnectorState, HasRoutes
 from connectors.webhooks import PlatformWebhooks
 from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
 from maestro.store.cache import StoreState
 from maestro.store.store import Store

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError, MaestroError
+from maestro.domain.health import Diagnosis
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.llm.models import FALLBACK_WINDOW, bare
 from maestro.installation.keys import SecretKeys, existing_keys, last4

@@ -8,9 +8,9 @@ from connectors.base import ConnectorState
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.diagnostics.ports import PortUse, answers, port_uses
 from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.health import Diagnosis
 from maestro.domain.people.people import ConnectorStatus
 from maestro.installation.keys import existing_keys
 from maestro.settings.bots import configured_bots

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.diagnosis import Diagnosis
-from maestro.domain.skills.library import Library, arrange
+from maestro.domain.health import Diagnosis
+from maestro.domain.skills.files import SkillSet, arrange
 from maestro.operations.skill_folder import SkillFolder
 from maestro.settings import Settings
 
@@ -98,7 +98,7 @@ def skills(subject: Examined) -> list[Diagnosis]:
     return [fine(SKILLS_CHECK, counted), *_problems(library), *_missing(library, subject.settings)]
 
 
-def _problems(library: Library) -> Iterator[Diagnosis]:
+def _problems(library: SkillSet) -> Iterator[Diagnosis]:
     for source, problem in library.problems[:MOST_PROBLEMS]:
         yield note(
             SKILLS_CHECK, f"{Path(source).name}: {problem}", f"Edit {source}; a running Maestro sees it by itself."
@@ -108,7 +108,7 @@ def _problems(library: Library) -> Iterator[Diagnosis]:
         yield note(SKILLS_CHECK, f"{more} more problems", "Mend the first ones, then look again.")
 
 
-def _missing(library: Library, settings: Settings) -> Iterator[Diagnosis]:
+def _missing(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
     for agent in settings.agents:
         for slug in sorted(set(agent.skills or ()) - library.taken.keys()):
             found = f"the agent {agent.slug} lists the skill {slug}, which is not there"

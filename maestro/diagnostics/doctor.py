@@ -14,8 +14,8 @@ from maestro.diagnostics.engine import engine
 from maestro.diagnostics.ports import ports
 from maestro.diagnostics.store import StoreFindings, schedules, store, webhooks
 from maestro.diagnostics.subject import Examined, broken, fine
-from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError, MaestroError
+from maestro.domain.health import Diagnosis
 from maestro.installation.data_folder import holder_of, server_of
 from maestro.installation.keys import existing_keys
 from maestro.settings import Survey, find_file, survey_settings

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from maestro.diagnostics.subject import Examined, note
-from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.health import Diagnosis
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.settings import Settings
 from maestro.settings.addresses import endpoint_of

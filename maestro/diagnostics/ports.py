@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.health import Diagnosis
 from maestro.settings import Settings
 from temporal.server_process import HOST
 

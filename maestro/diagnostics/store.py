@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from maestro.diagnostics.subject import Examined, broken, fine, note
-from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError, MaestroError
-from maestro.domain.schedules.schedule import Planned
-from maestro.domain.webhooks.signatures import checked_secret
-from maestro.domain.webhooks.webhook import Webhook
+from maestro.domain.health import Diagnosis
+from maestro.domain.schedules.schedule import ScheduleColumns
+from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.keys import SEALED, SecretKeys
 from maestro.store.engine.database import RESCUE
 from maestro.store.inspection import Inspection, inspect, is_locked
@@ -73,7 +72,7 @@ def _jobs(inspection: Inspection) -> list[Diagnosis]:
     return [note(JOBS, found)] if inspection.open_jobs else []
 
 
-def schedules(planned: Sequence[Planned]) -> list[Diagnosis]:
+def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
     """Return what is to be said of what is planned; nothing where nothing is."""
     found = [*_refused(planned), *_given_up(planned)]
     waiting = sum(not one.followed and not one.follow_error for one in planned)
@@ -85,13 +84,13 @@ def schedules(planned: Sequence[Planned]) -> list[Diagnosis]:
     return [fine(SCHEDULES_CHECK, f"{len(planned)} planned, and Temporal was told of all of them")]
 
 
-def _refused(planned: Sequence[Planned]) -> Iterator[Diagnosis]:
+def _refused(planned: Sequence[ScheduleColumns]) -> Iterator[Diagnosis]:
     for one in [one for one in planned if one.follow_error][:MOST_NAMED]:
         fix = f"Correct it with `maestro schedules edit {one.ref}`, or remove it."
         yield broken(SCHEDULES_CHECK, f"Temporal could not be told of {one.ref} ({one.name}): {one.follow_error}", fix)
 
 
-def _given_up(planned: Sequence[Planned]) -> Iterator[Diagnosis]:
+def _given_up(planned: Sequence[ScheduleColumns]) -> Iterator[Diagnosis]:
     for one in [one for one in planned if one.paused_reason][:MOST_NAMED]:
         fix = f"See why in its jobs, then `maestro schedules resume {one.ref}`."
         yield note(SCHEDULES_CHECK, f"{one.ref} ({one.name}) is paused: {one.paused_reason}", fix)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.installation.data_folder import FolderHolder
 from maestro.settings import Settings, Survey
 from temporal.server_process import ServerRecord
@@ -29,14 +29,14 @@ class Examined:
 
 def fine(check: str, found: str) -> Diagnosis:
     """Nothing is to be done."""
-    return Diagnosis(check=check, verdict=Verdict.FINE, found=found)
+    return Diagnosis(check=check, verdict=DiagnosisLevel.FINE, found=found)
 
 
 def note(check: str, found: str, fix: str = "") -> Diagnosis:
     """Something to know; ``fix`` is what may be done about it."""
-    return Diagnosis(check=check, verdict=Verdict.NOTE, found=found, fix=fix)
+    return Diagnosis(check=check, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
 def broken(check: str, found: str, fix: str) -> Diagnosis:
     """Something keeps Maestro from its work."""
-    return Diagnosis(check=check, verdict=Verdict.BROKEN, found=found, fix=fix)
+    return Diagnosis(check=check, verdict=DiagnosisLevel.BROKEN, found=found, fix=fix)

@@ -1,10 +1,11 @@
-"""Column types that the tables share."""
+"""Column types that the tables share, and the row versions that end cached values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import DateTime, String, TypeDecorator
+from sqlmodel import Field, SQLModel
 
 LARGEST = 2**63 - 1
 """The largest number that a row can have."""
@@ -58,3 +59,29 @@ def text_of(words: type[StrEnum]) -> Any:
             return None if value is None else known.get(value) or words(value)
 
     return EnumText
+
+
+class RowVersion(SQLModel, table=True):
+    """The edition of one kind of rows; triggers write it, whoever changes the rows.
+
+    ``stamp`` is a number drawn at random for every change, so that none comes back: not after a change that was rolled
+    back, nor with an older copy of the file.
+    """
+
+    __tablename__ = "editions"
+
+    name: str = Field(primary_key=True)
+    stamp: int
+
+
+class RowVersions(NamedTuple):
+    """The stamps of all editions; None for rows that nobody ever changed."""
+
+    accounts: int | None = None
+    agent_channels: int | None = None
+    agents: int | None = None
+    bot_instances: int | None = None
+    compactions: int | None = None
+    memory_state: int | None = None
+    schedules: int | None = None
+    skills: int | None = None

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.messages import Address, Button, OutgoingMessage, Standing
+from maestro.domain.messages import Address, Button, OutgoingMessage, ReceiptState
 
 _BUTTONS = TypeAdapter(tuple[Button, ...])
 
 
-class Purpose(StrEnum):
+class DeliveryPurpose(StrEnum):
     """Why something is sent: the model's answer, or a line of our own such as a failure notice."""
 
     ANSWER = "answer"
@@ -76,7 +76,7 @@ class Delivery(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
-    purpose: Purpose = Field(sa_type=text_of(Purpose))
+    purpose: DeliveryPurpose = Field(sa_type=text_of(DeliveryPurpose))
     seq: int
     platform: str
     account: str
@@ -95,7 +95,7 @@ class Delivery(SQLModel, table=True):
     edits: str = ""
     key: str = ""
     repeats: int = 0
-    standing: Standing = Field(default=Standing.UNKNOWN, sa_type=text_of(Standing))
+    standing: ReceiptState = Field(default=ReceiptState.UNKNOWN, sa_type=text_of(ReceiptState))
     tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -118,9 +118,9 @@ class Delivery(SQLModel, table=True):
             content=self.content,
             reply_to=self.reply_to,
             more=more,
-            notice=self.purpose is Purpose.NOTICE,
+            notice=self.purpose is DeliveryPurpose.NOTICE,
             # A chunk that an earlier release left behind has no key of its own yet.
-            key=self.key or key_of(self.job_id, self.purpose, self.seq),
+            key=self.key or delivery_key(self.job_id, self.purpose, self.seq),
             filename=self.filename,
             path=path,
             content_type=self.content_type,
@@ -132,7 +132,7 @@ class Delivery(SQLModel, table=True):
         )
 
 
-def key_of(job_id: str, purpose: Purpose, seq: int, instead_of: int | None = None) -> str:
+def delivery_key(job_id: str, purpose: DeliveryPurpose, seq: int, instead_of: int | None = None) -> str:
     """Tell a chunk from every other one of any Maestro, the same at every attempt: 24 letters and digits.
 
     ``instead_of`` is the id of the row that was sent before, of a chunk that is sent anew.
@@ -141,7 +141,7 @@ def key_of(job_id: str, purpose: Purpose, seq: int, instead_of: int | None = Non
     return hashlib.sha256(chunk.encode()).hexdigest()[:KEY_LENGTH]
 
 
-def kept_buttons(buttons: Sequence[Button]) -> str:
+def buttons_json(buttons: Sequence[Button]) -> str:
     """Return buttons as their column has them."""
     return _BUTTONS.dump_json(tuple(buttons)).decode() if buttons else ""
 

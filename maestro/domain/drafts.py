@@ -35,7 +35,7 @@ class DraftState(StrEnum):
 
 PLACED = (DraftState.SENDING, DraftState.SHOWN, DraftState.TAKEN)
 """What a draft is in while its message is, or may be, on the platform."""
-GROWING = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
+UNFINISHED = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
 """What a draft is in while its text may still change."""
 
 
@@ -74,7 +74,7 @@ class Draft(SQLModel, table=True):
         return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
 
 
-class Next(StrEnum):
+class DraftStep(StrEnum):
     """What is to be done about a draft now."""
 
     NOTHING = "nothing"
@@ -84,7 +84,7 @@ class Next(StrEnum):
     FORGET = "forget"
 
 
-def next_of(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> Next:
+def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> DraftStep:
     """Say what is to be done about a draft of a job in this status, of which revision ``shown`` is on the platform.
 
     ``free`` says that nobody else sends or is shown there, whose message would be torn apart by a new one. A job that
@@ -92,23 +92,23 @@ def next_of(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> Next:
     begun to take its place.
     """
     if job.ended:
-        return _left_behind(draft.state, job)
+        return _after_job(draft.state, job)
     if job is not JobStatus.RUNNING or not draft.text:
-        return Next.NOTHING
+        return DraftStep.NOTHING
     if draft.state is DraftState.SHOWN:
-        return Next.EDIT if draft.revision != shown else Next.NOTHING
+        return DraftStep.EDIT if draft.revision != shown else DraftStep.NOTHING
     waits = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
-    return Next.PLACE if waits and free else Next.NOTHING
+    return DraftStep.PLACE if waits and free else DraftStep.NOTHING
 
 
-def ending(text: str) -> str:
+def stopped_text(text: str) -> str:
     """Return what is left of a draft that nothing follows."""
     return text.rstrip() + STOPPED
 
 
-def _left_behind(state: DraftState, job: JobStatus) -> Next:
+def _after_job(state: DraftState, job: JobStatus) -> DraftStep:
     if job is JobStatus.COMPLETED:
-        return Next.FORGET
+        return DraftStep.FORGET
     if state is DraftState.SENDING:
-        return Next.PLACE
-    return Next.END if state is DraftState.SHOWN else Next.FORGET
+        return DraftStep.PLACE
+    return DraftStep.END if state is DraftState.SHOWN else DraftStep.FORGET

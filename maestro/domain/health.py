@@ -1,8 +1,10 @@
-"""How a process is: the answers of ``/healthz``, ``/readyz`` and ``/metrics``, the same wherever they are served."""
+"""Health, readiness and diagnosis of a process, and the release that it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
+from importlib.metadata import version
 from typing import Protocol
 
 from maestro.domain.values import Value
@@ -13,8 +15,10 @@ NOT_READY = "not ready"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of Prometheus' text format, in the version that every collector reads."""
 
+DISTRIBUTION = "maestro-agents"
 
-class Alive(Value):
+
+class Liveness(Value):
     """The process answers."""
 
     status: str = OK
@@ -58,8 +62,30 @@ class Metrics(Protocol):
 
 
 @dataclass(frozen=True)
-class Vitals:
+class ProcessHealth:
     """What a process says of itself when it is asked."""
 
     health: Health
     metrics: Metrics
+
+
+class DiagnosisLevel(StrEnum):
+    """How bad it is; only ``broken`` keeps Maestro from its work."""
+
+    FINE = "fine"
+    NOTE = "note"
+    BROKEN = "broken"
+
+
+class Diagnosis(Value):
+    """One check: its name, what was found, and what to do about it (empty where nothing is to be done)."""
+
+    check: str
+    verdict: DiagnosisLevel
+    found: str
+    fix: str = ""
+
+
+def release() -> str:
+    """Return the version of the installed distribution."""
+    return version(DISTRIBUTION)

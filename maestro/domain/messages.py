@@ -125,7 +125,7 @@ class Receipt(Value):
     platform_message_id: str
 
 
-class Standing(StrEnum):
+class ReceiptState(StrEnum):
     """What a platform said last of a message of ours, in the order in which it can come true."""
 
     UNKNOWN = ""
@@ -135,15 +135,15 @@ class Standing(StrEnum):
     FAILED = "failed"
 
 
-class Report(Value):
+class ReceiptReport(Value):
     """What a platform tells of a message of ours without being asked; ``error`` is our own sentence, for a failure."""
 
     platform_message_id: str
-    standing: Standing
+    standing: ReceiptState
     error: str = ""
 
 
-class Accepted(Value):
+class AcceptedMessage(Value):
     """The word of the store that a message is kept; only now may the platform be acknowledged.
 
     A message that is for nobody is only counted: ``ignored`` says why, and it has no job.
@@ -194,7 +194,7 @@ def pairing_code(content: str) -> PairingCode | None:
 _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 
 
-class Pace(StrEnum):
+class FloodState(StrEnum):
     """Whether a person had sent too many messages in the last minute; of one that was over, whether they were told."""
 
     WITHIN = ""
@@ -242,7 +242,7 @@ class InboxRow(SQLModel, table=True):
     received_at: datetime = RowField(sa_type=UtcDateTime)
     job_id: str = RowField(index=True)
     control: str = ""
-    pace: Pace = RowField(default=Pace.WITHIN, sa_type=text_of(Pace))
+    pace: FloodState = RowField(default=FloodState.WITHIN, sa_type=text_of(FloodState))
     addressing: Addressing = RowField(default=Addressing.NOBODY, sa_type=text_of(Addressing))
 
     @staticmethod

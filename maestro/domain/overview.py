@@ -10,9 +10,9 @@ from ipaddress import ip_address
 from pydantic import JsonValue
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.hosts import LOCAL_NAMES
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import JobStatus
+from maestro.domain.network import LOCAL_NAMES
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -21,7 +21,7 @@ OPEN_DOOR = "open"
 
 
 @dataclass(frozen=True)
-class Oldest:
+class OldestJob:
     """The job that has waited longest, since when, and for what if it is no turn."""
 
     job_id: str
@@ -38,7 +38,7 @@ class FirstAnswer:
 
 
 @dataclass(frozen=True)
-class Pace:
+class AnswerTimes:
     """How long people waited for the first part of an answer, in milliseconds, and of how many messages."""
 
     count: int
@@ -47,7 +47,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailureRecord:
     """A job that failed."""
 
     job_id: str
@@ -68,7 +68,7 @@ class FailureKind:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkOverview:
     """How much there is to do and what was done since a moment; ``capped`` says that more was done than was looked at.
 
     ``pending`` are the jobs that wait for their turn, by platform and account.
@@ -78,12 +78,12 @@ class Work:
     open: Mapping[JobStatus, int]
     ended: Mapping[JobStatus, int]
     capped: bool
-    oldest: Sequence[Oldest]
+    oldest: Sequence[OldestJob]
     pending: Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True)
-class Reached:
+class PageOrigin:
     """How a page was reached: over which name, and whether what was sent could be read on the way."""
 
     host: str
@@ -91,34 +91,36 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Caution:
+class ExposureWarning:
     """Something that is set so that others may get in, listen or spend, and the keys that mend it."""
 
     words: str
     keys: tuple[str, ...] = ()
 
 
-def pace(answers: Sequence[FirstAnswer], since: datetime) -> Pace:
+def measure_answer_times(answers: Sequence[FirstAnswer], since: datetime) -> AnswerTimes:
     """Say how long the messages that came since then waited: half of them at most, and 95 of 100 at most."""
     took = sorted(one.took.total_seconds() * 1000 for one in answers if one.received_at >= since)
-    return Pace(len(took), _nearest(took, 0.5), _nearest(took, 0.95))
+    return AnswerTimes(len(took), _nearest(took, 0.5), _nearest(took, 0.95))
 
 
-def kinds_of(failures: Sequence[Failed]) -> Sequence[FailureKind]:
+def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
     """Put together the failures of one kind, the most frequent first; ``failures`` come newest first."""
-    found: dict[tuple[str, str], list[Failed]] = {}
+    found: dict[tuple[str, str], list[FailureRecord]] = {}
     for one in failures:
         found.setdefault((one.error, pattern_of(one.reason)), []).append(one)
     kinds = (FailureKind(*kind, len(same), same[0].at, same[0].job_id) for kind, same in found.items())
     return sorted(kinds, key=lambda kind: kind.count, reverse=True)
 
 
-def cautions(settings: Mapping[str, JsonValue], reached: Reached) -> Iterator[Caution]:
+def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> Iterator[ExposureWarning]:
     """Yield what is open to the world; ``settings`` are the values that hold, by key."""
     if not settings["webui.password"]:
-        yield Caution("No password is set: whoever reaches this port from this machine is the operator.", _PASSWORD)
+        yield ExposureWarning(
+            "No password is set: whoever reaches this port from this machine is the operator.", _PASSWORD
+        )
     if not reached.secure and not is_local(reached.host):
-        yield Caution(
+        yield ExposureWarning(
             "This page comes over plain http from another machine, so the password can be read on the way. Put a proxy "
             "with a certificate in front, and name it.",
             ("webui.trustedProxies",),
@@ -127,12 +129,14 @@ def cautions(settings: Mapping[str, JsonValue], reached: Reached) -> Iterator[Ca
     doors = tuple(key for key, value in settings.items() if _DOOR.fullmatch(key) and value == OPEN_DOOR)
     if doors:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"
-        yield Caution(f"Strangers who write a direct message are answered at your cost{budget}.", (*doors, *_BUDGET))
+        yield ExposureWarning(
+            f"Strangers who write a direct message are answered at your cost{budget}.", (*doors, *_BUDGET)
+        )
     if settings["chat.enabled"] and not settings["chat.scanner.enabled"]:
-        yield Caution("Secrets that agents post in #maestro are not taken out: the scanner is off.", _SCANNER)
+        yield ExposureWarning("Secrets that agents post in #maestro are not taken out: the scanner is off.", _SCANNER)
     address = str(settings["temporal.address"])
     if address and not settings["temporal.tls"] and not is_local(address.rpartition(":")[0] or address):
-        yield Caution("Temporal is on another machine and spoken to without TLS.", ("temporal.tls",))
+        yield ExposureWarning("Temporal is on another machine and spoken to without TLS.", ("temporal.tls",))
 
 
 def is_local(host: str) -> bool:

@@ -76,7 +76,7 @@ def precedence_of(priority: int, client_id: int | None, weight: float | None, ad
     return Precedence(priority=priority, key=f"channel:{digest}")
 
 
-class FairLine(Generic[Item]):
+class FairQueue(Generic[Item]):
     """Those who wait with one priority: each key in its turn, by its weight, and one key's in the order they came.
 
     Every key has a time at which it is due, in a time of its own that goes on as fast as everybody is served who waits
@@ -160,7 +160,7 @@ KEPT = 100
 """How many keys are remembered that do not wait, before it is looked which can be forgotten."""
 
 
-class Candidate(NamedTuple):
+class ClaimCandidate(NamedTuple):
     """A job whose turn it may be; ``client_id`` is who pays as far as is known, and ``weight`` their weight."""
 
     id: str
@@ -199,15 +199,15 @@ class ClaimOrder:
         self.background = background
         self.fair = fair
         self.in_hand = in_hand
-        self._lines: dict[int, FairLine[Candidate]] = {}
+        self._lines: dict[int, FairQueue[ClaimCandidate]] = {}
 
-    def choose(self, candidates: Iterable[Candidate], at_most: int, room: int) -> list[Candidate]:
+    def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, room: int) -> list[ClaimCandidate]:
         """Return those that begin now, the most urgent first; ``room`` is that for background jobs.
 
         Where there is no room for these, they wait as before, whether they are among the candidates or not.
         """
         lines = self._lines_of(candidates, room)
-        chosen: list[Candidate] = []
+        chosen: list[ClaimCandidate] = []
         for priority in sorted(lines):
             behind = behind_people(priority)
             most = min(at_most - len(chosen), room) if behind else at_most - len(chosen)
@@ -216,20 +216,22 @@ class ClaimOrder:
             chosen.extend(served)
         return chosen
 
-    def _lines_of(self, candidates: Iterable[Candidate], room: int) -> dict[int, FairLine[Candidate]]:
+    def _lines_of(self, candidates: Iterable[ClaimCandidate], room: int) -> dict[int, FairQueue[ClaimCandidate]]:
         """Return the lines that are looked at, with those who wait in them now."""
-        waiting: dict[int, dict[Hashable, list[tuple[float, Candidate]]]] = {priority: {} for priority in self._lines}
+        waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
+            priority: {} for priority in self._lines
+        }
         for one in candidates:
             key = (one.client_id or one[4:]) if self.fair else None
             waiting.setdefault(one.priority, {}).setdefault(key, []).append((one.weight or 1.0, one))
         for priority, found in waiting.items():
             if room > 0 or not behind_people(priority):
-                self._lines.setdefault(priority, FairLine()).renew(found)
+                self._lines.setdefault(priority, FairQueue()).renew(found)
         return {priority: line for priority, line in self._lines.items() if waiting[priority]}
 
 
-def _serve(line: FairLine[Candidate], at_most: int) -> list[Candidate]:
-    served: list[Candidate] = []
+def _serve(line: FairQueue[ClaimCandidate], at_most: int) -> list[ClaimCandidate]:
+    served: list[ClaimCandidate] = []
     while line and len(served) < at_most:
         served.append(line.serve())
     return served

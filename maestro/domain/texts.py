@@ -1,10 +1,13 @@
-"""Text from people and models: as every store and provider takes it, and quoted inside a system message.
+"""Text from people and models: as stores and providers take it, quoted in a system message, and as CSV.
 
 See docs/decisions.md: prompt layers.
 """
 
+import csv
+import io
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -17,6 +20,9 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that end a line, move a cursor or are no text at all (Unicode's Cc, Zl, Zp and Cs)."""
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet compute a cell; names and reasons come from outside."""
 
 
 def storable(text: str) -> str:
@@ -55,3 +61,20 @@ def plain_line(text: str) -> str:
 
 def _plain(text: str) -> str:
     return _BREAKING.sub(" ", text)
+
+
+def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield each row as a line; a text that would be a formula is made one that is only read."""
+    for row in rows:
+        line = io.StringIO()
+        csv.writer(line).writerow(map(inert, row))
+        yield line.getvalue()
+
+
+def inert(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula; a plain number stays one."""
+    return f"'{text}" if text.startswith(FORMULAS) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    return text[1:].replace(".", "", 1).isdecimal() and text[0] in "+-"

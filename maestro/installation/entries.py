@@ -5,11 +5,11 @@ import json
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
-from maestro.domain.clients.edits import NewClient
 from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.errors import ConfigurationError, InvalidEdit
+from maestro.domain.fields import read
+from maestro.domain.llm.clients import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.reading import read
 from maestro.settings import AgentSettings, ChannelSettings, ClientSettings, Settings
 from maestro.settings.bots import ConfiguredBot, configured_bots
 from maestro.store.transaction import Transaction

@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.llm.accounts import StoredKey
 from maestro.installation.storage import encryption_file, encryption_key
 from maestro.operations.inputs import EncryptSecret
 from maestro.settings import Settings
@@ -36,7 +36,7 @@ class SecretKeys:
         self._salt = encryption
         self._references = References(environment, Path("/"))
 
-    def keep(self, text: str) -> KeptKey:
+    def keep(self, text: str) -> StoredKey:
         """Return what may be stored of a key that a person typed, or of a reference.
 
         Raises ``ConfigurationError`` for a reference that cannot be one; whether it can be read is for the process that
@@ -49,8 +49,8 @@ class SecretKeys:
         if text.startswith(ENVIRONMENT) and not text.removeprefix(ENVIRONMENT).isidentifier():
             raise ConfigurationError("env: must be followed by the name of an environment variable")
         if text.startswith((ENVIRONMENT, FILE)):
-            return KeptKey(text)
-        return KeptKey(SEALED + self._fernet.encrypt(text.encode()).decode(), last4(text))
+            return StoredKey(text)
+        return StoredKey(SEALED + self._fernet.encrypt(text.encode()).decode(), last4(text))
 
     def reveal(self, secret: str) -> SecretStr:
         """Return the key; raises ``ConfigurationError`` with the fix."""

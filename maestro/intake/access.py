@@ -7,9 +7,9 @@ from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.agents.routing import Route, route
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of
-from maestro.domain.messages import IncomingMessage, LaneKey, Pace, lane_of
-from maestro.domain.people.owners import PersonId
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, notice_of
+from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
+from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
@@ -73,13 +73,13 @@ def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) ->
 
 
 def dropped(
-    tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: Pace = Pace.WITHIN
+    tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
 ) -> Job:
     """Keep a message and drop it, so that operators see why; one that would have waited can be restarted by them."""
     job = job_of(tx, arrival, waits=waits)
     job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
     tx.jobs.add(job)
-    tx.jobs.close(job.id, Ending(status=JobStatus.DROPPED, reason=reason))
+    tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=reason))
     return job
 
 

@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 
-from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.questions.choices import picked
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.questions.question import (
-    Answer,
+    AnswerRefusal,
     Question,
-    Refusal,
-    Said,
-    choosing,
+    QuestionAnswer,
+    ReplyText,
     meant_for,
     meant_from_afar,
     meant_here,
-    said,
+    parse_choice,
+    parse_reply,
+    pick_choice,
 )
 from maestro.intake.access import ReceivedMessage, job_of
 from maestro.store.transaction import Transaction
 
 
-def read(tx: Transaction, arrival: ReceivedMessage) -> Answer | Refusal | None:
+def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRefusal | None:
     """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
     if arrival.message.attachments:
         return None
@@ -32,21 +32,23 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> Answer | Refusal | None:
     return elsewhere or meant_here(what, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
-def take(tx: Transaction, arrival: ReceivedMessage, meant: Answer | Refusal) -> Job:
+def take(tx: Transaction, arrival: ReceivedMessage, meant: QuestionAnswer | AnswerRefusal) -> Job:
     """Settle the question, or say why the message is no answer."""
-    return _settle(tx, arrival, meant) if isinstance(meant, Answer) else _reply(tx, arrival, meant)
+    return _settle(tx, arrival, meant) if isinstance(meant, QuestionAnswer) else _reply(tx, arrival, meant)
 
 
-def _read_text(tx: Transaction, content: str) -> Said:
+def _read_text(tx: Transaction, content: str) -> ReplyText:
     """Read a message; a text with a number behind it names that question only if the question offers the text."""
-    choice = choosing(content)
+    choice = parse_choice(content)
     question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
-    if choice is not None and question is not None and picked(question.offered, choice.words) is not None:
+    if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
         return choice
-    return said(content)
+    return parse_reply(content)
 
 
-def _pointed(tx: Transaction, arrival: ReceivedMessage, what: Said, waiting: Sequence[Question]) -> Question | None:
+def _pointed(
+    tx: Transaction, arrival: ReceivedMessage, what: ReplyText, waiting: Sequence[Question]
+) -> Question | None:
     """Return the question that a message names by its number, or to which it replies."""
     if what.number is not None:
         return tx.jobs.questions.find(what.number)
@@ -54,7 +56,7 @@ def _pointed(tx: Transaction, arrival: ReceivedMessage, what: Said, waiting: Seq
     return tx.jobs.questions.delivered_as(waiting, replies) if replies else None
 
 
-def _settle(tx: Transaction, arrival: ReceivedMessage, answer: Answer) -> Job:
+def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -> Job:
     """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
@@ -63,11 +65,11 @@ def _settle(tx: Transaction, arrival: ReceivedMessage, answer: Answer) -> Job:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
         return tx.jobs.add(job)
     tx.jobs.add(job)
-    tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
+    tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
     return job
 
 
-def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: Refusal) -> Job:
+def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: AnswerRefusal) -> Job:
     """Say why a message is no answer."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import ControlWord, InboxRow
 from maestro.intake.access import ReceivedMessage, job_of
 from maestro.store.jobs.delegations import STOPPED
@@ -69,7 +69,7 @@ def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
     tx.jobs.delegations.stop_reporting(jobs)
     for job in jobs:
         if job.status is JobStatus.PENDING:
-            tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, reason=STOPPED))
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, reason=STOPPED))
         if job.status is JobStatus.WAITING:
-            tx.jobs.close(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.CANCELLED, reason="stopped while it waited"))
     return "Stopped."

@@ -8,21 +8,21 @@ from typing import Protocol
 
 from maestro.domain.agents.agent import BusyMode, mode_of
 from maestro.domain.errors import Backlogged, InvalidMessage
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import (
     MAX_CONTENT_CHARS,
-    Accepted,
+    AcceptedMessage,
     ControlWord,
+    FloodState,
     InboxRow,
     IncomingMessage,
-    Pace,
     PairingCode,
     control_word,
     pairing_code,
 )
 from maestro.domain.people.permissions import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
-from maestro.domain.questions.question import Answer, Refusal
+from maestro.domain.questions.question import AnswerRefusal, QuestionAnswer
 from maestro.domain.settings.access import RoutingSettings
 from maestro.domain.texts import storable
 from maestro.intake import answers, control_words, pairing
@@ -47,23 +47,23 @@ STRANGER_IN_HASTE = "somebody who is not known wrote more often in a minute than
 GUESSING = "too many wrong pairing codes came before"
 TOO_FAST = "the person wrote more often in a minute than they may (routing.messagesPerMinute)"
 
-Meant = ControlWord | PairingCode | Answer | Refusal | None
+Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
 """What a message is; None is an ordinary one, for an agent."""
 
 
-def take_edit(tx: Transaction, edit: IncomingMessage) -> Accepted:
+def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
     """Replace the text of a message before its job starts; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add(edit.address, UNKNOWN)
-        return Accepted(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
+        return AcceptedMessage(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
     if first.content == edit.content:
-        return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
+        return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
     if not _untouched(tx.jobs.get(first.job_id)):
         tx.inbox.ignored.add(edit.address, TOO_LATE)
-        return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
+        return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
     tx.inbox.rewrite(first.id or 0, edit.content)
-    return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
+    return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
 
 
 def _untouched(job: Job) -> bool:
@@ -123,7 +123,7 @@ class Intake:
         rules = self._rules()
         return AccessControl(rules.access, rules.routing)
 
-    def accept(self, message: IncomingMessage) -> Accepted:
+    def accept(self, message: IncomingMessage) -> AcceptedMessage:
         """Commit the message and its job, and wake the dispatcher; a message that came before changes nothing.
 
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
@@ -138,7 +138,7 @@ class Intake:
             self._wake()
         return accepted
 
-    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[Accepted, ClaimedJob | None]:
+    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
         """Return what became of a message, and its job if this process is to start it."""
         if message.edit_of:
             tx.bots.channels.enable(message.address)
@@ -147,20 +147,20 @@ class Intake:
         if state.disabled:  # where somebody writes to us, we may be able to write again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
-            return Accepted(message_id=message.id, job_id=state.job_id, duplicate=True), None
+            return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         arrival = self._arrival(tx, message, state)
         meant = _meant(tx, arrival)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
-            return Accepted(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
+            return AcceptedMessage(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
         backlog = self._backlog(tx, state)
         if backlog is not None and not self._makes_room(tx, arrival, meant):
             raise backlog
         job = self._take(tx, arrival, meant)
         if backlog is not None:
-            tx.jobs.close(job.id, Ending(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
-        accepted = Accepted(message_id=message.id, job_id=job.id, duplicate=False)
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
+        accepted = AcceptedMessage(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
@@ -300,7 +300,7 @@ class Intake:
     def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
         """Drop a message above the rate limit of its user, and say so once a minute; an operator can restart it."""
         told = tx.inbox.was_warned(arrival.message, MINUTE)
-        job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
+        job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=FloodState.OVER if told else FloodState.TOLD)
         if not told:
             most = self._rules().routing.messages_per_minute
             tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
@@ -313,7 +313,7 @@ class AccountIntake:
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
 
-    async def accept(self, message: IncomingMessage) -> Accepted:
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
         """Commit the message; raises what ``Intake.accept`` raises."""
         return await asyncio.to_thread(self._intake.accept, message)
 

@@ -10,8 +10,7 @@ from ulid import ULID
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address, PairingCode
-from maestro.domain.people.owners import PersonId
-from maestro.domain.people.pairing import (
+from maestro.domain.people.people import (
     GUESSES,
     MOST_GUESSES,
     MOST_GUESSES_OF_ALL,
@@ -20,6 +19,7 @@ from maestro.domain.people.pairing import (
     Invitation,
     Pairing,
     PairingStatus,
+    PersonId,
     new_code,
 )
 from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy

@@ -13,10 +13,16 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.background import WebhookSettings
 from maestro.domain.settings.jobs import JobSettings
-from maestro.domain.webhooks.signatures import BadSignature, Signed, signed
-from maestro.domain.webhooks.views import Taken
-from maestro.domain.webhooks.webhook import TooManyDeliveries, Webhook, WebhookUnready
-from maestro.domain.webhooks.wording import told
+from maestro.domain.webhooks.template import webhook_text
+from maestro.domain.webhooks.views import DeliveryResult
+from maestro.domain.webhooks.webhook import (
+    BadSignature,
+    SignedDelivery,
+    TooManyDeliveries,
+    Webhook,
+    WebhookUnready,
+    check_signature,
+)
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -48,13 +54,13 @@ class WebhookIntake:
             raise NotFound("there is no webhook here")
         return found
 
-    def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> Signed:
+    def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
         """Return the delivery if its signature fits; raises ``BadSignature``, and ``WebhookUnready`` with no secret."""
         with self._store.view() as tx:
             now = tx.now
         try:
             secret = self._reveal(webhook.secret).get_secret_value()
-            return signed(webhook.scheme, secret, headers, body, now)
+            return check_signature(webhook.scheme, secret, headers, body, now)
         except (ConfigurationError, ValueError) as error:
             log.warning("webhook.unready", path=webhook.path, reason=str(error))
             unready = WebhookUnready()
@@ -66,7 +72,7 @@ class WebhookIntake:
         with self._store.begin() as tx:
             tx.background.webhooks.refused(webhook, reason, address)
 
-    def take(self, webhook: Webhook, delivery: Signed, payload: object) -> Taken:
+    def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Commit a delivery and its job; one that came before changes nothing.
 
         Raises ``NotFound`` or ``BadSignature`` if the webhook is another one than the signature was checked for,
@@ -80,12 +86,12 @@ class WebhookIntake:
                 raise BadSignature("The secret was changed at this moment.")
             known = tx.background.webhooks.job_of(present, delivery.delivery_id)
             if known is not None:
-                return Taken(job_id=known, duplicate=True)
+                return DeliveryResult(job_id=known, duplicate=True)
             self._require_new(tx, present, delivery)
             self._require_room(tx, present)
             return self._begin(tx, present, delivery, payload)
 
-    def _begin(self, tx: Transaction, webhook: Webhook, delivery: Signed, payload: object) -> Taken:
+    def _begin(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Make the job, also for an agent that is not active: it fails then, where operators see it and restart it."""
         agent = tx.agents.get(webhook.agent_id)
         job = tx.jobs.add(
@@ -96,16 +102,16 @@ class WebhookIntake:
                 webhook_id=webhook.id,
                 agent_id=agent.id,
                 client_id=payer_of(agent, tx.agents.read_binding(webhook.address)),
-                task=told(webhook, payload),
+                task=webhook_text(webhook, payload),
                 created_at=tx.now,
                 **webhook.address.model_dump(),
             )
         )
         tx.background.webhooks.take(webhook, delivery, job.id)
         tx.background.webhooks.forget(tx.now - self.settings().retention)
-        return Taken(job_id=job.id, duplicate=False)
+        return DeliveryResult(job_id=job.id, duplicate=False)
 
-    def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:
+    def _require_new(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery) -> None:
         """Refuse a body that was taken under another id: GitHub's scheme does not sign the id."""
         if tx.background.webhooks.has_taken(webhook, delivery.digest):
             raise BadSignature("This body was delivered already, under another id.")

@@ -14,15 +14,15 @@ from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import (
     DEMO,
     WHOLE_ACCOUNT,
+    AccountChoice,
     AccountModel,
     AccountSource,
     AccountStatus,
     AccountType,
-    Choice,
     ModelAccount,
-    able,
+    able_accounts,
     candidates,
-    choose,
+    choose_account,
     soonest,
 )
 from maestro.domain.llm.calls import CallEstimate
@@ -95,16 +95,16 @@ class Roster:
 
     def choose(
         self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
-    ) -> Choice | None:
+    ) -> AccountChoice | None:
         """Return what to ask; the demo model while there is no account (docs/decisions.md: demo model)."""
         accounts = self.usable if self.known else (_demo(self.now),)
-        return choose(accounts, wanted, self.limited, self.unfit.union(tried), underway)
+        return choose_account(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 
     def able(self, wanted: Sequence[str]) -> Self:
         """Return the accounts without those that would answer with another model than a wanted one."""
-        return replace(self, usable=able(self.usable, wanted))
+        return replace(self, usable=able_accounts(self.usable, wanted))
 
-    def fitting(self, wanted: Sequence[str], fits: Callable[[Choice], bool]) -> Self:
+    def fitting(self, wanted: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
         """Return the accounts with the models marked unfit that cannot read all of a request.
 
         Where none can, and where there is no choice, all stay as they are.
@@ -197,7 +197,7 @@ class AccountBook:
         self._found = {**self._found, **available}
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
-    def report(self, choice: Choice, failure: LLMFailure) -> None:
+    def report(self, choice: AccountChoice, failure: LLMFailure) -> None:
         """Commit what a failure means for the account that was asked; a limit of Maestro's own means nothing to it."""
         if not isinstance(failure, OF_THE_ACCOUNT):
             return
@@ -272,7 +272,7 @@ class Estimates:
         cost = price.cost(tokens, 0) if price is not None else None
         return CallEstimate(provider, request.model, tokens, cost, request.account)
 
-    def most(self, choice: Choice, input_tokens: int, output_tokens: int) -> float | None:
+    def most(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
         """Return the US dollars that a call costs with the longest answer, None when the price is unknown.
 
         Providers may charge more for a prompt that they keep than for one they only read.
@@ -291,7 +291,7 @@ class WindowCheck:
         self._request = request
         self._window = window
 
-    def __call__(self, choice: Choice) -> bool:
+    def __call__(self, choice: AccountChoice) -> bool:
         """Say whether the request and an answer go into the window of the model that would be asked."""
         window = self._window(f"{choice.account.provider}/{choice.model}")
         return self._tokens + _answer(self._request, window) <= window

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maestro.domain.llm.accounts import AccountType, Choice, choose
+from maestro.domain.llm.accounts import AccountChoice, AccountType, choose_account
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import bare
@@ -132,14 +132,14 @@ class Transcriber:
         raise failure
 
 
-def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverProgress) -> Choice | None:
+def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverProgress) -> AccountChoice | None:
     """Return the account to ask; unlike with texts, no model of another kind can stand in."""
     able = [
         account
         for account in roster.usable
         if account.provider == settings.provider and account.type is AccountType.API_KEY
     ]
-    choice = choose(able, progress.wanted, roster.limited, progress.tried)
+    choice = choose_account(able, progress.wanted, roster.limited, progress.tried)
     return choice if choice is not None and choice.model == bare(settings.model) else None
 
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from maestro.domain.errors import Quarantined
-from maestro.domain.figures import UNDER_WAY, EndedJob, News, OpenJobs
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.llm.budgets import BudgetScope
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.metrics import UNDER_WAY, EndedJob, MetricChanges, OpenJobs
 from maestro.metrics.labels import Vocabulary
 from maestro.store.store import Store
 
@@ -36,7 +36,7 @@ class Ledger:
             self._deliveries = tx.system.figures.open_deliveries()
             self._ignored = tx.inbox.ignored.by_reason()
 
-    def read(self) -> News:
+    def read(self) -> MetricChanges:
         """Return the news; raises ``StoreBusy``, and then the next look tells them."""
         with self._store.view() as tx:
             figures = tx.system.figures
@@ -53,7 +53,7 @@ class Ledger:
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
-        return News(
+        return MetricChanges(
             open_jobs=open_jobs,
             calls_open=len(self._calls),
             deliveries_open=len(self._deliveries),

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from maestro.domain.deliveries import DeliveryState
-from maestro.domain.figures import UNDER_WAY, CallFigure, News
-from maestro.domain.llm.budgets import Level
+from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState
+from maestro.domain.metrics import UNDER_WAY, CallSample, MetricChanges
 from maestro.store.engine.database import WriteHistory
 
 MOST_WORDS = 100
@@ -73,18 +73,18 @@ class ModelCalls:
             "maestro_budget_reserved_usd", "US dollars that calls under way may still cost.", registry=registry
         )
 
-    def spending(self, today: Level) -> None:
+    def spending(self, today: SpendingLevel) -> None:
         """Show what all calls together have spent and reserved."""
         self._spent.set(today.spent_usd)
         self._reserved.set(today.reserved_usd)
 
-    def update(self, calls: Iterable[CallFigure], still_open: int) -> None:
+    def update(self, calls: Iterable[CallSample], still_open: int) -> None:
         """Count calls that ended, and show how many have not."""
         self._open.set(still_open)
         for call in calls:
             self._count(call)
 
-    def _count(self, call: CallFigure) -> None:
+    def _count(self, call: CallSample) -> None:
         # Both names come from the provider's answer, so they are bounded as a pair.
         provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
         site = (provider, model or provider)
@@ -131,7 +131,7 @@ class Traffic:
             registry=registry,
         )
 
-    def update(self, news: News) -> None:
+    def update(self, news: MetricChanges) -> None:
         """Count what came and went, and show what is."""
         for platform, messages in news.received.items():
             self._received.labels(self._platforms.word(platform)).inc(messages)

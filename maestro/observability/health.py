@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from maestro.domain.health import METRICS_TYPE, OK, Alive, Readiness, Vitals
-from maestro.domain.hosts import KnownHosts
+from maestro.domain.health import METRICS_TYPE, OK, Liveness, ProcessHealth, Readiness
+from maestro.domain.network import KnownHosts
 from maestro.domain.values import Value
 from maestro.metrics.process import ProcessMetrics
 from maestro.serving import ConnectionLimits, ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
@@ -117,7 +117,11 @@ class HealthServer:
     """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only."""
 
     def __init__(
-        self, place: ListenAddress, allowed_hosts: Iterable[str], vitals: Vitals, limits: ConnectionLimits | None = None
+        self,
+        place: ListenAddress,
+        allowed_hosts: Iterable[str],
+        vitals: ProcessHealth,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
         self._place = place
@@ -180,7 +184,7 @@ class _HealthError(Value):
 
 async def _alive(_: Request) -> Response:
     """Say that the process is alive; nothing else is looked at."""
-    return _json(Alive(), HTTPStatus.OK)
+    return _json(Liveness(), HTTPStatus.OK)
 
 
 async def _nothing_else(request: Request, error: Exception) -> Response:

@@ -14,8 +14,7 @@ import structlog
 from structlog.typing import ExcInfo
 
 from maestro.domain.errors import MaestroError
-from maestro.domain.redaction import TextKind
-from maestro.domain.scanning import REDACTED, ScanRules, Span, redact
+from maestro.domain.redaction import REDACTED, ScanRules, TextKind, TextSpan, redact
 from maestro.scanner.scanner import OutOfTime, Rules, shipped
 from maestro.settings.live import LiveSettings
 
@@ -63,8 +62,8 @@ def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
     return redact(text, spans) if spans else text
 
 
-def _all_of(text: str) -> tuple[Span, ...]:
-    return (Span(0, len(text)),)
+def _all_of(text: str) -> tuple[TextSpan, ...]:
+    return (TextSpan(0, len(text)),)
 
 
 def _is_json(text: str) -> bool:

@@ -15,7 +15,7 @@ from maestro.domain.llm.account_views import (
     account_page,
     account_view,
 )
-from maestro.domain.llm.accounts import DEMO, AccountSource, KeptKey, ModelAccount
+from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, StoredKey
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -85,7 +85,7 @@ class AccountOperations:
         key = api_key.get_secret_value().strip()
         if not _KEY.fullmatch(key):
             raise ConfigurationError("apiKey: expected the key itself, without blanks, or env:NAME, or file:PATH")
-        stored = self._encrypt(key) if key else KeptKey("")
+        stored = self._encrypt(key) if key else StoredKey("")
         return {"secret": stored.secret, "last4": stored.last4}
 
 

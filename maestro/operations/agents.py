@@ -13,7 +13,7 @@ from maestro.domain.agents.edits import (
     NewAgent,
     Rollback,
 )
-from maestro.domain.agents.tokens import MadeToken, NewToken, TokenPage, TokenView, token_page
+from maestro.domain.agents.tokens import IssuedToken, NewToken, TokenPage, TokenView, token_page
 from maestro.domain.agents.views import (
     AgentDetail,
     AgentPage,
@@ -147,7 +147,7 @@ class TokenOperations:
         with self._store.view() as tx:
             return token_page(tx.agents.tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
 
-    def add(self, slug: str, new: NewToken, actor: str) -> MadeToken:
+    def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Make a token for an agent; it is shown only now. 409 for an archived agent."""
         with self._store.begin() as tx:
             return tx.agents.tokens.make(tx.agents.named(slug), new.name, actor)

@@ -7,21 +7,23 @@ from ulid import ULID
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict, InvalidEdit
-from maestro.domain.jobs.batch_views import (
+from maestro.domain.jobs.batch_preview import BatchPreview, JobPreview, JobPreviews, build_batch_preview
+from maestro.domain.jobs.batches import (
+    MOST,
     BatchItemPage,
     BatchPage,
+    BatchRequest,
     BatchView,
-    BatchWish,
+    ItemState,
+    ReplayBatch,
     StatusCounts,
     batch_view,
     item_page,
     status_counts,
     wanted_text,
 )
-from maestro.domain.jobs.batches import MOST, ItemState, ReplayBatch
 from maestro.domain.jobs.failures import ErrorGroupPage, grouped
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import Forecast, Outlook, Outlooks, forecast
 from maestro.domain.values import Value
 from maestro.store.replays import chosen_agent
 from maestro.store.store import Store
@@ -90,12 +92,12 @@ class BatchOperations:
             tx.jobs.batches.get(batch_id)
             return item_page(tx.jobs.batches.items(batch_id, states, cursor, limit + 1), limit)
 
-    def forecast(self, wish: BatchWish) -> Forecast:
+    def forecast(self, wish: BatchRequest) -> BatchPreview:
         """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
         with self._store.view() as tx:
-            return forecast(wish.action, _outlooks(tx, wish))
+            return build_batch_preview(wish.action, _outlooks(tx, wish))
 
-    def begin(self, wish: BatchWish, actor: str) -> BatchView:
+    def begin(self, wish: BatchRequest, actor: str) -> BatchView:
         """Begin a batch; raises as ``forecast`` does, and ``Conflict`` when not as many jobs match as expected."""
         with self._store.view() as tx:  # judged beside those who write: it may take seconds
             outlooks = _outlooks(tx, wish)
@@ -120,7 +122,7 @@ class BatchOperations:
         return self.show(batch_id)
 
 
-def _batch(tx: Transaction, wish: BatchWish, actor: str, total: int) -> ReplayBatch:
+def _batch(tx: Transaction, wish: BatchRequest, actor: str, total: int) -> ReplayBatch:
     return ReplayBatch(
         id=f"batch-{ULID()}",
         action=wish.action,
@@ -133,16 +135,16 @@ def _batch(tx: Transaction, wish: BatchWish, actor: str, total: int) -> ReplayBa
     )
 
 
-def _outlooks(tx: Transaction, wish: BatchWish) -> Sequence[Outlook]:
+def _outlooks(tx: Transaction, wish: BatchRequest) -> Sequence[JobPreview]:
     """Judge every job that is meant, in the order of their turns."""
     chosen_agent(tx, wish.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
-    judged = Outlooks(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)
+    judged = JobPreviews(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)
     found = tx.jobs.candidates.of(_ids(tx, wish))
     return [judged.of(one) if one is not None else judged.missing(job_id) for job_id, one in found]
 
 
-def _ids(tx: Transaction, wish: BatchWish) -> Sequence[str]:
+def _ids(tx: Transaction, wish: BatchRequest) -> Sequence[str]:
     if wish.filter is None:
         return tuple(dict.fromkeys(wish.ids or ()))
     ids = tx.jobs.candidates.ids(wish.filter, MOST + 1)

@@ -1,7 +1,6 @@
 """What an operator does with clients."""
 
-from maestro.domain.clients.edits import ClientChange, NewClient
-from maestro.domain.clients.views import ClientPage, ClientView, client_page
+from maestro.domain.llm.clients import ClientChange, ClientPage, ClientView, NewClient, client_page
 from maestro.operations.inputs import LIMIT, Limit
 from maestro.store.store import Store
 

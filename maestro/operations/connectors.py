@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from connectors.options import Instance
 from connectors.platforms import Platform
 from connectors.platforms import platform as described
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.bots.views import (
+from maestro.domain.connectors import (
+    BotInstance,
     ConnectorChange,
     ConnectorPage,
     ConnectorView,
@@ -21,9 +21,9 @@ from maestro.domain.bots.views import (
     disabled_page,
 )
 from maestro.domain.errors import ConfigurationError, Conflict, InvalidEdit, NotFound
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.fields import read
+from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address
-from maestro.domain.reading import read
 from maestro.operations.inputs import EncryptSecret
 from maestro.store.platforms.bots import WEB, set_secrets
 from maestro.store.store import Store
@@ -102,7 +102,7 @@ class ConnectorOperations:
         before = dict(bot.chosen)
         after = {key: value for key, value in {**before, **(change.options or {})}.items() if value is not None}
         moved = [name for name in WHERE if before.get(name) != after.get(name)]
-        if moved and not set(bot.kept_secrets) <= set(change.secrets or {}):
+        if moved and not set(bot.stored_secrets) <= set(change.secrets or {}):
             raise ConfigurationError(
                 f"{moved[0]}: give the secrets again with another address, so that none goes where it was not meant for"
             )
@@ -110,23 +110,23 @@ class ConnectorOperations:
         bot.options = _written(after)
         _check(described(bot.platform), bot)
 
-    def _kept(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, KeptKey]:
+    def _kept(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, StoredKey]:
         said = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
         if any(not text.isprintable() for text in said.values()):
             raise ConfigurationError("secrets: expected the secret itself, in one line, or env:NAME, or file:PATH")
-        return {name: self._encrypt(text) if text else KeptKey("") for name, text in said.items()}
+        return {name: self._encrypt(text) if text else StoredKey("") for name, text in said.items()}
 
 
 def _check(kind: Platform, bot: BotInstance) -> None:
     """Raise ``ConfigurationError`` for what cannot be; whether a reference can be read is for its process to find."""
-    unknown = sorted(set(bot.kept_secrets) - set(kind.secrets))
+    unknown = sorted(set(bot.stored_secrets) - set(kind.secrets))
     if unknown:
         raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")
     try:
         options = read(kind.options, bot.chosen)
     except InvalidEdit as error:
         raise ConfigurationError(f"options: {error}") from None
-    problem = kind.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.kept_secrets}, options))
+    problem = kind.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.stored_secrets}, options))
     if problem is not None:
         raise ConfigurationError(f"{bot.place}: {problem}")
 

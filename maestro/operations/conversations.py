@@ -8,17 +8,17 @@ from pydantic import Field
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.views import (
+    ConversationCursor,
     ConversationDetail,
     ConversationFilter,
     ConversationPage,
-    Mark,
-    SaidPage,
+    MessagePage,
     conversation_detail,
     conversation_view,
-    said_view,
+    message_view,
 )
+from maestro.domain.fields import SearchText
 from maestro.domain.values import Value, readable_by
-from maestro.domain.words import SearchText
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store
 
@@ -34,12 +34,12 @@ class ConversationQuery(ConversationFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: Annotated[str, readable_by(Mark.decode)] | None = None
+    cursor: Annotated[str, readable_by(ConversationCursor.decode)] | None = None
 
     @property
-    def after(self) -> Mark | None:
+    def after(self) -> ConversationCursor | None:
         """Return where the page begins."""
-        return Mark.decode(self.cursor) if self.cursor is not None else None
+        return ConversationCursor.decode(self.cursor) if self.cursor is not None else None
 
 
 class SearchQuery(Value):
@@ -65,7 +65,7 @@ class ConversationOperations:
         """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
         return self.page(query, query.limit, query.after)
 
-    def page(self, wanted: ConversationFilter, limit: int, after: Mark | None) -> ConversationPage:
+    def page(self, wanted: ConversationFilter, limit: int, after: ConversationCursor | None) -> ConversationPage:
         """Return a page of any length of the conversations that a filter admits."""
         with self._store.view() as tx:
             found, following = tx.conversations.lists.page(wanted, after, limit)
@@ -73,7 +73,7 @@ class ConversationOperations:
             items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
         )
 
-    def search(self, query: SearchQuery) -> SaidPage:
+    def search(self, query: SearchQuery) -> MessagePage:
         """Return the messages that contain a text, newest first, of all conversations or of one.
 
         Of all, one request reads 250,000 messages; ``next`` goes on with older ones, and may be there when none was
@@ -81,22 +81,26 @@ class ConversationOperations:
         """
         return self.containing(query.q, query.limit, query.cursor, query.conversation)
 
-    def containing(self, text: str, limit: int, cursor: int | None, conversation: int | None = None) -> SaidPage:
+    def containing(self, text: str, limit: int, cursor: int | None, conversation: int | None = None) -> MessagePage:
         """Return a page of any length of the messages that contain a text."""
         with self._store.view() as tx:
             found, following = tx.conversations.lists.containing(text, cursor, limit, conversation)
-        return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+        return MessagePage(
+            items=tuple(map(message_view, found)), next=str(following) if following is not None else None
+        )
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; 404 says so when it was deleted."""
         with self._store.view() as tx:
             return conversation_detail(tx.conversations.lists.record(conversation_id))
 
-    def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> SaidPage:
+    def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
         """List what was said in a conversation, oldest first, with what compactions took away from the models."""
         with self._store.view() as tx:
             found, following = tx.conversations.lists.messages_after(conversation_id, cursor, limit)
-        return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+        return MessagePage(
+            items=tuple(map(message_view, found)), next=str(following) if following is not None else None
+        )
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
         """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""

@@ -8,15 +8,14 @@ from typing import Annotated
 from pydantic import Field
 from ulid import ULID
 
-from maestro.domain.context.views import SeenView, seen_view
+from maestro.domain.context.views import RecordedCallView, recorded_call_view
 from maestro.domain.errors import Conflict
-from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Edits, Ending, Job, JobStatus
-from maestro.domain.jobs.preview import Preview
+from maestro.domain.jobs.filters import JobFilter, PageCursor
+from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
+from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
 from maestro.domain.jobs.timeline import CallPage
-from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
+from maestro.domain.jobs.views import JobDetail, JobPage, call_page, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.replays import assign, foreseen, judged
@@ -34,12 +33,12 @@ class JobQuery(JobFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=200)
-    cursor: Annotated[str, readable_by(Cursor.decode)] | None = None
+    cursor: Annotated[str, readable_by(PageCursor.decode)] | None = None
 
     @property
-    def after(self) -> Cursor | None:
+    def after(self) -> PageCursor | None:
         """Return where the page begins."""
-        return Cursor.decode(self.cursor) if self.cursor is not None else None
+        return PageCursor.decode(self.cursor) if self.cursor is not None else None
 
 
 class ReplayReference(Value):
@@ -93,17 +92,17 @@ class JobOperations:
         """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
         return self.page(query, query.after, query.limit)
 
-    def page(self, wanted: JobFilter, after: Cursor | None, limit: int) -> JobPage:
+    def page(self, wanted: JobFilter, after: PageCursor | None, limit: int) -> JobPage:
         """Return a page of any length of the jobs."""
         with self._store.view() as tx:
             found, following = tx.jobs.lists.jobs(wanted, after, limit)
-        return JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
+        return JobPage(items=tuple(map(job_summary, found)), next=following.encode() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
         """Return a job with every attempt at every step, its model calls and what it sent."""
         with self._store.view() as tx:
             record = tx.jobs.lists.job(job_id, self._fallback_model())
-        return self.temporal.link(detail(record))
+        return self.temporal.link(job_detail(record))
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job."""
@@ -115,22 +114,22 @@ class JobOperations:
         with self._store.view() as tx:
             return call_page(tx.llm.requests.calls(job_id))
 
-    def prompt(self, job_id: str, call_id: RowId) -> SeenView:
+    def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
         """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
         with self._store.view() as tx:
-            return seen_view(tx.llm.requests.seen(job_id, call_id))
+            return recorded_call_view(tx.llm.requests.seen(job_id, call_id))
 
-    def last_prompt(self, job_id: str) -> SeenView:
+    def last_prompt(self, job_id: str) -> RecordedCallView:
         """Return what the model saw in the last call that was answered."""
         with self._store.view() as tx:
-            return seen_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
+            return recorded_call_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
 
-    def preview(self, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+    def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
         """Return what a replay would do now; ``problem`` says why it cannot be. Raises ``InvalidEdit``."""
         with self._store.view() as tx:
             return foreseen(tx, job_id, mode, edits)
 
-    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
         """Replay an ended job and return the id of the job that runs now; without ``edits`` it keeps those that it has.
 
         Raises ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
@@ -146,7 +145,7 @@ class JobOperations:
         self._wake()
         return JobState(id=job_id, status=await asyncio.to_thread(self.status, job_id))
 
-    def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None) -> str:
+    def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None) -> str:
         with self._store.begin() as tx:
             return replay_job(tx, job_id, mode, actor, edits)
 
@@ -155,7 +154,7 @@ class JobOperations:
             return stop_job(tx, job_id, actor)
 
 
-def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
     """Let a dispatcher begin an ended job again, and return the id of the job that runs then.
 
     Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
@@ -185,7 +184,7 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     tx.jobs.request_stop(job_id)
     reason = f"{CANCELLED_BY}{actor}"
     if status in WITHOUT_A_WORKFLOW:
-        tx.jobs.close(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
     else:
         tx.jobs.update(job_id, reason=reason)  # for the step that closes it
     return status
@@ -201,13 +200,13 @@ def _resume(tx: Transaction, job: Job) -> str:
     return tx.jobs.reopen(job).id
 
 
-def _restart(tx: Transaction, newest: Job, edits: Edits | None) -> Job:
+def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> Job:
     again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.follow([newest.id], again.id)
     return again
 
 
-def _start_what_if(tx: Transaction, job: Job, edits: Edits | None) -> Job:
+def _start_what_if(tx: Transaction, job: Job, edits: JobEdits | None) -> Job:
     shown: Job = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits)))
     return shown

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from maestro.domain.errors import Conflict
-from maestro.domain.people.owners import OwnerPage, PersonId, owner_page
+from maestro.domain.fields import OwnerId
+from maestro.domain.people.people import OwnerPage, PersonId, owner_page
 from maestro.domain.values import Value
-from maestro.domain.words import OwnerId
 from maestro.store.store import Store
 
 

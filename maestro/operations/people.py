@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from maestro.domain.people.owners import PersonId
+from maestro.domain.fields import OwnerId
+from maestro.domain.people.people import PersonId
 from maestro.domain.people.views import (
-    Approval,
     IgnoredPage,
     InvitationView,
+    PairingApproval,
     PairingPage,
     PairingView,
     PersonPage,
@@ -15,7 +16,6 @@ from maestro.domain.people.views import (
     pairing_view,
     person_page,
 )
-from maestro.domain.words import OwnerId
 from maestro.intake.pairing import PairingRules, approve, forget, invite, refuse
 from maestro.operations.inputs import LIMIT, Limit, RowCursor
 from maestro.store.store import Store
@@ -34,14 +34,14 @@ class PeopleOperations:
             rows = tx.users.pairings.page(int(cursor) if cursor else None, limit + 1)
             return pairing_page(rows, limit, tx.now)
 
-    def invite(self, actor: str, wish: Approval | None = None) -> InvitationView:
+    def invite(self, actor: str, wish: PairingApproval | None = None) -> InvitationView:
         """Make a code that gives access to the user that sends `/pair CODE`, once; it is not shown again."""
         as_owner = wish is not None and wish.owner
         with self._store.begin() as tx:
             code, expires_at = invite(tx, self._rules(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
-    def approve(self, pairing: str, actor: str, approval: Approval | None = None) -> PairingView:
+    def approve(self, pairing: str, actor: str, approval: PairingApproval | None = None) -> PairingView:
         """Give access to the user of a pairing, by its id or code, and tell the user; 409 when the code expired."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from maestro.domain.csv_text import csv_lines
-from maestro.domain.llm.budgets import DailyBudgets
-from maestro.domain.llm.usage_budgets import BudgetPage
-from maestro.domain.llm.usage_csv import MOST_LINES, latency_csv, usage_csv
-from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
-from maestro.domain.llm.usage_views import UsagePage, UsageQuery, UsageTable
+from maestro.domain.llm.budgets import BudgetPage, DailyBudgets
+from maestro.domain.llm.usage_views import (
+    MOST_LINES,
+    LatencyPage,
+    LatencyQuery,
+    UsagePage,
+    UsageQuery,
+    UsageTable,
+    latency_csv,
+    usage_csv,
+)
 from maestro.domain.people.audit import (
     COLUMNS,
     MOST,
@@ -18,6 +23,7 @@ from maestro.domain.people.audit import (
     audit_rows,
     mark_of,
 )
+from maestro.domain.texts import csv_lines
 from maestro.store.store import Store
 
 MOST_EXPORTED = 100_000

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange
+from maestro.domain.schedules.edits import BackfillRequest, NewScheduleOfKind, ScheduleChange, SchedulePreviewRequest
 from maestro.domain.schedules.views import (
     BackfillView,
-    PreviewView,
     ScheduleFilter,
     SchedulePage,
+    SchedulePreview,
     ScheduleView,
     StartedRun,
     preview_view,
@@ -70,7 +70,7 @@ class ScheduleOperations:
         with self._store.begin() as tx:
             tx.background.schedules.remove(tx.background.schedules.get(ref), actor)
 
-    def preview(self, wish: PreviewWish) -> PreviewView:
+    def preview(self, wish: SchedulePreviewRequest) -> SchedulePreview:
         """Return the next five times of a schedule in its time zone, without planning anything."""
         with self._store.view() as tx:
             now = tx.now
@@ -81,7 +81,7 @@ class ScheduleOperations:
         with self._store.begin() as tx:
             return StartedRun(job_id=tx.background.starts.run_now(tx.background.schedules.get(ref), actor))
 
-    def backfill(self, ref: str, wish: BackfillWish, actor: str) -> BackfillView:
+    def backfill(self, ref: str, wish: BackfillRequest, actor: str) -> BackfillView:
         """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)

@@ -2,8 +2,7 @@
 
 from uuid import uuid4
 
-from maestro.domain.chat.message import CHANNEL
-from maestro.domain.chat.session import SessionView, session_view
+from maestro.domain.agent_chat import CHANNEL, SessionView, session_view
 from maestro.domain.errors import Conflict
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -6,7 +6,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from maestro.domain.errors import Conflict
-from maestro.domain.live import SettingsPage
+from maestro.domain.settings.live import SettingsPage
 from maestro.store.store import Store
 
 Overrides = Mapping[str, object]

@@ -10,8 +10,7 @@ import structlog
 
 import maestro
 from maestro.domain.errors import ConfigurationError, Conflict, StoreBusy
-from maestro.domain.skills.files import MAX_BYTES
-from maestro.domain.skills.library import FoundFile, arrange
+from maestro.domain.skills.files import MAX_BYTES, SkillSource, arrange
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 
@@ -35,15 +34,17 @@ class SkillFolder:
         """Return every file with its stamp; a look at the folders, not into the files."""
         return dict(self._stamped())
 
-    def read(self) -> list[FoundFile]:
+    def read(self) -> list[SkillSource]:
         """Read every file; one that cannot be read, or a folder that cannot, says so instead of a skill."""
         paths = list(self.stamps())
         found = [self._read(path) for path in paths[:MOST_FILES]]
         if len(paths) > MOST_FILES:
-            found.append(FoundFile(str(self.own), False, problem=f"it has more than {MOST_FILES} files; take some out"))
+            found.append(
+                SkillSource(str(self.own), False, problem=f"it has more than {MOST_FILES} files; take some out")
+            )
         return found + self._unreadable()
 
-    def shipped(self, slug: str) -> FoundFile | None:
+    def shipped(self, slug: str) -> SkillSource | None:
         """Return the skill of this slug that comes with Maestro, if there is one."""
         found = (self._read(path) for path in _files(SHIPPED))
         return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
@@ -90,24 +91,24 @@ class SkillFolder:
                 if stat.S_ISREG(seen.st_mode):
                     yield path, (seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
-    def _read(self, path: Path) -> FoundFile:
+    def _read(self, path: Path) -> SkillSource:
         shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
         if source != str(path):
-            return FoundFile(source, shipped, problem="its name is not UTF-8 text; give it another name")
+            return SkillSource(source, shipped, problem="its name is not UTF-8 text; give it another name")
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except OSError as error:
             problem = f"it cannot be read: {error.strerror}; mend its permissions or take it out"
-            return FoundFile(source, shipped, problem=problem)
-        return FoundFile.read(source, data, shipped=shipped)
+            return SkillSource(source, shipped, problem=problem)
+        return SkillSource.read(source, data, shipped=shipped)
 
-    def _unreadable(self) -> list[FoundFile]:
+    def _unreadable(self) -> list[SkillSource]:
         """Return what is wrong with folders."""
         errors: list[OSError] = []
         list(os.walk(self.own, onerror=errors.append))
         return [
-            FoundFile(
+            SkillSource(
                 storable(str(error.filename)), False, problem=f"this folder cannot be read: {error.strerror}; mend that"
             )
             for error in errors

@@ -8,11 +8,18 @@ from pydantic import Field
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
-from maestro.domain.skills.files import read_skill
-from maestro.domain.skills.library import FoundFile
+from maestro.domain.skills.files import SkillSource, read_skill
 from maestro.domain.skills.skill import SkillRow
-from maestro.domain.skills.trial import SkillTrial, TrialWish, try_message
-from maestro.domain.skills.views import SkillChange, SkillDetail, SkillPage, skill_detail, skill_page
+from maestro.domain.skills.views import (
+    SkillChange,
+    SkillDetail,
+    SkillPage,
+    SkillTrial,
+    SkillTrialRequest,
+    skill_detail,
+    skill_page,
+    try_message,
+)
 from maestro.operations.inputs import LIMIT, Limit
 from maestro.operations.skill_folder import ENDING, SkillFolder
 from maestro.store.store import Store
@@ -55,7 +62,7 @@ class SkillOperations:
             source = tx.agents.skills.get(slug).source
         return self._folder.text(source)
 
-    def trial(self, wish: TrialWish) -> SkillTrial:
+    def trial(self, wish: SkillTrialRequest) -> SkillTrial:
         """Tell which skills a message would bring in, the best first, and why not; nothing is sent or paid."""
         with self._store.view() as tx:
             if not wish.agent:
@@ -72,7 +79,7 @@ class SkillOperations:
         with self._store.begin() as tx:
             before = tx.agents.skills.by_slug(skill.slug)
             path = self._place(skill.slug, before, replace)
-            row = tx.agents.skills.put(FoundFile(str(path), shipped=False, skill=skill))
+            row = tx.agents.skills.put(SkillSource(str(path), shipped=False, skill=skill))
             tx.agents.skills.note(row.source, skill.problems)
             tx.system.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
             self._folder.write(path, data)

@@ -6,11 +6,19 @@ import secrets
 from pydantic import SecretStr
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.llm.accounts import KeptKey
-from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
-from maestro.domain.webhooks.signatures import PREFIX, checked_secret
-from maestro.domain.webhooks.views import REFERENCES, MadeWebhook, WebhookPage, WebhookView, made_webhook, webhook_page
-from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.domain.llm.accounts import StoredKey
+from maestro.domain.webhooks.views import (
+    REFERENCES,
+    NewWebhook,
+    SecretRotation,
+    WebhookChange,
+    WebhookPage,
+    WebhookView,
+    WebhookWithSecret,
+    webhook_page,
+    webhook_with_secret,
+)
+from maestro.domain.webhooks.webhook import KEY_PREFIX, SignatureScheme, checked_secret
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
 from maestro.store.store import Store
 
@@ -34,11 +42,11 @@ class WebhookOperations:
         with self._store.view() as tx:
             return tx.background.webhooks.view(tx.background.webhooks.get(path))
 
-    def add(self, new: NewWebhook, actor: str) -> MadeWebhook:
+    def add(self, new: NewWebhook, actor: str) -> WebhookWithSecret:
         """Make a webhook; a secret that is made for it is shown only now. 409 for a path that is taken."""
         stored, generated = self._secret(new.scheme, new.secret)
         with self._store.begin() as tx:
-            return made_webhook(
+            return webhook_with_secret(
                 tx.background.webhooks.view(tx.background.webhooks.create(new, stored, actor)), generated
             )
 
@@ -54,20 +62,20 @@ class WebhookOperations:
         with self._store.begin() as tx:
             tx.background.webhooks.remove(tx.background.webhooks.get(path), actor)
 
-    def rotate(self, path: str, actor: str, rotation: Rotation | None = None) -> MadeWebhook:
+    def rotate(self, path: str, actor: str, rotation: SecretRotation | None = None) -> WebhookWithSecret:
         """Give a webhook another secret, one that is made if none is given; the old one holds no more."""
         with self._store.begin() as tx:
             webhook = tx.background.webhooks.get(path)
-            stored, generated = self._secret(webhook.scheme, (rotation or Rotation()).secret)
+            stored, generated = self._secret(webhook.scheme, (rotation or SecretRotation()).secret)
             tx.background.webhooks.rotate(webhook, stored, actor)
-            return made_webhook(tx.background.webhooks.view(webhook), generated)
+            return webhook_with_secret(tx.background.webhooks.view(webhook), generated)
 
-    def _secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[KeptKey, str]:
+    def _secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
         """Return what may be stored of a secret, and the secret itself if it is generated here."""
         text = given.get_secret_value().strip()
         if text.startswith(REFERENCES):
             return self._encrypt(text), ""
-        secret = text or PREFIX + base64.b64encode(secrets.token_bytes(RANDOM_BYTES)).decode()
+        secret = text or KEY_PREFIX + base64.b64encode(secrets.token_bytes(RANDOM_BYTES)).decode()
         try:
             stored = self._encrypt(checked_secret(scheme, secret))
         except ValueError as error:

@@ -1,5 +1,5 @@
 """Finds secrets in texts: keys, tokens, passwords, private keys."""
 
-from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, SecretScanner, Span
+from maestro.domain.redaction import REDACTED, ScanResult, ScanRules, SecretScanner, TextSpan
 
-__all__ = ["REDACTED", "ScanResult", "ScanRules", "SecretScanner", "Span"]
+__all__ = ["REDACTED", "ScanResult", "ScanRules", "SecretScanner", "TextSpan"]

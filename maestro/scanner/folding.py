@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import unescape
 
-from maestro.domain.scanning import REDACTED, Span
+from maestro.domain.redaction import REDACTED, TextSpan
 from maestro.scanner.rule_files import word_tables, words_for
 
 BLANKED = b"\x01"
@@ -33,11 +33,11 @@ class Folded:
     starts: Sequence[int] | None = None
     ends: Sequence[int] | None = None
 
-    def span(self, start: int, end: int) -> Span:
+    def span(self, start: int, end: int) -> TextSpan:
         """Return a part of the bytes, which is not empty, as a part of the original."""
         if self.starts is None or self.ends is None:
-            return Span(start, end)
-        return Span(self.starts[start], self.ends[end - 1])
+            return TextSpan(start, end)
+        return TextSpan(self.starts[start], self.ends[end - 1])
 
 
 class Folder(dict[int, str | None]):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 
-from maestro.domain.scanning import Span
+from maestro.domain.redaction import TextSpan
 from maestro.scanner import pattern_program
 
 MOST = 8
@@ -26,7 +26,7 @@ WARM = 2
 class PatternsFailed(Exception):
     """Not every pattern could be searched for; ``found`` is what the others did find."""
 
-    def __init__(self, reason: str, found: tuple[Span, ...]) -> None:
+    def __init__(self, reason: str, found: tuple[TextSpan, ...]) -> None:
         """Say why, in words that quote neither the pattern nor the text."""
         super().__init__(reason)
         self.found = found
@@ -41,7 +41,7 @@ class PatternProcesses:
         self._lock = Lock()
         self._idle: list[_PatternProcess] = []
 
-    def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
+    def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
         """Return what the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
         if not self._places.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise PatternsFailed("too many scans with patterns of your own hang", ())
@@ -57,15 +57,15 @@ class PatternProcesses:
         for one in idle:
             one.end()
 
-    def _ask(self, one: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
-        found: list[Span] = []
+    def _ask(self, one: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
+        found: list[TextSpan] = []
         unread = []
         whole = False
         try:
             one.ask(text, patterns, deadline)
             for number in range(1, len(patterns) + 1):
                 places = one.answer(deadline)
-                found += [Span(*place) for place in places or ()]
+                found += [TextSpan(*place) for place in places or ()]
                 if places is None:
                     unread.append(str(number))
             whole = True

@@ -7,7 +7,7 @@ from functools import cache
 
 import structlog
 
-from maestro.domain.scanning import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, Span, apart
+from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, apart
 from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
 from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
 from maestro.scanner.folding import BLANKED, Folded, Folder
@@ -30,7 +30,7 @@ _MARK = re.compile(REDACTED.replace("[", r"\["))
 class OutOfTime(Exception):
     """The deadline came before everything was looked at."""
 
-    def __init__(self, found: tuple[Span, ...]) -> None:
+    def __init__(self, found: tuple[TextSpan, ...]) -> None:
         """Keep what was found until then."""
         super().__init__("out of time")
         self.found = found
@@ -53,22 +53,22 @@ class Rules:
             TablePlugin(),
         )
 
-    def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[Span, ...]:
+    def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
         """Return where secrets are that are not allowed; raises OutOfTime when the clock passes the deadline."""
-        found: list[Span] = []
+        found: list[TextSpan] = []
         for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for span in self._in_window(text[start : start + WINDOW], deadline, found):
-                place = Span(span.start + start, span.end + start)
+                place = TextSpan(span.start + start, span.end + start)
                 if not allow.covers(text, place):
                     found.append(place)
         return apart(found)
 
-    def _in_window(self, text: str, deadline: float, before: list[Span]) -> Iterator[Span]:
+    def _in_window(self, text: str, deadline: float, before: list[TextSpan]) -> Iterator[TextSpan]:
         for reading in self._folder.readings(text):
             for start, end in self._places(reading, deadline, before):
                 yield reading.span(start, end)
 
-    def _places(self, reading: Folded, deadline: float, before: list[Span]) -> Iterator[ByteRange]:
+    def _places(self, reading: Folded, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
         """Look again without what was found: then what is stored has nothing in it that a second scan would find."""
         data = reading.data
         for _ in range(_ROUNDS):
@@ -111,7 +111,7 @@ class DetectSecretsScanner:
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
         """Return what was found until ``rules.timeout_ms`` were over."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
-        found: tuple[Span, ...] = ()
+        found: tuple[TextSpan, ...] = ()
         try:
             found = self._rules.spans(text, deadline, rules.allow)
             if rules.patterns:
@@ -151,14 +151,14 @@ class GuardedScanner:
         # Operators search the log for this field. The text is left out: it may hold secrets.
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
-        return result if rules.fail_mode == "open" else ScanResult(text, (Span(0, len(text)),), result.error)
+        return result if rules.fail_mode == "open" else ScanResult(text, (TextSpan(0, len(text)),), result.error)
 
 
-def _not_allowed(text: str, spans: tuple[Span, ...], rules: ScanRules) -> tuple[Span, ...]:
+def _not_allowed(text: str, spans: tuple[TextSpan, ...], rules: ScanRules) -> tuple[TextSpan, ...]:
     return tuple(span for span in spans if not rules.allow.covers(text, span))
 
 
-def _outside_marks(text: str, spans: tuple[Span, ...]) -> Iterator[Span]:
+def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
     """Return the spans without the marks in them: what was redacted once stays as it is."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for span in spans:
@@ -166,7 +166,7 @@ def _outside_marks(text: str, spans: tuple[Span, ...]) -> Iterator[Span]:
         for start, end in marks:
             if start < span.end and end > at:
                 if at < start:
-                    yield Span(at, start)
+                    yield TextSpan(at, start)
                 at = end
         if at < span.end:
-            yield Span(at, span.end)
+            yield TextSpan(at, span.end)

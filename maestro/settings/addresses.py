@@ -1,6 +1,6 @@
 """The addresses of one configuration: Temporal, its Web UI, the dashboard, and the limits of ports."""
 
-from maestro.domain.proxies import TrustedProxies
+from maestro.domain.network import TrustedProxies
 from maestro.serving import ConnectionLimits
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls

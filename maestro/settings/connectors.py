@@ -9,9 +9,9 @@ from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackO
 from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
 from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
+from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
-from maestro.domain.words import AccountName, OptionalSlug, Word
 
 
 class PlatformSettings(Section):

@@ -13,7 +13,7 @@ from pydantic import JsonValue, SecretStr
 from pydantic_core import PydanticUndefined
 
 from maestro.domain.errors import InvalidEdit, NeedsRestart
-from maestro.domain.live import RUNTIME, SettingsPage, SettingView
+from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key

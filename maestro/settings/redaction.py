@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from maestro.domain.redaction import Redact, TextKind, as_it_is, redactor
-from maestro.domain.scanning import SecretScanner
+from maestro.domain.redaction import Redact, SecretScanner, TextKind, as_it_is, redactor
 from maestro.settings.live import LiveSettings
 from maestro.settings.model import Settings
 

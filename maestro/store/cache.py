@@ -15,12 +15,12 @@ from sqlalchemy import bindparam, func, or_, text
 from sqlalchemy import select as columns
 from sqlmodel import col, select
 
-from maestro.domain.editions import Edition
-from maestro.domain.editions import Editions as Stamps
+from maestro.domain.columns import RowVersion
+from maestro.domain.columns import RowVersions as Stamps
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
-from maestro.domain.live import SettingsVersion
+from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
@@ -64,7 +64,7 @@ class CachedRows(Generic[Key, Made]):
 class RowVersions(Repository):
     """The versions of all cached tables; of accounts, only the columns that decide their order count."""
 
-    _ALL = PreparedStatement(select(Edition.name, Edition.stamp))
+    _ALL = PreparedStatement(select(RowVersion.name, RowVersion.stamp))
 
     @property
     def are_cacheable(self) -> bool:
@@ -139,9 +139,15 @@ class StoreStates(Repository):
     _STATE = PreparedStatement(
         columns(
             columns(func.coalesce(func.max(col(SettingsVersion.version)), 0)).scalar_subquery().label("settings"),
-            columns(col(Edition.stamp)).where(col(Edition.name) == "agents").scalar_subquery().label("agents"),
-            columns(col(Edition.stamp)).where(col(Edition.name) == "bot_instances").scalar_subquery().label("bots"),
-            columns(col(Edition.stamp)).where(col(Edition.name) == "schedules").scalar_subquery().label("schedules"),
+            columns(col(RowVersion.stamp)).where(col(RowVersion.name) == "agents").scalar_subquery().label("agents"),
+            columns(col(RowVersion.stamp))
+            .where(col(RowVersion.name) == "bot_instances")
+            .scalar_subquery()
+            .label("bots"),
+            columns(col(RowVersion.stamp))
+            .where(col(RowVersion.name) == "schedules")
+            .scalar_subquery()
+            .label("schedules"),
             columns(col(ReplayBatch.id)).where(col(ReplayBatch.ended_at).is_(None)).exists().label("batches"),
             columns(col(Job.id)).where(*Claims.UNCLAIMED).exists().label("unclaimed"),
             columns(col(Job.id))

@@ -12,9 +12,17 @@ from sqlalchemy import bindparam, delete, func, true, update
 from sqlalchemy import select as columns
 from sqlmodel import col, not_, or_, select
 
+from maestro.domain.agent_chat import (
+    HUMAN,
+    ChatCursor,
+    ChatMessage,
+    ChatReminder,
+    ChatSession,
+    Post,
+    UnreadPosts,
+    author_problem,
+)
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, ChatReminder, Post, Unread, author_problem
-from maestro.domain.chat.session import ChatSession
 from maestro.domain.errors import Forbidden
 from maestro.domain.jobs.job import OPEN, Job
 from maestro.store.engine.repository import Repository
@@ -113,11 +121,11 @@ class Chat(ChatSessions):
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
-    def unread(self, slug: str, limit: int | None = None) -> Unread:
+    def unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
         """Return the unread posts of the open session for an agent, also its own: all, or the oldest ones."""
         return self._unread(slug, limit)
 
-    def news(self, slug: str, job_id: str, limit: int) -> tuple[Unread, bool]:
+    def news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
         """Return the oldest unread posts for an agent, and whether the next call of this job reminds it."""
         rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
@@ -128,7 +136,7 @@ class Chat(ChatSessions):
         """Note that an agent has read up to a post; a cursor never goes back."""
         self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
-    def offer(self, slug: str) -> Unread:
+    def offer(self, slug: str) -> UnreadPosts:
         """Return the unread posts for an external agent, whose request confirms the posts it got before."""
         unread = self._unread(slug, with_offered=True)
         self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
@@ -154,15 +162,15 @@ class Chat(ChatSessions):
     def _agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
-    def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> Unread:
+    def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
         """Return the posts after an agent's cursor; ``with_offered`` counts the posts last offered as read."""
         at_most = NO_LIMIT if limit is None else limit
         return _unread(self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
 
-def _unread(rows: Sequence[tuple[Any, ...]]) -> Unread:
+def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:
     """Return the posts of these rows, and the cursor, which is beside each of them."""
-    return Unread([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
+    return UnreadPosts([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
 
 
 class ChatReminders(Repository):

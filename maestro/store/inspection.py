@@ -13,11 +13,11 @@ from sqlalchemy import Connection, func
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.llm.accounts import ModelAccount
 from maestro.domain.people.people import ConnectorStatus
-from maestro.domain.schedules.schedule import Planned
+from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.background.runs import ScheduleFollowing
 from maestro.store.background.webhooks import WebhookEndpoints
@@ -44,7 +44,7 @@ class Inspection:
     open_jobs: int = 0
     failed_jobs: int = 0
     connectors: Sequence[ConnectorStatus] = ()
-    schedules: Sequence[Planned] = ()
+    schedules: Sequence[ScheduleColumns] = ()
     webhooks: Sequence[Webhook] = ()
     bots: Sequence[BotInstance] = ()
 

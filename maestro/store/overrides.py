@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from sqlmodel import col, func, select
 
-from maestro.domain.live import SettingsVersion
+from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository
 
 

@@ -2,8 +2,8 @@
 
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobStatus, edits_of, is_background
-from maestro.domain.jobs.preview import Evidence, Preview, preview, refused
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobStatus, edits_of, is_background
+from maestro.domain.jobs.preview import ReplayEvidence, ReplayPreview, build_preview, refused_preview
 from maestro.domain.jobs.replay import ReplayMode, edits_refusal, edits_that_count, refusal
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
@@ -18,7 +18,7 @@ def newest_of(tx: Transaction, job: Job) -> Job:
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
 
 
-def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> Job:
+def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
     """Return the newest job of the same message or task, which a replay would repeat.
 
     Raises ``Conflict`` where that cannot be, and ``InvalidEdit`` for edits that do not fit; stored edits are checked as
@@ -37,21 +37,21 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     return newest
 
 
-def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
     """Return the preview of a replay, and change nothing; raises ``NotFound``, and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = judged(tx, job, mode, edits)
     except Conflict as conflict:
-        return refused(mode, str(conflict))
+        return refused_preview(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
-    return preview(_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
+    return build_preview(_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
 
 
-def _evidence(tx: Transaction, job: Job) -> Evidence:
+def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
     tasks = [other for other in tx.jobs.delegations.of(job.id) if other.task]
     withheld = [other for other in tasks if other.status is JobStatus.CANCELLED and other.reason in (WITHHELD, STOPPED)]
-    return Evidence(
+    return ReplayEvidence(
         job=job,
         steps=tx.jobs.steps.of(job.id),
         calls=tx.llm.calls.of(job.id),
@@ -81,7 +81,7 @@ def _first(tx: Transaction, job: Job) -> Job:
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 
 
-def chosen_agent(tx: Transaction, edits: Edits) -> Agent | None:
+def chosen_agent(tx: Transaction, edits: JobEdits) -> Agent | None:
     """Return the agent that an operator chose, None for none; raises ``InvalidEdit`` for one that cannot answer."""
     if edits.agent is None:
         return None

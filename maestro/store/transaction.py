@@ -10,9 +10,9 @@ from ulid import ULID
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.jobs.busy import INTERRUPTED, interrupted
-from maestro.domain.jobs.job import CANCELLED_NOTICE, Ending, Job, JobStatus, notice_of
+from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus, notice_of
 from maestro.domain.messages import InboxRow, LaneKey
-from maestro.domain.questions.question import Answer
+from maestro.domain.questions.question import QuestionAnswer
 from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
 from maestro.store.agents.edits import AgentEdits, AgentVersions
 from maestro.store.agents.skills import Skills
@@ -110,7 +110,7 @@ class JobTables(Jobs):
     _inbox = LazyRepository(Inbox)
     _audit = LazyRepository(Audit)
 
-    def close(self, job_id: str, ending: Ending, dependents: DependentRows | None = None) -> bool:
+    def close(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
         """End a job, free its lanes, inbound and outbound, and cancel its questions; false when it had ended.
 
         The tasks that it gave to other agents may begin if it was answered, and a delegator that waits for it resumes.
@@ -142,7 +142,7 @@ class JobTables(Jobs):
             notice.inbox_id = None  # the message may be restarted, and is not answered by this
             self.add(notice)
 
-    def answer_question(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
+    def answer_question(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
         """Store the answer of a user, ``platform:userId``, or of the operator to a question, and resume its job.
 
         ``inbox_id`` is the message that contains it. Returns false, and changes nothing, when the question is not open.
@@ -172,7 +172,7 @@ class JobTables(Jobs):
             if one.job.status is JobStatus.RUNNING:
                 self.request_stop(one.job.id)
             else:
-                self.close(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
+                self.close(one.job.id, JobEnding(status=JobStatus.CANCELLED, reason=INTERRUPTED))
             told_to_wait = told_to_wait or one.job.told_to_wait
         return told_to_wait
 

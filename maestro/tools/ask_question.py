@@ -1,6 +1,12 @@
 """The tool ``ask_question``: ask a person, and wait for the answer."""
 
-from maestro.domain.questions.choices import CHOICE_CHARS, LEAST, MOST, problem_of, tidied
+from maestro.domain.questions.question import (
+    CHOICE_CHARS,
+    LEAST_CHOICES,
+    MOST_CHOICES,
+    problem_of_choices,
+    tidy_choices,
+)
 from maestro.tools.base import Arguments, ToolFailure, ToolQuestion, tool_spec
 
 MAX_CHARS = 2000
@@ -22,8 +28,8 @@ class AskQuestion:
             },
             "choices": {
                 "type": "array",
-                "minItems": LEAST,
-                "maxItems": MOST,
+                "minItems": LEAST_CHOICES,
+                "maxItems": MOST_CHOICES,
                 "items": {"type": "string", "minLength": 1, "maxLength": CHOICE_CHARS},
                 "description": "answers to choose from with one press, if you can name them, each as it stands on its "
                 "button; the person may still answer in other words",
@@ -39,8 +45,8 @@ class AskQuestion:
         text = arguments["question"].strip()
         if not text:
             raise ToolFailure("The question is empty. Write what you want to know.")
-        choices = tidied(arguments.get("choices", ()))
-        problem = problem_of(choices)
+        choices = tidy_choices(arguments.get("choices", ()))
+        problem = problem_of_choices(choices)
         if problem:
             raise ToolFailure(problem)
         return ToolQuestion(text, arguments.get("context", "").strip(), choices)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from maestro.domain.errors import MaestroError
-from maestro.domain.filetypes import HEAD_BYTES, by_magic
 from maestro.domain.llm.prompts import ToolSpec
-from maestro.domain.media import IMAGE_TYPES, MAX_IMAGE_BYTES
+from maestro.domain.media import HEAD_BYTES, IMAGE_TYPES, MAX_IMAGE_BYTES, by_magic
 from maestro.store.transaction import Transaction
 
 Arguments = Mapping[str, Any]

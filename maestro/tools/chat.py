@@ -1,7 +1,7 @@
 """The tools ``chat_post`` and ``chat_get_new``, which write and read the channel #maestro."""
 
 from maestro.chat import ChatService, PostedMessage
-from maestro.domain.chat.message import Unread, author_of
+from maestro.domain.agent_chat import UnreadPosts, author_of
 from maestro.domain.errors import Forbidden, InvalidEdit
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.store.transaction import Transaction
@@ -115,7 +115,7 @@ class ChatGetNew:
         return canonical(unread_json(tx.chat.unread(tx.agents.get(caller.agent_id).slug)))
 
 
-def unread_json(unread: Unread) -> dict[str, object]:
+def unread_json(unread: UnreadPosts) -> dict[str, object]:
     """Return unread posts as JSON has them."""
     posts = [{"id": post.id, "ts": post.ts, "author": post.author, "text": post.text} for post in unread.messages]
     return {"messages": posts, "newPointer": unread.new_pointer}

@@ -13,7 +13,7 @@ from ulid import ULID
 
 from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, ProgramResult, plain_environment, run
 from maestro.domain.deliveries import JobFile
-from maestro.domain.filetypes import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
+from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
 from maestro.store.files import MediaFolder
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shortened, tool_spec

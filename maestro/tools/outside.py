@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from maestro.chat import ChatService
+from maestro.domain.agent_chat import author_of, takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import author_of, takes_part
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
-from maestro.domain.questions.choices import as_kept
-from maestro.domain.questions.outside import Standing, outside_question, standing_of
-from maestro.domain.questions.question import QuestionStatus
+from maestro.domain.questions.outside import OutsideAnswer, outside_answer, outside_question
+from maestro.domain.questions.question import QuestionStatus, choices_json
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.domain.texts import storable
 from maestro.store.store import Store
@@ -156,15 +155,15 @@ class _Asking:
         answer = {"answer": state.answer} if state.status is QuestionStatus.ANSWERED else {}
         return {"questionId": state.question_id, "status": str(state.status), **answer}
 
-    def _put(self, agent: Agent, what: ToolQuestion, rules: QuestionSettings) -> Standing:
+    def _put(self, agent: Agent, what: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
         with self._store.begin() as tx:
             question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
-            question.choices = as_kept(tuple(map(storable, what.choices)))
-            return standing_of(tx.jobs.questions.ask_outside(question), tx.now)
+            question.choices = choices_json(tuple(map(storable, what.choices)))
+            return outside_answer(tx.jobs.questions.ask_outside(question), tx.now)
 
-    def _look(self, question_id: int) -> Standing:
+    def _look(self, question_id: int) -> OutsideAnswer:
         with self._store.view() as tx:
-            return standing_of(tx.jobs.questions.get(question_id).question, tx.now)
+            return outside_answer(tx.jobs.questions.get(question_id).question, tx.now)
 
 
 _ASK = (

@@ -14,8 +14,8 @@ from jsonschema.validators import extend
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
+from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import takes_part
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.texts import storable
 from maestro.tools.base import Arguments, AsyncTool, QuestionTool, StoreTool, Tool, ToolFailure

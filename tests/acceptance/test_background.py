@@ -14,7 +14,7 @@ from temporalio.client import WorkflowFailureError
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient
@@ -45,7 +45,9 @@ def channel(request: pytest.FixtureRequest) -> str:
     return "".join(character if character.isalnum() else "-" for character in request.node.name)[-60:]
 
 
-def planned(maestro: Instance, channel: str, prompt: str, kind: type[Planned] = Heartbeat, agent: str = "ada") -> str:
+def planned(
+    maestro: Instance, channel: str, prompt: str, kind: type[ScheduleColumns] = Heartbeat, agent: str = "ada"
+) -> str:
     """Plan something and return how it is called."""
     new = NewSchedule(agent=agent, name=channel, schedule=YEARLY, prompt=prompt, platform="web", channel=channel)
     with maestro.operator() as operator, operator.store.begin() as tx:

@@ -7,10 +7,9 @@ import pytest
 import pytest_asyncio
 
 from connectors.base import FailureScope, PermanentSend
-from maestro.domain.jobs.batch_views import BatchView, BatchWish, batch_view
-from maestro.domain.jobs.batches import IN_A_LANE, BatchAction
+from maestro.domain.jobs.batch_preview import BatchPreview
+from maestro.domain.jobs.batches import IN_A_LANE, BatchAction, BatchRequest, BatchView, batch_view
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import Forecast
 from maestro.domain.jobs.job import JobStatus
 from maestro.operations.batches import BatchOperations
 from tests.support.instance import Instance, running_instance, until
@@ -30,12 +29,12 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
         yield instance
 
 
-def forecast(maestro: Instance, wish: BatchWish) -> Forecast:
+def forecast(maestro: Instance, wish: BatchRequest) -> BatchPreview:
     with maestro.operator() as operator:
         return BatchOperations(operator.store).forecast(wish)
 
 
-def begin(maestro: Instance, wish: BatchWish) -> BatchView:
+def begin(maestro: Instance, wish: BatchRequest) -> BatchView:
     with maestro.operator() as operator:
         return BatchOperations(operator.store).begin(wish, "ada")
 
@@ -71,7 +70,7 @@ async def test_many_failed_jobs_are_resumed_and_each_pays_for_the_call_that_fail
     )
     sql = "SELECT count(*) AS n FROM queue WHERE channel LIKE 'resumed-%' AND status = 'failed'"
     await until(lambda: maestro.query(sql)[0]["n"] == MANY, LONG, what="the failures")
-    wish = BatchWish(action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), q="resume all"))
+    wish = BatchRequest(action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), q="resume all"))
     told = forecast(maestro, wish)
     assert (told.matching, told.possible, told.model_calls) == (MANY, MANY, MANY)
     assert [(step.step, step.count) for step in told.steps] == [("model-1", MANY)]
@@ -97,7 +96,7 @@ async def test_answers_that_could_not_be_sent_are_sent_for_nothing(maestro: Inst
         await say(maestro, channel, f"send all {channel}")
     for channel in channels:
         await maestro.ended(channel, "failed")
-    wish = BatchWish(
+    wish = BatchRequest(
         action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), error="PermanentSend", step="deliver")
     )
     told = forecast(maestro, wish)
@@ -114,7 +113,7 @@ async def test_who_writes_while_a_batch_works_in_his_channel_is_answered_before_
     await say(maestro, "crowded", *(f"crowd {at}" for at in range(count)))
     await maestro.ended("crowded", "failed", count)
     maestro.llm.script("crowd", delay=0.2)
-    wish = BatchWish(action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), channel="crowded"))
+    wish = BatchRequest(action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), channel="crowded"))
     batch = begin(maestro, wish)
     await seen(maestro, batch, lambda view: view.begun > 0, "the first job of the batch")
     async with maestro.client("crowded") as client:
@@ -134,7 +133,7 @@ async def test_everything_open_is_cancelled_with_a_running_call(maestro: Instanc
     for channel in channels:
         await say(maestro, channel, *(f"cancel all {channel} {at}" for at in range(2)))
     await maestro.asked("cancel all", 4)
-    wish = BatchWish(action=BatchAction.CANCEL, filter=JobFilter(q="cancel all"))
+    wish = BatchRequest(action=BatchAction.CANCEL, filter=JobFilter(q="cancel all"))
     assert forecast(maestro, wish).possible == 8
     done = await over(maestro, begin(maestro, wish))
     assert (done.begun, done.otherwise, done.refused) == (8, 8, 0)

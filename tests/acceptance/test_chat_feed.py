@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from maestro.domain.chat.message import ADDENDUM, HEADING, HUMAN, REMINDER
+from maestro.domain.agent_chat import ADDENDUM, HEADING, HUMAN, REMINDER
 from maestro.store.store import Store
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_script import Recorded

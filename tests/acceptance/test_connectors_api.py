@@ -41,7 +41,7 @@ async def http(rows: JobRows) -> AsyncIterator[httpx.AsyncClient]:
 def kept(rows: JobRows) -> str:
     """Return the token that the process of the connector would use."""
     with rows.store.view() as tx:
-        secret = tx.bots.get("discord", "mine").kept_secrets["token"]
+        secret = tx.bots.get("discord", "mine").stored_secrets["token"]
     return SecretKeys(ENCRYPTION_KEY, {}).reveal(secret).get_secret_value()
 
 

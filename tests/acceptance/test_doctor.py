@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from temporal.diagnosis import diagnose
 from temporal.endpoint import Endpoint
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
@@ -114,7 +114,7 @@ async def test_a_running_maestro_is_found_well_by_its_own_folder_and_in_the_way_
         report.is_fine()
         assert f"process {running.process.pid}" in report.of("holder").found
         for check in ("Temporal", "namespace", "search attributes", "pollers", "connector web", "store"):
-            assert report.of(check).verdict is Verdict.FINE, report.text
+            assert report.of(check).verdict is DiagnosisLevel.FINE, report.text
         for port in (ports.webui, ports.web, ports.temporal, ports.temporal_ui):
             assert "served by" in report.of(f"port {port}").found
 
@@ -125,7 +125,7 @@ async def test_a_running_maestro_is_found_well_by_its_own_folder_and_in_the_way_
         assert f"another data folder, process {running.process.pid}" in other.of(f"port {ports.webui}").found
 
         without_options = await doctor(here, environment={"MAESTRO_WEBUI_PORT": str(free_ports(1)[0])})
-        assert without_options.of("pollers").verdict is Verdict.FINE
+        assert without_options.of("pollers").verdict is DiagnosisLevel.FINE
     ended = await doctor(here, *ports.options)
     ended.is_fine()
     assert "stopped" in ended.of("connector web").found
@@ -147,7 +147,7 @@ async def test_a_read_only_folder_with_a_store_can_still_be_looked_at(tmp_path: 
     fresh_store(data / "maestro.db").close()
     report = await doctor(tmp_path, *ports.options, before=mounted(Mount.READ_ONLY, data))
     report.is_broken("data folder", "Read-only file system")
-    assert report.of("store").verdict is Verdict.FINE
+    assert report.of("store").verdict is DiagnosisLevel.FINE
 
 
 @pytest.mark.parametrize("spare", [0, 1_000_000])
@@ -211,7 +211,7 @@ async def test_a_connector_that_does_not_run_is_not_called_fine(tmp_path: Path, 
     store.close()
     configure(tmp_path, temporal={"address": f"127.0.0.1:{free_ports(1)[0]}"})
     told = (await doctor(tmp_path)).of("connector web")
-    assert told.verdict is Verdict.NOTE
+    assert told.verdict is DiagnosisLevel.NOTE
     assert f"web/default: {state}" in told.found
     assert fix in told.fix
 

@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from connectors.base import FailureScope, PermanentSend
-from maestro.domain.jobs.job import Edits, Job, JobKind
-from maestro.domain.jobs.preview import Preview
+from maestro.domain.jobs.job import Job, JobEdits, JobKind
+from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import JobDetail, detail
+from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.domain.messages import Address
 from maestro.store.replays import foreseen
 from tests.support.instance import Instance, running_instance
@@ -47,21 +47,21 @@ def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClie
     return maestro.client(channel, api_key=KEY)
 
 
-async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> str:
+async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> str:
     """Replay as an operator does and return the job that runs now."""
     with maestro.operator() as operator:
         return await operator.jobs.replay(job_id, mode, "ada", edits)
 
 
-async def restarted(maestro: Instance, job_id: str, edits: Edits | None, status: str = "completed") -> JobDetail:
+async def restarted(maestro: Instance, job_id: str, edits: JobEdits | None, status: str = "completed") -> JobDetail:
     """Restart a job and return the new one once it has ended so."""
     again = await replay(maestro, job_id, ReplayMode.RESTART, edits)
     await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = ?", again, status)
     with maestro.operator() as operator, operator.store.view() as tx:
-        return detail(tx.jobs.lists.job(again))
+        return job_detail(tx.jobs.lists.job(again))
 
 
-def preview(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+def preview(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
     with maestro.operator() as operator, operator.store.view() as tx:
         return foreseen(tx, job_id, mode, edits)
 
@@ -152,7 +152,7 @@ async def test_another_agent_answers_in_the_same_conversation(maestro: Instance,
         await client.ask("who are you")
         await client.ask("and what do you do")
         [_, job] = await maestro.ended(channel, "completed", 2)
-        again = await restarted(maestro, job["id"], Edits(agent="ada"))
+        again = await restarted(maestro, job["id"], JobEdits(agent="ada"))
         assert (await client.wait_for("message"))["content"] == "answer to: and what do you do"
     assert (again.agent, again.route, again.conversation_id) == ("ada", "an operator chose", job["conversation_id"])
     asked = maestro.llm.matching("and what do you do")[-1]
@@ -167,7 +167,7 @@ async def test_what_the_person_may_counts_for_the_agent_that_an_operator_chose(m
     async with user(maestro, channel) as client:
         await client.ask("let me in")
         [job] = await maestro.ended(channel, "completed")
-        again = await restarted(maestro, job["id"], Edits(agent="vip"), "dropped")
+        again = await restarted(maestro, job["id"], JobEdits(agent="vip"), "dropped")
     assert again.reason
     assert paid(maestro, again.id) == 0
 
@@ -176,11 +176,11 @@ async def test_another_model_is_asked_first(maestro: Instance, channel: str) -> 
     async with user(maestro, channel) as client:
         await client.ask("with which model")
         [job] = await maestro.ended(channel, "completed")
-    again = await restarted(maestro, job["id"], Edits(model="gpt-4o"))
+    again = await restarted(maestro, job["id"], JobEdits(model="gpt-4o"))
     assert [call.model for call in again.calls] == ["gpt-4o"]
     kept = await restarted(maestro, again.id, None)
     assert [call.model for call in kept.calls] == ["gpt-4o"]
-    dropped = await restarted(maestro, kept.id, Edits())
+    dropped = await restarted(maestro, kept.id, JobEdits())
     assert [call.model for call in dropped.calls] == ["gpt-4o-mini"]
     assert dropped.edits is None
 
@@ -189,10 +189,10 @@ async def test_another_text_is_read_by_the_model_and_the_message_stays(maestro: 
     async with user(maestro, channel) as client:
         await client.ask("what is the wether")
         [job] = await maestro.ended(channel, "completed")
-        again = await restarted(maestro, job["id"], Edits(prompt="what is the weather"))
+        again = await restarted(maestro, job["id"], JobEdits(prompt="what is the weather"))
         assert (await client.wait_for("message"))["content"] == "answer to: what is the weather"
         await client.ask("thank you")
-    assert (again.excerpt, again.edits) == ("what is the wether", Edits(prompt="what is the weather"))
+    assert (again.excerpt, again.edits) == ("what is the wether", JobEdits(prompt="what is the weather"))
     said = maestro.query(
         "SELECT content FROM messages WHERE conversation_id = ? AND superseded = 0 ORDER BY id", job["conversation_id"]
     )
@@ -204,13 +204,13 @@ async def test_another_text_is_read_by_the_model_and_the_message_stays(maestro: 
 async def test_a_job_that_no_person_began_is_changed_too(maestro: Instance, channel: str) -> None:
     job_id = background(maestro, channel)
     await maestro.ended(channel, "completed")
-    edits = Edits(agent="ada", model="gpt-4o", prompt="look at the disks")
+    edits = JobEdits(agent="ada", model="gpt-4o", prompt="look at the disks")
     again = await restarted(maestro, job_id, edits)
     asked = maestro.llm.matching("look at the disks")[-1]
     assert "You are Ada." in asked.texts[0]
     assert "look around" not in asked.last_user
     assert (again.agent, again.task, again.calls[0].model) == ("ada", "look around", "gpt-4o")
-    back = await restarted(maestro, again.id, Edits())
+    back = await restarted(maestro, again.id, JobEdits())
     assert (back.agent, back.calls[0].model) == ("conductor", "gpt-4o-mini")
 
 

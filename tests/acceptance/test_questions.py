@@ -19,7 +19,7 @@ from aiohttp import web
 from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from tests.support.command import Ended
 from tests.support.command import maestro as command
 from tests.support.instance import Instance, Row, free_port, running_instance

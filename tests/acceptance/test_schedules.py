@@ -13,7 +13,7 @@ from temporalio.client import ScheduleDescription
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from tests.support.instance import Instance, Row, running_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,7 +31,9 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
         yield instance
 
 
-def plan(maestro: Instance, name: str, schedule: str, kind: type[Planned] = Heartbeat, agent: str = "ada") -> str:
+def plan(
+    maestro: Instance, name: str, schedule: str, kind: type[ScheduleColumns] = Heartbeat, agent: str = "ada"
+) -> str:
     """Plan something that has nothing to post, and return how it is called."""
     maestro.llm.script(f"Look at {name}.", reply="[SILENT]")
     new = NewSchedule(

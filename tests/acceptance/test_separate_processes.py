@@ -17,7 +17,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from maestro.domain.scanning import REDACTED
+from maestro.domain.redaction import REDACTED
 from temporal.client import connect
 from temporal.endpoint import Endpoint
 from tests.support.command import maestro as run

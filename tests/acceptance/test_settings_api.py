@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from maestro.cli.main import run
-from maestro.domain.chat.posting import NOTE, TRUNCATED
-from maestro.domain.scanning import REDACTED
+from maestro.domain.agent_chat import NOTE, TRUNCATED
+from maestro.domain.redaction import REDACTED
 from tests.support.instance import PATIENCE, Instance, free_port, running_instance
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("settings-api")]

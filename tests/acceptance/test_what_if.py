@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.errors import Conflict
-from maestro.domain.jobs.job import Edits
-from maestro.domain.jobs.preview import Preview
+from maestro.domain.jobs.job import JobEdits
+from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import JobDetail, detail
+from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.store.replays import foreseen
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
@@ -70,13 +70,15 @@ def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClie
     return maestro.client(channel, api_key=KEY)
 
 
-async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> str:
+async def replay(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> str:
     """Replay as an operator does and return the job that runs now."""
     with maestro.operator() as operator:
         return await operator.jobs.replay(job_id, mode, "ada", edits)
 
 
-async def what_if(maestro: Instance, job_id: str, edits: Edits | None = None, status: str = "completed") -> JobDetail:
+async def what_if(
+    maestro: Instance, job_id: str, edits: JobEdits | None = None, status: str = "completed"
+) -> JobDetail:
     """Ask what a job would answer, and return the what-if once it has ended so."""
     asked = await replay(maestro, job_id, ReplayMode.WHAT_IF, edits)
     await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = ?", asked, status)
@@ -85,10 +87,10 @@ async def what_if(maestro: Instance, job_id: str, edits: Edits | None = None, st
 
 def shown(maestro: Instance, job_id: str) -> JobDetail:
     with maestro.operator() as operator, operator.store.view() as tx:
-        return detail(tx.jobs.lists.job(job_id))
+        return job_detail(tx.jobs.lists.job(job_id))
 
 
-def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
     with maestro.operator() as operator, operator.store.view() as tx:
         return foreseen(tx, job_id, mode, edits)
 
@@ -164,7 +166,7 @@ async def test_it_may_be_asked_as_often_as_wanted_and_hinders_nothing(maestro: I
 
 async def test_edits_are_tried_before_they_are_used(maestro: Instance, channel: str) -> None:
     job_id = await answered(maestro, channel, "say hello")
-    edits = Edits(agent="ada", model="gpt-4o", prompt="say hello in German")
+    edits = JobEdits(agent="ada", model="gpt-4o", prompt="say hello in German")
     tried = await what_if(maestro, job_id, edits)
     assert (tried.agent, tried.edits, tried.route) == ("ada", edits, "an operator chose")
     assert tried.said == "answer to: say hello in German"

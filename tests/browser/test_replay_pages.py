@@ -7,7 +7,7 @@ from playwright.async_api import Browser, Page, expect
 from ulid import ULID
 
 from connectors.base import FailureScope, PermanentSend
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus
 from maestro.domain.messages import Address, IncomingMessage, lane_of
 from tests.support.browser import profile
 from tests.support.instance import Instance, free_port, running_instance
@@ -114,4 +114,4 @@ def fail_many(maestro: Instance) -> None:
             )
             job.inbox_id = tx.inbox.add(message, job.id).id
             tx.jobs.add(job)
-            tx.jobs.close(job.id, Ending(status=JobStatus.FAILED, error="ProviderDown", reason="HTTP 503"))
+            tx.jobs.close(job.id, JobEnding(status=JobStatus.FAILED, error="ProviderDown", reason="HTTP 503"))

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from maestro.domain.jobs.batch_views import BatchWish
-from maestro.domain.jobs.batches import BatchAction
+from maestro.domain.jobs.batches import BatchAction, BatchRequest
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
 from maestro.operations.batches import BatchOperations
@@ -43,7 +42,7 @@ def begin(evidence: Evidence, action: BatchAction, channel: str) -> str:
     store = Store.open(evidence.path)
     try:
         wanted = JobFilter(status=(JobStatus.FAILED,), channel=channel)
-        return BatchOperations(store).begin(BatchWish(action=action, filter=wanted), "ada").id
+        return BatchOperations(store).begin(BatchRequest(action=action, filter=wanted), "ada").id
     finally:
         store.close()
 
@@ -125,7 +124,7 @@ async def test_each_job_of_a_batch_is_cancelled_once(
         dying = asyncio.create_task(die_at(maestro, point, 1))
         store = Store.open(evidence.path)
         try:
-            wish = BatchWish(action=BatchAction.CANCEL, filter=JobFilter(channel=channel))
+            wish = BatchRequest(action=BatchAction.CANCEL, filter=JobFilter(channel=channel))
             batch = BatchOperations(store).begin(wish, "ada").id
         finally:
             store.close()

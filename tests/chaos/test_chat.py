@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from maestro.domain.chat.message import HUMAN, REMINDER
-from maestro.domain.llm.prompts import KeptRequest, PromptMessage
+from maestro.domain.agent_chat import HUMAN, REMINDER
+from maestro.domain.llm.prompts import PromptMessage, StoredRequest
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person
@@ -38,7 +38,7 @@ def answered_requests(maestro: Maestro, job_id: str) -> list[tuple[PromptMessage
     store = Store(maestro.data / "maestro.db")
     with store.view() as tx:
         kept = [
-            KeptRequest.model_validate_json(tx.llm.prompts.text(call.request))
+            StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
             for call in tx.llm.calls.of(job_id)
             if call.state == "answered"
         ]

@@ -18,7 +18,7 @@ from temporalio.client import WorkflowFailureError
 from maestro.domain.jobs.job import Job, JobKind, JobRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.histories import Story, story

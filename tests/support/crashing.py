@@ -25,7 +25,7 @@ from temporalio.client import Client
 from connectors.web import WebConnector
 from maestro.connector_runtime.context import StoreContext
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
-from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.messages import AcceptedMessage, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
 from maestro.store.engine.database import BUSY_SECONDS
 from maestro.store.store import Store
@@ -262,7 +262,7 @@ class CrashingContext(StoreContext):
 
     fuse: Fuse
 
-    async def accept(self, message: IncomingMessage) -> Accepted:
+    async def accept(self, message: IncomingMessage) -> AcceptedMessage:
         """Accept the message."""
         accepted = await super().accept(message)
         self.fuse.effect("before ack")

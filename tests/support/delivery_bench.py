@@ -8,11 +8,11 @@ from pathlib import Path
 
 from activities.delivery import DeliveryActivities, DeliveryParts
 from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, SendFailure, Unsettled
-from maestro.domain.deliveries import Delivery, JobFile, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
+from maestro.domain.messages import Address, OutgoingMessage, Receipt, ReceiptReport, ReceiptState
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.operations.jobs import replay_job
 from maestro.store.jobs.steps import OwnAttempt, acting_for
@@ -104,7 +104,7 @@ class Bench:
 
     def __init__(self, rows: JobRows, folder: Path = Path()) -> None:
         self.rows = rows
-        self.purpose = Purpose.NOTICE
+        self.purpose = DeliveryPurpose.NOTICE
         self.redact: Redact = as_it_is
         self.folder = folder
         self.job_id = self.begin()
@@ -141,7 +141,7 @@ class Bench:
 
     def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
         """Let the job have an answer to say instead."""
-        self.purpose = Purpose.ANSWER
+        self.purpose = DeliveryPurpose.ANSWER
         with self.rows.store.begin() as tx:
             tx.jobs.update(self.job_id, notice="", said=text, kind=kind)
 
@@ -155,10 +155,10 @@ class Bench:
             tx.deliveries.files.add(file)
             tx.deliveries.files.add(file)
 
-    def told(self, key: str, standing: Standing, *, known: bool = True) -> None:
+    def told(self, key: str, standing: ReceiptState, *, known: bool = True) -> None:
         """Let the platform say what became of a chunk, which may be one that we do not know any more."""
         with self.rows.store.begin() as tx:
-            report = Report(platform_message_id="p-1", standing=standing, error="nobody is there")
+            report = ReceiptReport(platform_message_id="p-1", standing=standing, error="nobody is there")
             assert tx.deliveries.reports.apply(Address(platform="web", channel=""), key, report) is known
 
     def resume(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from tests.support.command import COMMAND, PATIENCE, Ended, maestro
 
 
@@ -33,14 +33,14 @@ class Report:
     @property
     def broken(self) -> list[str]:
         """The names of the checks that found something broken."""
-        return [diagnosis.check for diagnosis in self.checks if diagnosis.verdict is Verdict.BROKEN]
+        return [diagnosis.check for diagnosis in self.checks if diagnosis.verdict is DiagnosisLevel.BROKEN]
 
     def is_broken(self, check: str, *words: str) -> None:
         """Require that this and nothing else is broken, that cause and fix contain the words, and the exit code 1."""
         assert set(self.broken) == {check}, self.text
         assert (self.code, self.ok) == (1, False)
         said = [f"{diagnosis.found} -> {diagnosis.fix}" for diagnosis in self.all_of(check)]
-        assert all(diagnosis.fix for diagnosis in self.all_of(check) if diagnosis.verdict is Verdict.BROKEN)
+        assert all(diagnosis.fix for diagnosis in self.all_of(check) if diagnosis.verdict is DiagnosisLevel.BROKEN)
         missing = [word for word in words if not any(word in line for line in said)]
         assert not missing, (missing, said)
 

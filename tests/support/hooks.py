@@ -6,8 +6,7 @@ from typing import Any
 
 import httpx
 
-from maestro.domain.webhooks.signatures import sign
-from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.domain.webhooks.webhook import SignatureScheme, sign_delivery
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 JSON_TYPE = {"Content-Type": "application/json"}
@@ -35,7 +34,7 @@ def signature(
     now: datetime | None = None,
 ) -> dict[str, str]:
     """Return the headers of a delivery."""
-    return {**JSON_TYPE, **sign(scheme, secret, delivery_id, body, now or datetime.now(UTC))}
+    return {**JSON_TYPE, **sign_delivery(scheme, secret, delivery_id, body, now or datetime.now(UTC))}
 
 
 async def post(

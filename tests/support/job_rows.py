@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.flow import ContextOutcome
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, StepRef
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import Address, IncomingMessage, Receipt
@@ -88,7 +88,7 @@ class JobRows:
         """End a job."""
         with self.store.begin() as tx:
             tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
-            tx.jobs.close(job_id, Ending(status=status, error=error, reason=reason))
+            tx.jobs.close(job_id, JobEnding(status=status, error=error, reason=reason))
         return job_id
 
     def failed(self, text: str = "hello", error: str = "ProviderDown", reason: str = "the provider is down") -> str:
@@ -139,7 +139,7 @@ class JobRows:
                 chunk = tx.deliveries.add(
                     Delivery(
                         job_id=job_id,
-                        purpose=Purpose.ANSWER,
+                        purpose=DeliveryPurpose.ANSWER,
                         seq=seq,
                         platform="web",
                         account="default",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from maestro.domain.chat.message import HEADING
+from maestro.domain.agent_chat import HEADING
 
 Json = dict[str, Any]
 

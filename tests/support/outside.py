@@ -3,8 +3,8 @@
 import asyncio
 
 from maestro.chat import ChatService
-from maestro.domain.chat.message import ARCHITECT
-from maestro.domain.scanning import ScanResult, ScanRules, Span
+from maestro.domain.agent_chat import ARCHITECT
+from maestro.domain.redaction import ScanResult, ScanRules, TextSpan
 from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store
@@ -22,7 +22,7 @@ class OneWord:
         """Find every place of it."""
         found, at = [], text.find(SECRET)
         while at >= 0:
-            found.append(Span(at, at + len(SECRET)))
+            found.append(TextSpan(at, at + len(SECRET)))
             at = text.find(SECRET, at + len(SECRET))
         return ScanResult(text, tuple(found))
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import Wait
-from maestro.domain.questions.choices import as_kept
-from maestro.domain.questions.question import Question, QuestionKind
+from maestro.domain.questions.question import Question, QuestionKind, choices_json
 from tests.support.job_rows import JobRows
 
 ARGUMENTS = '{"path": "report.txt"}'
@@ -17,7 +16,7 @@ EXPIRY = timedelta(days=3650)
 
 def waiting_question(rows: JobRows, text: str = "Which colour?", choices: Sequence[str] = ()) -> Question:
     """Have a job of ada's ask its user, u-1, and wait for the answer."""
-    return _waits(rows, QuestionKind.QUESTION, text=text, asked_of="u-1", choices=as_kept(choices))
+    return _waits(rows, QuestionKind.QUESTION, text=text, asked_of="u-1", choices=choices_json(choices))
 
 
 def waiting_approval(rows: JobRows, tool: str = "write_file") -> Question:

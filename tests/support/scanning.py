@@ -1,6 +1,6 @@
 """A scanner for tests that knows one secret."""
 
-from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, Span
+from maestro.domain.redaction import REDACTED, ScanResult, ScanRules, TextSpan
 
 SECRET = "the-secret-of-these-tests"
 
@@ -16,7 +16,7 @@ class Marker:
         assert rules.enabled
         spans, at = [], text.find(SECRET)
         while at >= 0:
-            spans.append(Span(at, at + len(SECRET)))
+            spans.append(TextSpan(at, at + len(SECRET)))
             at = text.find(SECRET, at + 1)
         return ScanResult(text, tuple(spans), self._error)
 

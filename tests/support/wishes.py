@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from maestro.domain.people.pairing import Pairing
+from maestro.domain.people.people import Pairing
 from tests.support.job_rows import JobRows
 
 LIFETIME = timedelta(minutes=60)

@@ -13,8 +13,8 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, RemoveSearchAttributesRequest
 from temporalio.worker import Worker
 
-from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.domain.errors import TemporalUnavailable
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import connect
 from temporal.diagnosis import diagnose
 from temporal.endpoint import Endpoint, Tls
@@ -53,8 +53,8 @@ def named(checks: Sequence[Diagnosis]) -> dict[str, Diagnosis]:
 async def broken(endpoint: Endpoint) -> Diagnosis:
     """Diagnose a server with one trouble, and return that trouble, which ends the list."""
     *fine, last = await diagnose(endpoint, QUEUES)
-    assert all(check.verdict is Verdict.FINE for check in fine)
-    assert last.verdict is Verdict.BROKEN
+    assert all(check.verdict is DiagnosisLevel.FINE for check in fine)
+    assert last.verdict is DiagnosisLevel.BROKEN
     return last
 
 
@@ -71,7 +71,7 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
         while "nobody" in named(checks := await diagnose(endpoint, ["worked-on"]))["pollers"].found:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert [check.check for check in checks] == ["Temporal", "namespace", "search attributes", "pollers"]
-    assert {check.verdict for check in checks} == {Verdict.FINE}
+    assert {check.verdict for check in checks} == {DiagnosisLevel.FINE}
     assert all(check.fix == "" for check in checks)
     found = {name: check.found for name, check in named(checks).items()}
     assert found["Temporal"].startswith("server 1.")
@@ -83,7 +83,7 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
 
 async def test_a_queue_that_nobody_works_on_is_a_note(port: int) -> None:
     checks = named(await diagnose(Endpoint(f"127.0.0.1:{port}", "default"), QUEUES))
-    assert checks["pollers"].verdict is Verdict.NOTE
+    assert checks["pollers"].verdict is DiagnosisLevel.NOTE
     assert checks["pollers"].found == "nobody works on maestro; nobody works on maestro-llm"
     assert "start `maestro up`, or `maestro worker`" in checks["pollers"].fix
 
@@ -129,9 +129,9 @@ async def test_who_may_only_work_is_told_what_could_not_be_checked(port: int) ->
     async with key_gate(port, KEY) as gate:
         gate.denied = frozenset({"ListSearchAttributes", "DescribeTaskQueue"})
         checks = named(await diagnose(Endpoint(gate.address, "default", api_key=KEY), QUEUES))
-    assert checks["search attributes"].verdict is Verdict.NOTE
+    assert checks["search attributes"].verdict is DiagnosisLevel.NOTE
     assert CREATE_ALL in checks["search attributes"].fix
-    assert checks["pollers"].verdict is Verdict.NOTE
+    assert checks["pollers"].verdict is DiagnosisLevel.NOTE
 
 
 async def test_a_connection_with_tls_says_so(port: int) -> None:
@@ -146,7 +146,7 @@ async def test_search_attributes_that_are_missing_are_named_with_the_command(fre
     client = await connect(fresh)
     await remove(fresh, "Agent", "Outcome")
     found = named(await diagnose(fresh, QUEUES))["search attributes"]
-    assert (found.verdict, found.found) == (Verdict.BROKEN, "missing: Agent, Outcome")
+    assert (found.verdict, found.found) == (DiagnosisLevel.BROKEN, "missing: Agent, Outcome")
     command = (
         f"temporal operator search-attribute create -n {fresh.namespace} --name Agent --name Outcome --type Keyword"
     )
@@ -165,7 +165,7 @@ async def test_a_search_attribute_of_another_type_is_named_with_the_command(fres
         AddSearchAttributesRequest(namespace=fresh.namespace, search_attributes={"Channel": number})
     )
     found = named(await diagnose(fresh, QUEUES))["search attributes"]
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is DiagnosisLevel.BROKEN
     assert found.found == "there is the search attribute Channel of type Int instead of Keyword"
     assert f"search-attribute remove -n {fresh.namespace} --name Channel" in found.fix
     with pytest.raises(TemporalUnavailable, match="Channel of type Int instead of Keyword"):
@@ -179,12 +179,12 @@ async def test_preparing_creates_what_is_missing_and_then_changes_nothing(fresh:
     assert await prepare(fresh, THREE_DAYS) == []
     checks = named(await diagnose(fresh, QUEUES))
     assert checks["namespace"].found == f"{fresh.namespace} keeps finished histories for 3 days"
-    assert checks["search attributes"].verdict is Verdict.FINE
+    assert checks["search attributes"].verdict is DiagnosisLevel.FINE
 
 
 async def test_two_may_prepare_at_once(fresh: Endpoint) -> None:
     await asyncio.gather(prepare(fresh, THREE_DAYS), prepare(fresh, THREE_DAYS))
-    assert named(await diagnose(fresh, QUEUES))["search attributes"].verdict is Verdict.FINE
+    assert named(await diagnose(fresh, QUEUES))["search attributes"].verdict is DiagnosisLevel.FINE
 
 
 async def test_who_may_not_create_a_namespace_gets_the_commands_for_who_may(port: int) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, StoreBusy, WaitReason
 from maestro.domain.jobs.flow import VoiceOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
@@ -58,7 +58,7 @@ def test_a_stop_between_two_steps_is_final(store: Store) -> None:
 
 def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
     with store.begin() as tx:
-        tx.jobs.close("job", Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close("job", JobEnding(status=JobStatus.CANCELLED))
     error, again = refused(store)
     assert isinstance(error, JobEnded)
     assert not again
@@ -98,7 +98,7 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
         journal.begin(old, "choose_agent")
     assert not journal.failed(old, refusal.value).non_retryable
     with store.begin() as tx:
-        tx.jobs.close("new", Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close("new", JobEnding(status=JobStatus.COMPLETED))
     assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
 
 

@@ -32,12 +32,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.schedules import texts as domain
+from maestro.domain.schedules import expressions as domain
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
-from maestro.domain.schedules.texts import read_schedule, recall_schedule
-from maestro.domain.schedules.times import times
-from maestro.domain.schedules.walls import clocks_change
+from maestro.domain.schedules.expressions import clocks_change, read_schedule, recall_schedule
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
+from maestro.domain.schedules.times import times_after
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.store.store import Store
 from temporal.client import connect
@@ -65,7 +64,7 @@ class Place:
     client: Client
     queue: str
 
-    def plan(self, schedule: str = DAILY, kind: type[Planned] = Cron, zone: str = "UTC") -> str:
+    def plan(self, schedule: str = DAILY, kind: type[ScheduleColumns] = Cron, zone: str = "UTC") -> str:
         """Plan something and return how it is called."""
         new = NewSchedule(
             agent="ada", schedule=schedule, timezone=zone, prompt=f"Do {schedule}.", platform="web", channel="c"
@@ -80,7 +79,7 @@ class Place:
             for name, value in values.items():
                 setattr(row, name, value)
 
-    def row(self, ref: str) -> Planned:
+    def row(self, ref: str) -> ScheduleColumns:
         with self.store.view() as tx:
             return tx.background.schedules.get(ref)
 
@@ -141,7 +140,9 @@ async def test_it_is_created_as_it_is_written(place: Place) -> None:
     assert described.schedule.policy.catchup_window == timedelta(days=366)
     assert described.schedule.spec.time_zone_name == AMSTERDAM
     assert not described.schedule.state.paused
-    ours = times(recall_schedule("*/15 9-17 * * 1-5", AMSTERDAM, NOW), ZoneInfo(AMSTERDAM), NOW, datetime.now(UTC))
+    ours = times_after(
+        recall_schedule("*/15 9-17 * * 1-5", AMSTERDAM, NOW), ZoneInfo(AMSTERDAM), NOW, datetime.now(UTC)
+    )
     assert described.info.next_action_times[:3] == list(islice(ours, 3))
     assert place.row(ref).followed
     assert place.row(ref).follow_error == ""
@@ -342,7 +343,7 @@ def said(
     written: domain.Schedule, zone: ZoneInfo, start: datetime, end: datetime, anchor: datetime = NOW
 ) -> list[datetime]:
     """Return when we say that it comes, the end included."""
-    return list(takewhile(lambda moment: moment <= end, times(written, zone, anchor, start)))
+    return list(takewhile(lambda moment: moment <= end, times_after(written, zone, anchor, start)))
 
 
 async def hold(client: Client, its_id: str, spec: ScheduleSpec) -> None:

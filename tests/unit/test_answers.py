@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel, Permission
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.errors import Backlogged, WaitReason
-from maestro.domain.jobs.job import Ending, Job, JobStatus, Wait
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, Wait
 from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
-from maestro.domain.questions.choices import as_kept
-from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, choices_json, notice_id
 from maestro.intake import Intake, IntakeRules
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
@@ -59,7 +58,7 @@ class Door:
         question = self.asks()
         with self.rows.store.begin() as tx:
             kept = tx.jobs.questions.get(question.id or 0).question
-            kept.choices = as_kept(choices)
+            kept.choices = choices_json(choices)
             return tx.jobs.questions.ask(kept)
 
     def wants(self, user: str = "grace", channel: str = GENERAL, approvers: str = "web:alan") -> Question:
@@ -111,10 +110,10 @@ class Door:
             at = tx.jobs.get(question.job_id or "").address.model_dump()
             notice = tx.jobs.add(Job(id=notice_id(question, "01K"), notice="?", created_at=tx.now, **at))
             for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
-                purpose = Purpose.NOTICE
+                purpose = DeliveryPurpose.NOTICE
                 chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)
                 tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
-            tx.jobs.close(notice.id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(notice.id, JobEnding(status=JobStatus.COMPLETED))
 
 
 @pytest.fixture
@@ -385,6 +384,6 @@ def test_the_status_tells_what_waits_for_an_answer(door: Door) -> None:
 def test_a_job_that_ends_asks_nobody_any_more(door: Door) -> None:
     question = door.asks()
     with door.rows.store.begin() as tx:
-        tx.jobs.close(question.job_id or "", Ending(status=JobStatus.FAILED, error="Bug"))
+        tx.jobs.close(question.job_id or "", JobEnding(status=JobStatus.FAILED, error="Bug"))
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} is not asked any more.")

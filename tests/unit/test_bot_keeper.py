@@ -22,9 +22,9 @@ from connectors.options import Instance
 from maestro.connector_runtime import keeper
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.keeper import BotKeeper
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import StoreBusy
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.installation.keys import SecretKeys
 from maestro.settings.bots import ConfiguredBot
@@ -163,7 +163,7 @@ async def test_a_new_token_connects_anew_and_a_new_agent_does_not(
         bench.put("one", nothing)
         await until(lambda: "one" in bench.running, what="the bot")
         bench.put("one", lambda bot: setattr(bot, "options", "{}"))
-        bench.put("one", lambda bot: set_secrets(bot, {"token": KeptKey("env:TOKEN")}))
+        bench.put("one", lambda bot: set_secrets(bot, {"token": StoredKey("env:TOKEN")}))
         await until(lambda: len(bench.begun) == 2, what="a new connection")
         assert bench.begun[-1] == "token-of-the-variable"
 
@@ -182,7 +182,7 @@ async def test_what_the_platform_refuses_is_a_clear_state_and_no_loop(
             ConnectorState.FAILED,
             "Discord does not know this token; copy it again",
         )
-        bench.put("one", lambda bot: set_secrets(bot, {"token": KeptKey("env:TOKEN")}))
+        bench.put("one", lambda bot: set_secrets(bot, {"token": StoredKey("env:TOKEN")}))
         await until(lambda: "one" in bench.running, what="the bot with the right token")
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from maestro.chat import ChatService, end_session, join_session
-from maestro.domain.chat.message import HUMAN
-from maestro.domain.chat.posting import NOTE, TRUNCATED
+from maestro.domain.agent_chat import HUMAN, NOTE, TRUNCATED
 from maestro.domain.errors import Forbidden, InvalidEdit
-from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, Span
+from maestro.domain.redaction import REDACTED, ScanResult, ScanRules, TextSpan
 from maestro.domain.settings.chat import ChatLimits, ChatSettings, ScannerSettings
 from maestro.settings import Settings
 from maestro.store.store import Store
@@ -23,7 +22,7 @@ class Finds:
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
         at = text.find(SECRET) if rules.enabled else -1
-        return ScanResult(text, (Span(at, at + len(SECRET)),) if at >= 0 else ())
+        return ScanResult(text, (TextSpan(at, at + len(SECRET)),) if at >= 0 else ())
 
 
 class Rules:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from activities.routing import AnswerRules, RoutingActivities
-from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.budgets import Client
+from maestro.domain.llm.clients import NewClient
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.installation.storage import open_store
 from maestro.settings import Settings

@@ -13,10 +13,10 @@ from activities.conversations import ConversationActivities
 from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
 from maestro.domain.conversations.conversation import Message
-from maestro.domain.deliveries import Purpose
+from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, Attachment, IncomingMessage, LaneKey
@@ -101,7 +101,7 @@ class Room:
     def end(self, job_id: str, status: JobStatus = JobStatus.COMPLETED) -> None:
         """End a job."""
         with self.store.begin() as tx:
-            tx.jobs.close(job_id, Ending(status=status))
+            tx.jobs.close(job_id, JobEnding(status=status))
 
     def job(self, job_id: str) -> Job:
         """Return a job as it is now."""
@@ -113,7 +113,7 @@ class Room:
         with self.store.view() as tx:
             job = tx.jobs.get(job_id)
             asked = tx.jobs.merged.answered_messages(job)
-            assert tx.deliveries.start(job, Purpose.ANSWER).asked == asked[-1].message_id
+            assert tx.deliveries.start(job, DeliveryPurpose.ANSWER).asked == asked[-1].message_id
             return [row.content for row in asked]
 
     def history(self, conversation: int) -> list[str]:

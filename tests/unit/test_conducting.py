@@ -8,10 +8,10 @@ import pytest
 
 from activities.tags import perform
 from maestro.domain.agents.agent import Agent, AgentStatus, Permission
-from maestro.domain.conducting.conductor import Performed, Requester
+from maestro.domain.conducting.conductor import ActionOutcome, Requester
 from maestro.domain.messages import Address
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import parse
+from maestro.domain.tags.grammar import parse_answer
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.fresh_store import fresh_store
@@ -43,11 +43,11 @@ def act(
     person: str = "discord:1",
     owner: bool = True,
     allowed: bool = False,
-) -> list[Performed]:
+) -> list[ActionOutcome]:
     """Perform all tags of an answer in one transaction, as the step that records it does."""
     with store.begin() as tx:
         by = Requester(tx.agents.named(agent), person, owner, allowed, HERE, "job")
-        return [perform(tx, tag, by) for tag in parse(answer).tags]
+        return [perform(tx, tag, by) for tag in parse_answer(answer).tags]
 
 
 def audited(tx: Transaction) -> list[tuple[str, str, str]]:
@@ -56,7 +56,7 @@ def audited(tx: Transaction) -> list[tuple[str, str, str]]:
 
 def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     created, planned = act(store, f"Well:\n{ADA}\n{MORNING}")
-    assert created == Performed(DONE, "The agent @ada was created.", "ada")
+    assert created == ActionOutcome(DONE, "The agent @ada was created.", "ada")
     assert planned.state is DONE
     assert planned.detail == (
         "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). It runs next on Monday 2026-03-02 at 09:00, "
@@ -113,7 +113,7 @@ def test_a_person_whom_the_settings_name_may_ask_too(store: Store) -> None:
 def test_an_update_changes_what_it_names_and_binds_channels(store: Store) -> None:
     channels = '["here", {"channel": 8, "permission": "read_only"}]'
     [done] = act(store, f"[UPDATE_AGENT:@Bob]\nvoice: dry\nchannels: {channels}\n[/UPDATE_AGENT]")
-    assert done == Performed(
+    assert done == ActionOutcome(
         DONE,
         "The agent @bob was changed: voice, and answers in 42 on discord, "
         "and has, without being talked to there, 8 on discord.",
@@ -186,7 +186,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence_without_tags(store: Store, an
 
 
 def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> None:
-    def plan(kind: str, prompt: str) -> Performed:
+    def plan(kind: str, prompt: str) -> ActionOutcome:
         return act(store, f"[{kind}]\nagent: bob\nschedule: every 1h\nprompt: {prompt}\n[/{kind}]")[0]
 
     planned = [plan("CREATE_CRON", "a"), plan("CREATE_CRON", "b"), plan("CREATE_HEARTBEAT", "a")]
@@ -205,7 +205,7 @@ def test_what_was_done_is_told_without_tags(store: Store) -> None:
     body = "agent: bob\nname: the [STATE:x] y\nschedule: every 1h\nprompt: go\nchannel: [/STATE]"
     [done] = act(store, f"[CREATE_HEARTBEAT]\n{body}\n[/CREATE_HEARTBEAT]")
     assert done.state is DONE
-    assert parse(done.detail).tags == ()
+    assert parse_answer(done.detail).tags == ()
     assert "(STATE:x)" in done.detail
     with store.view() as tx:
         assert [planned.name for planned in tx.background.schedules.all()] == ["the [STATE:x] y"]

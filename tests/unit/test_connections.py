@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from maestro.domain.proxies import TrustedProxies
+from maestro.domain.network import TrustedProxies
 from maestro.serving import ConnectionLimits
 from tests.support.limited_server import REQUEST_SECONDS
 

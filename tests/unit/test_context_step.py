@@ -12,16 +12,16 @@ import pytest
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.context.layers import LAYER_SIZES, LayerName
 from maestro.domain.conversations.conversation import Compaction, Message, conversation_key
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, StepRef
 from maestro.domain.llm.models import estimate, estimate_messages, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Receipt
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import Person
-from maestro.domain.skills.library import FoundFile
+from maestro.domain.skills.files import SkillSource
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import TIME
@@ -227,7 +227,7 @@ async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spo
     with spoken.rows.store.begin() as tx:
         for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
             text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
-            tx.agents.skills.put(FoundFile.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
+            tx.agents.skills.put(SkillSource.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
     with_it = system(spoken, await spoken.answered("please review this"))
     assert "How to review." in with_it
     assert "How to shell." not in with_it, "the agent lacks the tool"
@@ -297,7 +297,7 @@ async def test_what_a_person_replied_to_is_quoted_unless_it_was_said_just_now(sp
     with spoken.rows.store.begin() as tx:
         place = tx.jobs.get(first).address.model_dump()
         chunk = Delivery(
-            job_id=first, purpose=Purpose.ANSWER, seq=0, content="the blue one", created_at=tx.now, **place
+            job_id=first, purpose=DeliveryPurpose.ANSWER, seq=0, content="the blue one", created_at=tx.now, **place
         )
         tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-1"))
     soon = replied(spoken, tmp_path, "paint it")

@@ -9,9 +9,9 @@ import pytest
 
 from activities.chunks import OutgoingContent, store_parts
 from connectors.base import Idempotency, OnAmbiguous, PermanentSend, Unsettled
-from maestro.domain.deliveries import Delivery, Purpose, kept_buttons
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, buttons_json
 from maestro.domain.jobs.job import JobStatus, StepState
-from maestro.domain.messages import Button, OutgoingMessage, Receipt, Standing
+from maestro.domain.messages import Button, OutgoingMessage, Receipt, ReceiptState
 from tests.support.delivery_bench import CUT, Bench, Platform, Silent
 from tests.support.job_rows import JobRows
 
@@ -29,7 +29,7 @@ def test_what_the_platform_could_not_bring_fails_the_job_and_is_sent_again_when_
     class Undeliverable(Platform):
         async def send(self, message: OutgoingMessage) -> Receipt:
             receipt = await super().send(message)
-            await asyncio.to_thread(bench.told, message.key, Standing.FAILED)
+            await asyncio.to_thread(bench.told, message.key, ReceiptState.FAILED)
             return receipt
 
     refused = bench.deliver(Undeliverable(Idempotency.NATIVE))
@@ -48,7 +48,7 @@ def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: B
     platform = Platform(Idempotency.NATIVE)
     bench.answer("an answer")
     assert bench.deliver(platform) is None
-    bench.told(platform.posts[0].key, Standing.FAILED)
+    bench.told(platform.posts[0].key, ReceiptState.FAILED)
     with bench.rows.store.view() as tx:
         job = tx.jobs.get(bench.job_id)
         failed = tx.jobs.steps.last(bench.job_id, StepState.FAILED)
@@ -63,15 +63,15 @@ def test_what_is_said_of_the_old_message_is_no_word_about_the_one_sent_in_its_pl
     bench.answer("an answer")
     assert bench.deliver(platform) is None
     old = platform.posts[0].key
-    bench.told(old, Standing.FAILED)
+    bench.told(old, ReceiptState.FAILED)
     bench.resume()
-    for late in (Standing.SENT, Standing.FAILED):
+    for late in (ReceiptState.SENT, ReceiptState.FAILED):
         bench.told(old, late, known=False)
     platform.script.append(CUT)
     assert bench.deliver(platform) is CUT
     [chunk] = bench.chunks()
     assert (chunk.standing, chunk.platform_message_id, chunk.key != old) == ("", "", True)
-    bench.told(chunk.key, Standing.DELIVERED)
+    bench.told(chunk.key, ReceiptState.DELIVERED)
     assert bench.states() == ["sending"]
     assert bench.deliver(platform) is None
     assert (bench.states(), bench.status()) == (["sent"], JobStatus.COMPLETED)
@@ -80,13 +80,13 @@ def test_what_is_said_of_the_old_message_is_no_word_about_the_one_sent_in_its_pl
 @pytest.mark.parametrize(
     ("standing", "state", "status"),
     [
-        (Standing.SENT, "sent", JobStatus.COMPLETED),
-        (Standing.READ, "sent", JobStatus.COMPLETED),
-        (Standing.FAILED, "failed", JobStatus.FAILED),
+        (ReceiptState.SENT, "sent", JobStatus.COMPLETED),
+        (ReceiptState.READ, "sent", JobStatus.COMPLETED),
+        (ReceiptState.FAILED, "failed", JobStatus.FAILED),
     ],
 )
 def test_what_was_held_back_is_settled_by_what_the_platform_says_late(
-    bench: Bench, standing: Standing, state: str, status: JobStatus
+    bench: Bench, standing: ReceiptState, state: str, status: JobStatus
 ) -> None:
     """Nobody is asked to have sent again what is known to be there; what is not there can be."""
     platform = Silent(Idempotency.RECONCILE)
@@ -108,7 +108,7 @@ def test_what_the_platform_says_while_the_wait_for_it_ends_is_heard(bench: Bench
 
     class Late(Platform):
         async def find(self, message: OutgoingMessage) -> Receipt | None:
-            await asyncio.to_thread(bench.told, message.key, Standing.SENT)
+            await asyncio.to_thread(bench.told, message.key, ReceiptState.SENT)
             raise Unsettled("no word of it")
 
     platform = Late(Idempotency.RECONCILE)
@@ -125,7 +125,7 @@ def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
     bench.answer("an answer")
     assert bench.deliver(platform) is None
     key = platform.posts[0].key
-    for standing in (Standing.READ, Standing.SENT, Standing.DELIVERED, Standing.FAILED):
+    for standing in (ReceiptState.READ, ReceiptState.SENT, ReceiptState.DELIVERED, ReceiptState.FAILED):
         bench.told(key, standing)
     assert (bench.states(), bench.chunks()[0].standing, bench.status()) == (["sent"], "failed", JobStatus.COMPLETED)
 
@@ -134,10 +134,10 @@ def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
 def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
     with bench.rows.store.begin() as tx:
         place = tx.jobs.get(bench.job_id).address
-        own = kept_buttons([Button(label="Red", value="Red #7")])
+        own = buttons_json([Button(label="Red", value="Red #7")])
         chunk = Delivery(
             job_id=bench.job_id,
-            purpose=Purpose.NOTICE,
+            purpose=DeliveryPurpose.NOTICE,
             seq=0,
             content="?",
             buttons=own,
@@ -157,5 +157,5 @@ def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
     words = OutgoingContent("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
     with bench.rows.store.begin() as tx:
         job = tx.jobs.get(bench.job_id)
-        chunks = store_parts(tx, job, tx.deliveries.start(job, Purpose.NOTICE), words, platform)
+        chunks = store_parts(tx, job, tx.deliveries.start(job, DeliveryPurpose.NOTICE), words, platform)
     assert [(bool(chunk.filename), len(chunk.choices)) for chunk in chunks] == [(False, 1), (True, 0)]

@@ -13,11 +13,11 @@ import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.agents.routing import UNMENTIONED
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, notice_of
-from maestro.domain.messages import Accepted, Address, Addressing, IncomingMessage, Pace
-from maestro.domain.people.pairing import MOST_GUESSES
+from maestro.domain.messages import AcceptedMessage, Address, Addressing, FloodState, IncomingMessage
+from maestro.domain.people.people import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.access import RoutingSettings
@@ -38,7 +38,7 @@ class Door:
     intake: Intake
     numbers: Iterator[int] = field(default_factory=count)
 
-    def accept(self, content: str, channel: str = GROUP, user: str = "grace", **more: Any) -> Accepted:
+    def accept(self, content: str, channel: str = GROUP, user: str = "grace", **more: Any) -> AcceptedMessage:
         """Have somebody say something."""
         return self.intake.accept(
             IncomingMessage(
@@ -227,7 +227,7 @@ def test_what_was_dropped_does_not_count_against_the_person(door: Door) -> None:
     assert door.say("again").status is JobStatus.DROPPED
     with door.rows.store.view() as tx:
         told = [tx.inbox.get(number) for number in (MOST + 1, 2 * MOST + 2)]
-    assert [row.pace for row in told] == [Pace.TOLD, Pace.OVER]
+    assert [row.pace for row in told] == [FloodState.TOLD, FloodState.OVER]
 
 
 def test_a_clock_that_was_set_back_keeps_nobody_out(door: Door) -> None:

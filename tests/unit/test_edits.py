@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.messages import Accepted, Address, InboxRow, IncomingMessage
+from maestro.domain.messages import AcceptedMessage, Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.messages import TOO_LATE, UNKNOWN
@@ -29,7 +29,7 @@ class Desk:
             now = tx.now
             tx.agents.put(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
 
-    def accept(self, number: str, content: str, edit_of: str = "", user: str = "grace") -> Accepted:
+    def accept(self, number: str, content: str, edit_of: str = "", user: str = "grace") -> AcceptedMessage:
         """Have somebody say or change something in a direct message."""
         sent = self.rows.clock.now + timedelta(seconds=1)
         message = IncomingMessage(

@@ -22,7 +22,7 @@ from connectors.base import (
     PermanentSend,
 )
 from maestro import streaming
-from maestro.domain.deliveries import Delivery, JobFile, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.drafts import IN_FILES, PLACEHOLDER, STOPPED, Draft, DraftState
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -112,7 +112,7 @@ class Bench:
         """Let the answer be cut into chunks."""
         with self.rows.store.begin() as tx:
             job = tx.jobs.get(self.job_id)
-            start = tx.deliveries.start(job, Purpose.ANSWER)
+            start = tx.deliveries.start(job, DeliveryPurpose.ANSWER)
             return store_parts(tx, job, start, replace(outgoing_content(tx, job, start), text=text), self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -178,7 +178,7 @@ async def test_only_as_much_is_shown_as_one_message_holds(bench: Bench) -> None:
 async def test_nothing_new_is_put_between_the_messages_of_another(bench: Bench) -> None:
     other = bench.rows.add(platform="slack")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.begin(tx.jobs.read(other), Purpose.ANSWER).has_lane
+        assert tx.deliveries.begin(tx.jobs.read(other), DeliveryPurpose.ANSWER).has_lane
     async with bench.showing():
         bench.write("one")
         await asyncio.sleep(0.1)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from maestro.domain.errors import PortTaken
-from maestro.domain.health import METRICS_TYPE, Vitals
+from maestro.domain.health import METRICS_TYPE, ProcessHealth
 from maestro.observability.health import HealthServer, connect_address, worker_address
 from maestro.settings import Settings
 from tests.support.instance import free_port, until
@@ -40,7 +40,7 @@ class FixedMetrics:
 def server(condition: Condition, port: int = 9091, *hosts: str) -> HealthServer:
     """Return a server for a worker."""
     settings = Settings.model_validate({"health": {"workerPort": port}})
-    return HealthServer(worker_address(settings), hosts, Vitals(condition, FixedMetrics()))
+    return HealthServer(worker_address(settings), hosts, ProcessHealth(condition, FixedMetrics()))
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ import pytest
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.errors import Backlogged
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
-from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage
-from maestro.domain.people.owners import PersonId
+from maestro.domain.messages import AcceptedMessage, Address, Attachment, IncomingMessage
+from maestro.domain.people.people import PersonId
 from maestro.domain.precedence import Priority
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
@@ -60,7 +60,7 @@ def said(name: str, content: str, channel: str = CHANNEL, user: str = "grace") -
     )
 
 
-def job(store: Store, accepted: Accepted) -> Job:
+def job(store: Store, accepted: AcceptedMessage) -> Job:
     with store.view() as tx:
         return tx.jobs.get(accepted.job_id)
 
@@ -70,7 +70,7 @@ def waiting(store: Store) -> int:
         return tx.jobs.pending()
 
 
-def fill(intake: Intake, channel: str = CHANNEL) -> list[Accepted]:
+def fill(intake: Intake, channel: str = CHANNEL) -> list[AcceptedMessage]:
     return [intake.accept(said(f"m-{number}", "hello", channel)) for number in range(LIMIT)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.llm.accounts import StoredKey
 from maestro.installation.keys import SecretKeys, last4, open_keys
 from maestro.settings import Settings
 
@@ -30,7 +30,7 @@ def test_a_reference_is_stored_as_it_is_and_read_when_it_is_needed(keys: SecretK
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     for reference in ("env:MY_KEY", f"file:{file}"):
-        assert keys.keep(reference) == KeptKey(reference)
+        assert keys.keep(reference) == StoredKey(reference)
         assert keys.reveal(reference).get_secret_value() == KEY
 
 

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.overview import Failed, FirstAnswer, Reached, cautions, is_local, kinds_of, pace
+from maestro.domain.overview import (
+    FailureRecord,
+    FirstAnswer,
+    PageOrigin,
+    group_failures,
+    is_local,
+    list_exposures,
+    measure_answer_times,
+)
 from tests.support.job_rows import MORNING
 
 SAFE: dict[str, Any] = {
@@ -19,30 +27,30 @@ SAFE: dict[str, Any] = {
     "temporal.address": "",
     "temporal.tls": False,
 }
-HERE = Reached("localhost", secure=False)
+HERE = PageOrigin("localhost", secure=False)
 
 
-def told(reached: Reached = HERE, **changes: Any) -> list[tuple[str, ...]]:
+def told(reached: PageOrigin = HERE, **changes: Any) -> list[tuple[str, ...]]:
     settings = SAFE | {key.replace("_", "."): value for key, value in changes.items()}
-    return [one.keys for one in cautions(settings, reached)]
+    return [one.keys for one in list_exposures(settings, reached)]
 
 
 def test_half_and_95_of_100_wait_no_longer() -> None:
     answers = [FirstAnswer(MORNING, timedelta(seconds=seconds)) for seconds in range(100, 0, -1)]
-    found = pace(answers, MORNING)
+    found = measure_answer_times(answers, MORNING)
     assert (found.count, found.half_ms, found.most_ms) == (100, 50_000, 95_000)
-    assert pace(answers[:1], MORNING).most_ms == 100_000
-    later = pace(answers, MORNING + timedelta(seconds=1))
+    assert measure_answer_times(answers[:1], MORNING).most_ms == 100_000
+    later = measure_answer_times(answers, MORNING + timedelta(seconds=1))
     assert (later.count, later.half_ms, later.most_ms) == (0, None, None)
 
 
 def test_failures_of_one_kind_are_one_and_the_most_frequent_come_first() -> None:
     failures = [
-        Failed("c", "ProviderDown", "no answer from 10.0.0.2 after 31 s", MORNING + timedelta(minutes=3)),
-        Failed("b", "Refused", "no", MORNING + timedelta(minutes=2)),
-        Failed("a", "ProviderDown", "no answer from 10.0.0.1 after 30 s", MORNING),
+        FailureRecord("c", "ProviderDown", "no answer from 10.0.0.2 after 31 s", MORNING + timedelta(minutes=3)),
+        FailureRecord("b", "Refused", "no", MORNING + timedelta(minutes=2)),
+        FailureRecord("a", "ProviderDown", "no answer from 10.0.0.1 after 30 s", MORNING),
     ]
-    first, second = kinds_of(failures)
+    first, second = group_failures(failures)
     assert (first.error, first.count, first.job_id, first.newest) == ("ProviderDown", 2, "c", failures[0].at)
     assert "10.0.0" not in first.reason
     assert (second.error, second.count) == ("Refused", 1)
@@ -50,7 +58,7 @@ def test_failures_of_one_kind_are_one_and_the_most_frequent_come_first() -> None
 
 def test_a_safe_maestro_is_not_warned_of() -> None:
     assert told() == []
-    assert told(Reached("maestro.example", secure=True)) == []
+    assert told(PageOrigin("maestro.example", secure=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,8 +76,8 @@ def test_what_is_open_names_the_key_that_mends_it(changes: dict[str, Any], keys:
 
 
 def test_a_password_that_can_be_read_on_the_way_is_said() -> None:
-    assert told(Reached("maestro.example", secure=False)) == [("webui.trustedProxies",)]
-    assert told(Reached("192.0.2.1", secure=False)) == [("webui.trustedProxies",)]
+    assert told(PageOrigin("maestro.example", secure=False)) == [("webui.trustedProxies",)]
+    assert told(PageOrigin("192.0.2.1", secure=False)) == [("webui.trustedProxies",)]
 
 
 def test_what_is_off_is_no_hole() -> None:

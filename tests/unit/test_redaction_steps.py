@@ -19,10 +19,9 @@ from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.errors import ModelTimeout
-from maestro.domain.llm.prompts import KeptRequest
+from maestro.domain.llm.prompts import StoredRequest
 from maestro.domain.messages import Button
-from maestro.domain.redaction import Redact, as_it_is
-from maestro.domain.scanning import REDACTED
+from maestro.domain.redaction import REDACTED, Redact, as_it_is
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.request_changes import Redaction, RequestChanges
@@ -97,7 +96,7 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
     assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
     with rows.store.view() as tx:
         (call,) = tx.llm.calls.of(job_id)
-        kept = KeptRequest.model_validate_json(tx.llm.prompts.text(call.request))
+        kept = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
         assert tx.llm.prompts.unpack(kept.turns) == inner.asked[0].messages
 
 

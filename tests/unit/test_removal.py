@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.conversations.conversation import Compaction, ConversationStatus
-from maestro.domain.deliveries import Delivery, JobFile, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.prompts import ImageRef
-from maestro.domain.llm.usage import Period, UsageBy, UsageSum, UsageWish
+from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageSum
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
@@ -57,14 +57,14 @@ def ended(rows: JobRows, job_id: str) -> int:
         tx.deliveries.add(
             Delivery(
                 job_id=job_id,
-                purpose=Purpose.ANSWER,
+                purpose=DeliveryPurpose.ANSWER,
                 seq=0,
                 content=answer.content,
                 created_at=tx.now,
                 **job.address.model_dump(),
             )
         )
-        tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
         return job.conversation_id or 0
 
 
@@ -80,7 +80,7 @@ async def talk(rows: JobRows, said: str = SAID, answered: str = ANSWERED) -> tup
 def used(rows: JobRows) -> Sequence[UsageSum]:
     """Return what each job took."""
     with rows.store.view() as tx:
-        return tx.llm.usage.sums(UsageWish(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
+        return tx.llm.usage.sums(UsageRequest(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
 
 
 def everything(tmp_path: Path) -> bytes:
@@ -167,7 +167,7 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
         place, name = tx.jobs.get(job_id).address, "a pelican.png"
         chunk = Delivery(
             job_id=job_id,
-            purpose=Purpose.ANSWER,
+            purpose=DeliveryPurpose.ANSWER,
             seq=1,
             content="",
             filename=name,

@@ -12,10 +12,10 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.errors import NoAgent, WaitReason
 from maestro.domain.jobs.flow import CloseStep, ParkStep
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, StepRef, Wait
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.schedules.firing import Entered, Firing
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.firing import RunAdmission, ScheduledRun
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.domain.settings.jobs import JobSettings
 from maestro.store.store import Store
@@ -42,26 +42,26 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
     store.close()
 
 
-def plan(store: Store, schedule: str = "every 1m", kind: type[Planned] = Heartbeat) -> str:
+def plan(store: Store, schedule: str = "every 1m", kind: type[ScheduleColumns] = Heartbeat) -> str:
     new = NewSchedule(agent="ada", schedule=schedule, prompt="Look.", platform="web", channel="here")
     with store.begin() as tx:
         return tx.background.schedules.add(kind, new, "operator").ref
 
 
-def enter(store: Store, ref: str, minute: int, jobs: JobSettings = ROOM) -> Entered:
+def enter(store: Store, ref: str, minute: int, jobs: JobSettings = ROOM) -> RunAdmission:
     slot = MADE + timedelta(minutes=minute)
     return ScheduleActivities(store, lambda: PAUSE, lambda: jobs).enter(
-        Firing(job_id=f"{ref}-{minute}", schedule=ref, slot=slot)
+        ScheduledRun(job_id=f"{ref}-{minute}", schedule=ref, slot=slot)
     )
 
 
 def end(store: Store, job_id: str, status: JobStatus) -> None:
     with store.begin() as tx:
-        tx.jobs.close(job_id, Ending(status=status))
+        tx.jobs.close(job_id, JobEnding(status=status))
         pause_failing(tx, job_id, PAUSE.pause_after_failures)
 
 
-def row(store: Store, ref: str) -> Planned:
+def row(store: Store, ref: str) -> ScheduleColumns:
     with store.view() as tx:
         found = tx.background.runs.find(ref)
     assert found is not None
@@ -82,14 +82,14 @@ def job(store: Store, job_id: str) -> Job | None:
 
 def test_a_time_becomes_a_job_and_a_repeated_attempt_finds_it(store: Store) -> None:
     ref = plan(store)
-    assert enter(store, ref, 1) == enter(store, ref, 1) == Entered(begun=True)
+    assert enter(store, ref, 1) == enter(store, ref, 1) == RunAdmission(begun=True)
     made = job(store, f"{ref}-1")
     assert made is not None
     assert (made.kind, made.status, made.task, made.priority) == (JobKind.HEARTBEAT, JobStatus.RUNNING, "Look.", 10)
     assert (made.schedule, made.slot) == (ref, MADE + timedelta(minutes=1))
     assert (row(store, ref).runs, row(store, ref).last_job_id) == (1, f"{ref}-1")
     end(store, f"{ref}-1", JobStatus.COMPLETED)
-    assert enter(store, ref, 1) == Entered(begun=False, reason="the job of this time is completed")
+    assert enter(store, ref, 1) == RunAdmission(begun=False, reason="the job of this time is completed")
 
 
 def test_while_a_job_is_open_whoever_began_it_the_next_times_are_skipped(store: Store) -> None:
@@ -156,7 +156,7 @@ def test_times_that_passed_without_us_are_counted_and_those_of_a_pause_are_not(s
 def test_what_is_stopped_makes_no_job(store: Store, values: dict[str, object], reason: str) -> None:
     ref = plan(store)
     change(store, ref, **values)
-    assert enter(store, ref, 1) == Entered(begun=False, reason=reason)
+    assert enter(store, ref, 1) == RunAdmission(begun=False, reason=reason)
     assert job(store, f"{ref}-1") is None
     assert row(store, ref).skipped == 0
 
@@ -166,7 +166,7 @@ def test_nor_does_what_was_deleted_or_whose_agent_is_paused(store: Store) -> Non
     assert enter(store, "cron-7", 1).reason == enter(store, "nonsense", 1).reason == "the schedule was deleted"
     with store.begin() as tx:
         tx.agents.named("ada").status = AgentStatus.PAUSED
-    assert enter(store, ref, 1) == Entered(begun=False, reason="the agent ada is paused")
+    assert enter(store, ref, 1) == RunAdmission(begun=False, reason="the agent ada is paused")
 
 
 def test_an_agent_that_is_paused_after_the_start_fails_the_job_visibly(store: Store) -> None:
@@ -188,7 +188,7 @@ def test_where_there_is_no_room_the_job_waits_as_a_row(store: Store) -> None:
     made = job(store, f"{second}-2")
     assert made is not None
     assert made.status is JobStatus.PENDING
-    assert enter(store, second, 2, small) == Entered(begun=False, reason="the job of this time is pending")
+    assert enter(store, second, 2, small) == RunAdmission(begun=False, reason="the job of this time is pending")
     assert row(store, second).runs == 1
 
 
@@ -197,7 +197,7 @@ def test_a_reminder_is_over_with_its_run(store: Store) -> None:
     assert enter(store, ref, 5).begun
     assert row(store, ref).ended_at == MADE
     end(store, f"{ref}-5", JobStatus.COMPLETED)
-    assert enter(store, ref, 6) == Entered(begun=False, reason="the schedule has ended")
+    assert enter(store, ref, 6) == RunAdmission(begun=False, reason="the schedule has ended")
 
 
 def test_so_many_failures_in_a_row_pause_it_with_one_notice(store: Store) -> None:
@@ -210,7 +210,7 @@ def test_so_many_failures_in_a_row_pause_it_with_one_notice(store: Store) -> Non
         assert enter(store, ref, minute).begun
         end(store, f"{ref}-{minute}", JobStatus.FAILED)
     assert row(store, ref).paused_reason == "failed 3 times in a row"
-    assert enter(store, ref, 8) == Entered(begun=False, reason="the schedule is paused")
+    assert enter(store, ref, 8) == RunAdmission(begun=False, reason="the schedule is paused")
     with store.view() as tx:
         (notice,) = tx.jobs.claimable(10, tx.now)
         assert "Heartbeat” failed 3 times in a row and is paused now" in tx.jobs.read(notice.id).notice
@@ -219,7 +219,7 @@ def test_so_many_failures_in_a_row_pause_it_with_one_notice(store: Store) -> Non
 def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: Store) -> None:
     ref = plan(store)
     change(store, ref, failures=3)
-    assert enter(store, ref, 1) == Entered(begun=False, reason="the schedule is paused")
+    assert enter(store, ref, 1) == RunAdmission(begun=False, reason="the schedule is paused")
 
 
 # Runs that cannot ask a model now

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from maestro.domain.agent_chat import HUMAN
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, MemoryScope
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.chat.message import HUMAN
 from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT
 from maestro.domain.errors import ConfigurationError, OlderDatabase
 from maestro.domain.messages import Address

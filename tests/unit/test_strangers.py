@@ -14,9 +14,8 @@ from maestro.domain.errors import Backlogged, Conflict, NotFound
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, refusal
-from maestro.domain.messages import Accepted, Address, IncomingMessage, pairing_code
-from maestro.domain.people.owners import PersonId
-from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
+from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, pairing_code
+from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus, PersonId
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
 from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
@@ -41,7 +40,7 @@ class Door:
     rules: PairingRules
     numbers: Iterator[int] = field(default_factory=count)
 
-    def accept(self, content: str, user: str, channel: str = MINE, platform: str = "slack") -> Accepted:
+    def accept(self, content: str, user: str, channel: str = MINE, platform: str = "slack") -> AcceptedMessage:
         """Have somebody write in a direct channel."""
         return self.intake.accept(
             IncomingMessage(

@@ -12,7 +12,7 @@ from activities.tags import ActingRules
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
-from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Ending, Job, JobKind, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Job, JobEnding, JobKind, JobStatus, StepRef, Wait
 from maestro.operations.jobs import stop_job
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
@@ -108,7 +108,7 @@ def test_one_notice_for_all_messages_of_a_channel_that_an_operator_cancels(rows:
     with rows.store.begin() as tx:
         for job_id in (first, second, elsewhere, cron):
             stop_job(tx, job_id, "grace")
-        tx.jobs.close(stopped, Ending(status=JobStatus.CANCELLED, reason="stopped by a person"))
+        tx.jobs.close(stopped, JobEnding(status=JobStatus.CANCELLED, reason="stopped by a person"))
     with rows.store.view() as tx:
         notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(50, tx.now)]
     assert [(job.platform, job.notice) for job in notices] == [("web", CANCELLED_NOTICE), ("slack", CANCELLED_NOTICE)]

@@ -21,13 +21,13 @@ from api.dashboard.accounts.page import (
 from api.guards import OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts
-from maestro.domain.bots.views import ConnectorChange, NewConnector
-from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.connectors import ConnectorChange, NewConnector
 from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import read
 from maestro.domain.llm.account_views import AccountChange, NewAccount
 from maestro.domain.llm.accounts import AccountStatus
-from maestro.domain.people.views import Approval
-from maestro.domain.reading import read
+from maestro.domain.llm.clients import ClientChange, NewClient
+from maestro.domain.people.views import PairingApproval
 
 accounts = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -234,7 +234,10 @@ def approve(request: Request, parts: Parts, pairing: Word, owner: Flag = False) 
     """Let a person in, as a user or as an owner, and tell them."""
     word = "owner" if owner else "user"
     return submit_form(
-        request, AccountsPageState(), word, lambda: parts.people.approve(pairing, OPERATOR, Approval(owner=owner))
+        request,
+        AccountsPageState(),
+        word,
+        lambda: parts.people.approve(pairing, OPERATOR, PairingApproval(owner=owner)),
     )
 
 
@@ -247,7 +250,7 @@ def refuse(request: Request, parts: Parts, pairing: Word) -> Response:
 @people.post("/pairings/invite")
 def invite(request: Request, parts: Parts, owner: Flag = False) -> Response:
     """Make a pairing code, and show it, the only time."""
-    invitation = parts.people.invite(OPERATOR, Approval(owner=owner))
+    invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
     return accounts_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
 

@@ -15,14 +15,14 @@ from api.dashboard.pages import lead_back, render
 from api.routes.surroundings import parts_of
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
-from maestro.domain.bots.views import ConnectorView, DisabledChannelView, disabled_page
-from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.connectors import ConnectorView, DisabledChannelView, disabled_page
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.account_views import AccountView, account_view
+from maestro.domain.llm.clients import ClientView, client_view
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import MOST, UsageQuery
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.people.pairing import PairingStatus
+from maestro.domain.people.people import PairingStatus
 from maestro.domain.people.views import InvitationView, PairingView, PersonView, pairing_view, person_view
 from maestro.store.transaction import Transaction
 

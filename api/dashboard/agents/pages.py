@@ -17,9 +17,9 @@ from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMo
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail
 from maestro.domain.errors import MaestroError
-from maestro.domain.llm.usage import Period, UsageBy, UsageWish
+from maestro.domain.fields import read
+from maestro.domain.llm.usage import Period, UsageBy, UsageRequest
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.reading import read
 from maestro.store.transaction import Transaction
 
 OWN = "own"
@@ -196,7 +196,7 @@ def _fits(agent: Agent, q: str, status: str) -> bool:
 
 def _entries(tx: Transaction, agents: Sequence[Agent]) -> Sequence[AgentListEntry]:
     today = Period(tx.now.date(), tx.now.date())
-    costs = {one.key: one.cost_usd for one in tx.llm.usage.sums(UsageWish(UsageBy.AGENT, today), MOST_COSTS)}
+    costs = {one.key: one.cost_usd for one in tx.llm.usage.sums(UsageRequest(UsageBy.AGENT, today), MOST_COSTS)}
     jobs, channels = tx.system.figures.jobs_of_agents(today.begins), _channels(tx.agents.bindings())
     return [
         AgentListEntry(

@@ -12,10 +12,10 @@ from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
-from maestro.domain.agents.tokens import MadeToken, NewToken
+from maestro.domain.agents.tokens import IssuedToken, NewToken
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
-from maestro.domain.reading import read
+from maestro.domain.fields import read
 
 PAGE = "/agents/tokens"
 TITLE = "Tokens of agents – Maestro"
@@ -33,7 +33,7 @@ class _TokenFormState:
     agent: str = ""
     name: str = ""
     problem: MaestroError | None = None
-    made: MadeToken | None = None
+    made: IssuedToken | None = None
 
 
 _EMPTY = _TokenFormState()

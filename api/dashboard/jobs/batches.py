@@ -16,11 +16,10 @@ from api.live import unchanged
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.batch_views import BatchView, BatchWish
-from maestro.domain.jobs.batches import BatchAction, ItemState
+from maestro.domain.fields import read
+from maestro.domain.jobs.batch_preview import BatchPreview
+from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import Forecast
-from maestro.domain.reading import read
 from maestro.operations.batches import ItemQuery
 
 TITLE = "Batches – Maestro"
@@ -72,7 +71,7 @@ class JobSelectionForm(BaseModel):
         typed = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
         return {name: text for name, text in typed.items() if text.strip()}
 
-    def wish(self) -> BatchWish:
+    def wish(self) -> BatchRequest:
         """Return what is asked for; raises ``InvalidEdit``."""
         if not self.all and not self.picked:
             raise InvalidEdit(NOTHING_CHOSEN)
@@ -84,7 +83,7 @@ class JobSelectionForm(BaseModel):
             fields["edits"] = self.edits
         if self.expected:
             fields["expected"] = self.expected
-        return read(BatchWish, fields)
+        return read(BatchRequest, fields)
 
     def origin(self) -> str:
         """Return the address of the list that the jobs were selected in."""
@@ -110,7 +109,7 @@ Form_ = Annotated[JobSelectionForm, Form()]
 class _BatchPlan:
     """What the page of a wish says: what would happen, or why nothing can."""
 
-    forecast: Forecast | None = None
+    forecast: BatchPreview | None = None
     problem: MaestroError | None = None
 
 

@@ -15,16 +15,16 @@ from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.live import unchanged
 from api.routes.surroundings import Number, Parts
-from maestro.domain.context.views import SeenView, TurnView, seen_view
+from maestro.domain.context.views import RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs.course import Course, Stretch, at_work, course
+from maestro.domain.job_texts import JobPageTexts, RecordedAnswer
 from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import is_script
 from maestro.domain.jobs.steps import purpose_of
 from maestro.domain.jobs.timeline import ActionView, CallView, StepView
-from maestro.domain.jobs.views import JobDetail, Record, detail
-from maestro.domain.papers import Answered, Papers
+from maestro.domain.jobs.views import JobDetail, JobRecord, job_detail
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"
@@ -78,7 +78,7 @@ class OriginalJob:
     """The answer and the actions of the job to which a what-if belongs."""
 
     id: str
-    answer: Answered | None
+    answer: RecordedAnswer | None
     actions: Sequence[ActionView]
 
 
@@ -88,8 +88,8 @@ class JobContent:
 
     job: JobDetail
     row: Job
-    papers: Papers
-    course: Course
+    papers: JobPageTexts
+    course: JobTimeline
     work: StepView | None
     sums: CallTotals
     real: OriginalJob | None = None
@@ -97,7 +97,7 @@ class JobContent:
     every: bool = False
 
     @property
-    def stretches(self) -> Sequence[Stretch]:
+    def stretches(self) -> Sequence[RunTimeline]:
         """The runs that are shown: the newest, or every one if those were asked for."""
         return self.course.stretches if self.every else self.course.newest(STEPS)
 
@@ -160,7 +160,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     """Show one model call as the model saw it; ``turn`` is shown to its end, counted from 1."""
     try:
         with parts.store.view() as tx:
-            seen = seen_view(tx.llm.requests.seen(job_id, call_id))
+            seen = recorded_call_view(tx.llm.requests.seen(job_id, call_id))
     except NotFound as error:
         return gone(request, str(error), job_id)
     tools = [(tool.name, tool.description, _schema(tool.parameters)) for tool in seen.tools]
@@ -171,13 +171,13 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
     """Read everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
     record = tx.jobs.lists.job(job_id, cheaper)
-    row, job = record.listed.job, detail(record)
+    row, job = record.listed.job, job_detail(record)
     return JobContent(
         job=job,
         row=row,
         papers=tx.jobs.texts.of(row),
-        course=course(record, job, tx.now),
-        work=at_work(job),
+        course=build_timeline(record, job, tx.now),
+        work=current_step(job),
         sums=CallTotals.of(job.calls),
         real=_real(tx, record),
         whole=whole,
@@ -207,7 +207,7 @@ class PromptEntry(NamedTuple):
     folded: bool
 
 
-def _turns(seen: SeenView, whole: int) -> Sequence[PromptEntry]:
+def _turns(seen: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
     """Return the turns; the last one, which is answered, is never folded."""
     fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
     most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
@@ -222,7 +222,7 @@ def _turns(seen: SeenView, whole: int) -> Sequence[PromptEntry]:
     ]
 
 
-def _real(tx: Transaction, record: Record) -> OriginalJob | None:
+def _real(tx: Transaction, record: JobRecord) -> OriginalJob | None:
     """Return what the job of which this is a what-if really answered."""
     job = record.listed.job
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None

@@ -19,12 +19,11 @@ from api.live import unchanged
 from api.routes.surroundings import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.fields import read
 from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, grouped, outage, pattern_of
-from maestro.domain.jobs.filters import LOOK_BACK, JobFilter
+from maestro.domain.jobs.filters import LOOK_BACK, JobFilter, PageCursor
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
-from maestro.domain.jobs.views import JobSummary, Listed, summary
-from maestro.domain.reading import read
+from maestro.domain.jobs.views import JobSummary, ListedJob, job_summary
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue"
@@ -228,7 +227,7 @@ def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
     while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
         hidden.append(hides)
         found, following = tx.jobs.lists.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
-    jobs = tuple(map(summary, found))
+    jobs = tuple(map(job_summary, found))
     return JobListing(
         wanted,
         statuses,
@@ -239,7 +238,7 @@ def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
     )
 
 
-def _outage(tx: Transaction, wanted: JobFilter, found: Sequence[Listed]) -> Outage | None:
+def _outage(tx: Transaction, wanted: JobFilter, found: Sequence[ListedJob]) -> Outage | None:
     """Return the outage that most jobs of a page belong to; none in a list of failures of one kind."""
     if wanted.error is not None or wanted.reason is not None:
         return None
@@ -260,10 +259,10 @@ def _newest(entry: JobSummary | Outage) -> datetime:
     return entry.created_at if isinstance(entry, JobSummary) else entry.until
 
 
-def _after(asked: JobListQuery) -> Cursor | None:
+def _after(asked: JobListQuery) -> PageCursor | None:
     if not asked.cursor:
         return None
     try:
-        return Cursor.decode(asked.cursor)
+        return PageCursor.decode(asked.cursor)
     except ValueError:
         raise InvalidEdit("this page of the list does not exist; go back to the first one") from None

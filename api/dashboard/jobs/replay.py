@@ -13,11 +13,11 @@ from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, edits_of
+from maestro.domain.fields import read
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.steps import purpose_of
-from maestro.domain.reading import read
 from maestro.store.replays import foreseen
 from maestro.store.transaction import Transaction
 
@@ -37,16 +37,16 @@ class ReplayForm(BaseModel):
     prompt: str = ""
 
     @property
-    def edits(self) -> Edits | None:
+    def edits(self) -> JobEdits | None:
         """Return what is changed, None to leave it to the job; raises ``InvalidEdit``."""
         if not self.edited:
             return None
         # Browsers send every end of a line as two characters.
         given = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
-        return read(Edits, {name: text for name, text in given.items() if text.strip()})
+        return read(JobEdits, {name: text for name, text in given.items() if text.strip()})
 
     @classmethod
-    def of(cls, mode: ReplayMode, edits: Edits | None) -> "ReplayForm":
+    def of(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
         """Return what the forms send for these edits."""
         if edits is None:
             return cls(mode=mode)
@@ -163,7 +163,7 @@ def _cancellation(request: Request, job_id: str, problem: MaestroError | None = 
     return render(request, "job-cancel.html", title=title, sheet=sheet, problem=problem)
 
 
-def _changed(tx: Transaction, job: Job, edits: Edits | None) -> Edits | None:
+def _changed(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
     """Leave out a prompt that says what was asked the first time: the form has it filled in."""
     if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits

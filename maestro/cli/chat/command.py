@@ -20,7 +20,7 @@ from maestro.cli.framework.commands import Commands, configured
 from maestro.cli.framework.inputs import fits
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError, MaestroError
-from maestro.domain.words import Slug
+from maestro.domain.fields import Slug
 from maestro.settings import Settings, WebSettings, read_environment
 
 TIMEOUT = 300.0

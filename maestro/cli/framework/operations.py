@@ -14,7 +14,7 @@ from maestro.cli.framework.commands import Commands, configured
 from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, row_number
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
-from maestro.domain.reading import read
+from maestro.domain.fields import read
 from maestro.installation.storage import open_existing_store
 from maestro.operations.inputs import LIMIT
 from maestro.settings import Loaded

@@ -13,10 +13,9 @@ from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, aligned, listing, write
 from maestro.cli.jobs.options import ChosenJobs
 from maestro.cli.jobs.texts import BATCH_COLUMNS, ERROR_COLUMNS, ITEM_COLUMNS, batch_forecast, batch_progress
-from maestro.domain.jobs.batch_views import BatchWish
-from maestro.domain.jobs.batches import BatchAction
+from maestro.domain.jobs.batches import BatchAction, BatchRequest
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Edits
+from maestro.domain.jobs.job import JobEdits
 from maestro.operations.batches import BatchOperations, BatchQuery, ItemQuery
 
 BatchId = Annotated[str, "ID: The id of the batch, as `maestro jobs batches` lists it."]
@@ -56,7 +55,7 @@ class BatchEdits:
 
     def field(self) -> Mapping[str, Any]:
         """Return the edits as a field, without any if there are none."""
-        edits = made(Edits, agent=self.with_agent, model=self.with_model, prompt=self.with_prompt)
+        edits = made(JobEdits, agent=self.with_agent, model=self.with_model, prompt=self.with_prompt)
         return {"edits": edits} if edits.any else {}
 
 
@@ -132,7 +131,7 @@ def _begin_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmatio
     """Tell what would be done and, where it is confirmed, have it done."""
     with opened(given) as at:
         confirmation.check(chosen)
-        batches, wish = BatchOperations(at.store), made(BatchWish, filter=chosen, **wish_fields)
+        batches, wish = BatchOperations(at.store), made(BatchRequest, filter=chosen, **wish_fields)
         if not confirmation.yes:
             forecast = batches.forecast(wish)
             write(forecast, batch_forecast(forecast), given.as_json and confirmation.dry_run)

@@ -17,7 +17,7 @@ from maestro.cli.jobs import batches
 from maestro.cli.jobs.options import read_time
 from maestro.cli.jobs.texts import JOB_COLUMNS, replay_preview, seen_prompt, timeline
 from maestro.domain.columns import LARGEST
-from maestro.domain.jobs.job import Edits, JobStatus
+from maestro.domain.jobs.job import JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobDetail
 from maestro.operations.jobs import JobOperations, JobQuery
@@ -110,9 +110,9 @@ def cancel(jobs: JobOperations, job_id: Id) -> Result:
 app.add_typer(batches.app)
 
 
-def _edits(dropped: bool, **changes: str | None) -> Edits | None:
+def _edits(dropped: bool, **changes: str | None) -> JobEdits | None:
     """Return what is changed, None to keep what was changed before."""
-    edits = made(Edits, **changes)
+    edits = made(JobEdits, **changes)
     return edits if edits.any or dropped else None
 
 

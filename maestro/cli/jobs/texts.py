@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from maestro.cli.framework.output import Columns, body, facts, joined, moment, plain, section
-from maestro.domain.context.views import SeenView, ToolCallView, TurnView
-from maestro.domain.jobs.batch_views import BatchView
-from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.forecast import Forecast
-from maestro.domain.jobs.preview import Effect, Preview
+from maestro.domain.context.views import RecordedCallView, ToolCallView, TurnView
+from maestro.domain.jobs.batch_preview import BatchPreview
+from maestro.domain.jobs.batches import BatchAction, BatchView
+from maestro.domain.jobs.preview import Effect, ReplayPreview
 from maestro.domain.jobs.timeline import excerpt
 from maestro.domain.jobs.views import JobDetail
 from maestro.domain.llm.prompts import Role
@@ -142,7 +141,7 @@ def _job_facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "Temporal", job.temporal_url or ""
 
 
-def replay_preview(preview: Preview) -> Iterator[str]:
+def replay_preview(preview: ReplayPreview) -> Iterator[str]:
     """Yield what a replay would do, pay and repeat."""
     if not preview.possible:
         yield plain(f"{preview.mode} is not possible: {preview.problem}")
@@ -166,7 +165,7 @@ def _effect(effect: Effect) -> tuple[str, str]:
     return when, f"{effect.text} ({effect.count})" if effect.count > 1 else effect.text
 
 
-def batch_forecast(forecast: Forecast) -> Iterator[str]:
+def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
     """Yield what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
@@ -176,7 +175,7 @@ def batch_forecast(forecast: Forecast) -> Iterator[str]:
         yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
 
 
-def _price(forecast: Forecast) -> str:
+def _price(forecast: BatchPreview) -> str:
     if forecast.unknown_cost == forecast.model_calls and forecast.model_calls:
         return "their cost is unknown"
     unknown = f", and {forecast.unknown_cost:,} of unknown price" if forecast.unknown_cost else ""
@@ -198,7 +197,7 @@ def batch_progress(batch: BatchView) -> Iterator[str]:
         yield f"  may end at {moment(batch.estimated_end)}"
 
 
-def seen_prompt(seen: SeenView) -> Iterator[str]:
+def seen_prompt(seen: RecordedCallView) -> Iterator[str]:
     """Yield one attempt at one model call: its request, layer by layer and word by word, and its answer."""
     yield f"{seen.job_id}  call {seen.id}  {seen.purpose} {seen.number}.{seen.attempt}  {seen.state}"
     yield from facts(_call_facts(seen))
@@ -211,7 +210,7 @@ def seen_prompt(seen: SeenView) -> Iterator[str]:
         yield from (*body(seen.answer.text), *_tool_calls(seen.answer.tool_calls))
 
 
-def _call_facts(seen: SeenView) -> Iterator[tuple[str, str]]:
+def _call_facts(seen: RecordedCallView) -> Iterator[tuple[str, str]]:
     answer = seen.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
     yield "at", moment(seen.started_at)

@@ -8,14 +8,14 @@ from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.options import TEMPORAL_PORT, TEMPORAL_UI_PORT, WEB_PORT, WEBUI_PORT, Given
 from maestro.cli.framework.output import plain, write
 from maestro.diagnostics.doctor import examine
-from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.domain.values import Value
 from maestro.settings import read_environment
 
 MARKS = {
-    Verdict.FINE: ("ok", typer.colors.GREEN),
-    Verdict.NOTE: ("note", typer.colors.YELLOW),
-    Verdict.BROKEN: ("BROKEN", typer.colors.RED),
+    DiagnosisLevel.FINE: ("ok", typer.colors.GREEN),
+    DiagnosisLevel.NOTE: ("note", typer.colors.YELLOW),
+    DiagnosisLevel.BROKEN: ("BROKEN", typer.colors.RED),
 }
 WIDTH = max(len(mark) for mark, _ in MARKS.values())
 
@@ -38,7 +38,7 @@ def doctor(given: Given) -> None:
     """
     environment = read_environment()
     checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
-    findings = Findings(ok=all(check.verdict is not Verdict.BROKEN for check in checks), checks=checks)
+    findings = Findings(ok=all(check.verdict is not DiagnosisLevel.BROKEN for check in checks), checks=checks)
     write(findings, _lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
     raise typer.Exit(0 if findings.ok else 1)
 
@@ -48,7 +48,7 @@ def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
     column = max(len(check.check) for check in checks)
     for check in checks:
         word, colour = MARKS[check.verdict]
-        mark = typer.style(word.ljust(WIDTH), fg=colour, bold=check.verdict is Verdict.BROKEN)
+        mark = typer.style(word.ljust(WIDTH), fg=colour, bold=check.verdict is DiagnosisLevel.BROKEN)
         yield f"{mark if coloured else word.ljust(WIDTH)}  {check.check.ljust(column)}  {plain(check.found)}"
         if check.fix:
             yield f"{'':{WIDTH}}  {'':{column}}  -> {plain(check.fix)}"
@@ -57,7 +57,7 @@ def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
 
 
 def _summary(checks: Sequence[Diagnosis]) -> str:
-    count = sum(check.verdict is Verdict.BROKEN for check in checks)
+    count = sum(check.verdict is DiagnosisLevel.BROKEN for check in checks)
     if not count:
         return "Nothing is broken."
     return "1 check found something broken." if count == 1 else f"{count} checks found something broken."

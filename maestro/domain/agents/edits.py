@@ -3,9 +3,7 @@
 from pydantic import Field, field_validator
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentStatus, BusyMode, MemoryScope, Permission
-from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.values import View
-from maestro.domain.words import (
+from maestro.domain.fields import (
     ClientName,
     Description,
     DisplayName,
@@ -22,6 +20,8 @@ from maestro.domain.words import (
     Voice,
     Word,
 )
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.values import View
 
 MAX_REASON = 500
 

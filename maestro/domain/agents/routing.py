@@ -31,7 +31,7 @@ OWN = "all messages of this account are for the agent"
 UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
 
-class Named(Protocol):
+class NamedAgent(Protocol):
     """An agent under its id, and the names it goes by."""
 
     @property
@@ -50,19 +50,19 @@ class Named(Protocol):
         ...
 
 
-def marked(content: str) -> bool:
+def may_mention(content: str) -> bool:
     """Say whether a text can mention anybody."""
     return _MARK.search(content) is not None
 
 
-def mentioned(content: str, agents: Sequence[Named]) -> int | None:
+def find_mention(content: str, agents: Sequence[NamedAgent]) -> int | None:
     """Return the id of the agent that a text mentions first, if it mentions one.
 
     Where several names fit at one ``@``, the longest is meant; of equal ones a slug, then the name of the agent that is
     first in ``agents``. Upper and lower case, and forms of a letter that Unicode holds for the same, do not matter. An
     e-mail address mentions nobody.
     """
-    if not marked(content):
+    if not may_mention(content):
         return None
     known = _names(agents)
     lengths = sorted({len(name) for name in known}, reverse=True)
@@ -71,7 +71,7 @@ def mentioned(content: str, agents: Sequence[Named]) -> int | None:
     return next((agent for agent in found if agent is not None), None)
 
 
-def _names(agents: Sequence[Named]) -> dict[str, int]:
+def _names(agents: Sequence[NamedAgent]) -> dict[str, int]:
     known: dict[str, int] = {}
     for agent in agents:
         known.setdefault(agent.slug.lower(), agent.id)
@@ -126,7 +126,7 @@ def _folded(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RoutableAgent:
     """An active agent, as far as routing looks at it."""
 
     id: int
@@ -136,7 +136,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RoutingSnapshot:
     """What routing decides by.
 
     ``agents`` are the active ones, oldest first; those that cannot be chosen may be left out. ``account_agent`` is the
@@ -144,7 +144,7 @@ class Snapshot:
     need not be active, None where there is none. ``takes_part`` says that the account's agent talks in this thread.
     """
 
-    agents: Sequence[Candidate]
+    agents: Sequence[RoutableAgent]
     account_agent: int | None = None
     bound_agent: int | None = None
     takes_part: bool = False
@@ -155,11 +155,11 @@ class Snapshot:
 class Route:
     """An agent, or nobody; ``reason`` says by which rule."""
 
-    agent: Candidate | None
+    agent: RoutableAgent | None
     reason: str
 
 
-def route(message: IncomingMessage, snapshot: Snapshot) -> Route:
+def route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
     """Pick the agent that should answer.
 
     First match wins: the agent of our account; the channel's agent; a mention; the conductor in its own channel; the
@@ -172,17 +172,17 @@ def route(message: IncomingMessage, snapshot: Snapshot) -> Route:
     return chosen or Route(None, _nobody(message, snapshot))
 
 
-def _rules(message: IncomingMessage, snapshot: Snapshot) -> Iterator[tuple[Candidate | None, str]]:
+def _rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
     """Yield what each rule says, with its reason; a later rule is not looked at before it is its turn."""
     by_id = {agent.id: agent for agent in snapshot.agents}
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
     here = f"{message.address.platform}:{message.address.channel}"
     own = by_id.get(snapshot.account_agent or 0)
-    yield own if own is not None and _said_to(own, message, snapshot) else None, OWN
+    yield own if own is not None and _is_addressed_to(own, message, snapshot) else None, OWN
     yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
     if own is not None:
         return
-    yield by_id.get(mentioned(message.content, snapshot.agents) or 0), "the message mentions the agent"
+    yield by_id.get(find_mention(message.content, snapshot.agents) or 0), "the message mentions the agent"
     yield (conductor if here in snapshot.rules.conductor_channels else None), "the channel is the conductor's"
     yield by_id.get(dashboard_agent(message.address) or 0), "the channel is the agent's own on the dashboard"
     yield (conductor if message.is_direct else None), "a direct message goes to the conductor"
@@ -190,10 +190,10 @@ def _rules(message: IncomingMessage, snapshot: Snapshot) -> Iterator[tuple[Candi
     yield _fallback(snapshot), "no rule names an agent, so the fallback agent answers"
 
 
-def _said_to(own: Candidate, message: IncomingMessage, snapshot: Snapshot) -> bool:
+def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: RoutingSnapshot) -> bool:
     """Say whether a message that our account received is for the account's own agent."""
     for_it = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
-    return for_it or mentioned(message.content, snapshot.agents) == own.id
+    return for_it or find_mention(message.content, snapshot.agents) == own.id
 
 
 def dashboard_agent(address: Address) -> int | None:
@@ -204,12 +204,12 @@ def dashboard_agent(address: Address) -> int | None:
     return int(number) if named and address.platform == DASHBOARD_PLATFORM and len(number) < 19 else None
 
 
-def _fallback(snapshot: Snapshot) -> Candidate | None:
+def _fallback(snapshot: RoutingSnapshot) -> RoutableAgent | None:
     slug = snapshot.rules.fallback_agent
     return next((agent for agent in snapshot.agents if slug and agent.slug == slug), None)
 
 
-def _nobody(message: IncomingMessage, snapshot: Snapshot) -> str:
+def _nobody(message: IncomingMessage, snapshot: RoutingSnapshot) -> str:
     if any(agent.id == snapshot.account_agent for agent in snapshot.agents):
         return UNMENTIONED
     if snapshot.account_agent is not None or snapshot.bound_agent is not None:

@@ -9,8 +9,8 @@ from sqlmodel import Field, SQLModel
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import UtcDateTime
+from maestro.domain.fields import DisplayName
 from maestro.domain.values import View
-from maestro.domain.words import DisplayName
 
 PREFIX = "mst_"
 """How every token begins, so that people and scanners for secrets know one when they see it."""
@@ -38,7 +38,7 @@ class AgentToken(SQLModel, table=True):
 
 
 @dataclass(frozen=True)
-class Holder:
+class TokenHolder:
     """An agent that showed a token which holds."""
 
     token: AgentToken
@@ -63,7 +63,7 @@ class TokenView(View):
     revoked_at: datetime | None
 
 
-class MadeToken(TokenView):
+class IssuedToken(TokenView):
     """A new token, the only time that it is shown."""
 
     token: str
@@ -81,9 +81,9 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def made_token(kept: AgentToken, token: str) -> MadeToken:
+def issued_token(kept: AgentToken, token: str) -> IssuedToken:
     """Show a new token with what is kept of it."""
-    return MadeToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
+    return IssuedToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
 
 
 def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:

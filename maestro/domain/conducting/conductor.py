@@ -1,14 +1,20 @@
-"""What a conductor may be asked to do, and by whom (docs/decisions.md: access, tags)."""
+"""Directives of a conductor: on whose request they act, and how their outcomes are told.
 
+See docs/decisions.md: access, tags.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
+from maestro.domain.jobs.delegations import DelegatedTask
 from maestro.domain.messages import Address
 from maestro.domain.questions.question import QuestionStatus
-from maestro.domain.schedules.texts import SHORTEST
-from maestro.domain.tags.actions import ActionState
+from maestro.domain.schedules.expressions import SHORTEST
+from maestro.domain.tags.actions import Action, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
+from maestro.domain.texts import quoted
 
 OWN_STANDING = frozenset({"role", "status"})
 """What a conductor does not change of itself: it would be one no longer, and could not take it back."""
@@ -33,6 +39,14 @@ _NOT_DONE = {
     TagName.STATE: "A state was not kept",
     TagName.DELEGATE: "A task was not passed on",
 }
+
+_DETAIL_CHARS = 300
+_MOST_NEWS = 10
+NOTED = "Noted."
+"""What is said of an answer that held nothing but tags: no message ends silently.
+
+See docs/invariants.md: no silent end.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class Requester:
 
 
 @dataclass(frozen=True)
-class Performed:
+class ActionOutcome:
     """What came of one tag: ``detail`` is the sentence that people are told, ``subject`` what it was about."""
 
     state: ActionState
@@ -86,7 +100,7 @@ class Performed:
     subject: str = ""
 
 
-def sentence(tag: Tag, reason: str) -> str:
+def failure_sentence(tag: Tag, reason: str) -> str:
     """Say why nothing came of one of a conductor's tags."""
     what, outcome = _WISHES[tag.name]
     about = subject_of(tag)
@@ -96,7 +110,7 @@ def sentence(tag: Tag, reason: str) -> str:
 def quotation_refused(tag: Tag) -> str:
     """Say why nothing came of a tag that repeats what the agent was given to read."""
     if tag.name in CONDUCTOR_TAGS:
-        return without_tags(sentence(tag, QUOTED))
+        return without_tags(failure_sentence(tag, QUOTED))
     return f"{_NOT_DONE[tag.name]}: {QUOTED}."
 
 
@@ -110,3 +124,32 @@ def subject_of(tag: Tag) -> str:
 def without_tags(text: str) -> str:
     """Return a text in which nothing that it quotes can be read as a tag."""
     return text.replace("[", "(").replace("]", ")")
+
+
+def answer_text(visible: str, told: Sequence[str], passed_on: Sequence[DelegatedTask]) -> str:
+    """Return the text of an answer: what it says without its tags, then a line for each thing people must be told.
+
+    An answer that says nothing by itself is given words, so that the person knows that it was heard.
+    """
+    words = visible or _instead(passed_on) or ("" if told else NOTED)
+    return "\n\n".join(part for part in (words, "\n".join(told)) if part)
+
+
+def outcomes_note(actions: Sequence[Action]) -> str:
+    """Return what a model is told at its next turn of the tags of its last answer: those that were not simply done.
+
+    What models wrote may stand in the details, so they are quoted.
+    """
+    news = [action for action in actions if is_news(action.state, action.detail)]
+    lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, _DETAIL_CHARS)}" for action in news[:_MOST_NEWS]]
+    return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
+
+
+def _instead(passed_on: Sequence[DelegatedTask]) -> str:
+    asked = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
+    given = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
+    return " ".join(
+        sentence
+        for sentence in (f"I am asking {asked}." if asked else "", f"I passed this on to {given}." if given else "")
+        if sentence
+    )

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.edits import AgentFields
-from maestro.domain.conducting.wishes import AGENT_FIELDS
+from maestro.domain.conducting.directives import AGENT_FIELDS
 from maestro.domain.memory.memory import FactCategory
-from maestro.domain.schedules.texts import SCHEDULE_GRAMMAR
+from maestro.domain.schedules.expressions import SCHEDULE_GRAMMAR
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName
 
 CONDUCTOR_PROMPT = """You are the Conductor: people come to you to set up and look after the agents that work for them.

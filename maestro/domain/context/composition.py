@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from maestro.domain.context.history import Shown, Utterance, select_history, show_asked
+from maestro.domain.context.history import HistoryEntry, RenderedEntry, render_asked, select_history
 from maestro.domain.context.layers import (
     SEPARATOR,
     Layer,
     LayerName,
     LayerSize,
     Persona,
-    Room,
+    TokenRoom,
     cost,
     fitting,
     joined,
@@ -22,7 +22,7 @@ from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut
 from maestro.domain.llm.prompts import ComposedTurn, Role
 from maestro.domain.media import MAX_IMAGES
-from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryState, Remembered
+from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryState, RecalledFact
 from maestro.domain.skills.skill import Skill
 from maestro.domain.texts import FACT_CHARS, NAME_CHARS, quoted, quoted_lines
 
@@ -37,23 +37,23 @@ SHORTEST_ASKED = 200
 
 
 @dataclass(frozen=True)
-class ToldFacts:
+class RecalledFacts:
     """The facts that a model hears, and how."""
 
     layer: Layer
-    facts: tuple[Remembered, ...]
+    facts: tuple[RecalledFact, ...]
 
 
-def sticky_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
+def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the sticky facts, as many as fit."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
-    return _told(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
+    return _recall(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
-def other_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
+def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return up to fifteen of the best other facts, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
-    return _told(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
+    return _recall(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
 def state(states: Sequence[MemoryState], budget: int) -> Layer:
@@ -82,7 +82,7 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
 
-def _told(name: LayerName, heading: str, facts: Sequence[Remembered], budget: int) -> ToldFacts:
+def _recall(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Tell the first facts that fit, in the order they were learned: the order of their worth changes, theirs not.
 
     A text that stays the same from message to message is one that a provider can keep.
@@ -91,7 +91,7 @@ def _told(name: LayerName, heading: str, facts: Sequence[Remembered], budget: in
     fits = len(fitting(bullets, budget - cost(heading)))
     told = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
     layer = _listed(name, heading, [bullet for _, bullet in told], len(facts))
-    return ToldFacts(layer, tuple(fact for fact, _ in told))
+    return RecalledFacts(layer, tuple(fact for fact, _ in told))
 
 
 @lru_cache(maxsize=5_000)
@@ -115,14 +115,14 @@ def _dated(compaction: Compaction) -> str:
 
 
 @dataclass(frozen=True)
-class Matter:
+class PromptInput:
     """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
 
     ``summaries`` are of this conversation, newest first; ``note`` is what became of the tags of the last answer.
     """
 
-    turns: tuple[Utterance, ...]
-    earlier: tuple[Utterance, ...] = ()
+    turns: tuple[HistoryEntry, ...]
+    earlier: tuple[HistoryEntry, ...] = ()
     summaries: tuple[Compaction, ...] = ()
     user_name: str = ""
     note: str = ""
@@ -141,7 +141,7 @@ class Knowledge:
     """
 
     skills: tuple[Skill, ...] = ()
-    facts: Sequence[Remembered] = ()
+    facts: Sequence[RecalledFact] = ()
     states: Sequence[MemoryState] = ()
     addendum: str = ""
 
@@ -152,7 +152,7 @@ class Composition:
 
     messages: tuple[ComposedTurn, ...]
     layers: tuple[LayerSize, ...]
-    facts: tuple[Remembered, ...]
+    facts: tuple[RecalledFact, ...]
 
     @property
     def tokens(self) -> int:
@@ -160,7 +160,7 @@ class Composition:
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 
-def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
+def compose(own: Persona, matter: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, what was said before, and what is to be answered.
 
     It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt and what it
@@ -174,11 +174,11 @@ def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, bud
     now = f"Today is {today.isoformat()}." + _person(matter.user_name)
     moment = Layer(LayerName.MOMENT, f"{now}\n\n{matter.note}" if matter.note else now)
     chat = Layer(LayerName.CHAT, knowledge.addendum)
-    room = Room(budget - MESSAGE_OVERHEAD - own.tokens)
+    room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
     for layer in (moment, chat):
         room.take(layer)
     sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
-    shown = show_asked(matter.turns, max(room.left, SHORTEST_ASKED))
+    shown = render_asked(matter.turns, max(room.left, SHORTEST_ASKED))
     room.left -= sum(turn.tokens for turn in shown)
     skills = room.take(_skills(knowledge.skills, room.share(3)))
     others = _take(room, other_facts(knowledge.facts, room.share(4)))
@@ -205,7 +205,7 @@ def _system(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
     return ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
-def _take(room: Room, told: ToldFacts) -> ToldFacts:
+def _take(room: TokenRoom, told: RecalledFacts) -> RecalledFacts:
     room.take(told.layer)
     return told
 
@@ -224,12 +224,12 @@ def _skills(skills: Sequence[Skill], budget: int) -> Layer:
     return Layer(LayerName.SKILLS, "\n\n".join(text for _, text in chosen), note)
 
 
-def _turns(name: LayerName, shown: Sequence[Shown], note: str) -> LayerSize:
+def _turns(name: LayerName, shown: Sequence[RenderedEntry], note: str) -> LayerSize:
     characters = sum(turn.characters for turn in shown)
     return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in shown), note=note)
 
 
-def _cut(shown: Sequence[Shown]) -> str:
+def _cut(shown: Sequence[RenderedEntry]) -> str:
     left_out = sum(turn.left_out for turn in shown)
     return f"{left_out} characters left out" if left_out else ""
 

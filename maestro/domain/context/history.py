@@ -1,15 +1,23 @@
-"""The turns of a prompt: earlier messages, and the rounds of tool calls so far."""
+"""The history of a prompt: earlier messages, quoted replies, and the rounds of tool calls so far.
+
+See docs/decisions.md: prompt layers.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from maestro.domain.conversations.conversation import Line, Said
+from maestro.domain.conversations.conversation import MessageColumns, StoredMessage
 from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut, estimate, shorten
 from maestro.domain.llm.prompts import ComposedTurn, ImageRef, PromptMessage, Role, ToolCall
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
-from maestro.domain.texts import quoted_lines
+from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
+
+QUOTED_CHARS = 500
+"""Characters of a message that are quoted; its beginning says which one is meant."""
+FRESH = 4
+"""Turns before the question that the model has in mind anyway."""
 
 _POSES = re.compile(r"\[\s*agent\b", re.IGNORECASE)
 """How the line begins under which another agent's words stand; see ``persona.said_by``."""
@@ -27,7 +35,36 @@ NEWEST_WEIGHT = 2
 """How much longer than older ones a result of the newest round may be before it is cut: it was asked for just now."""
 
 
-class Utterance(NamedTuple):
+@dataclass(frozen=True)
+class RepliedMessage:
+    """A message that somebody replied to, and who said it: an empty ``author`` is the agent that is asked.
+
+    ``message_id`` is the answer in a conversation that it is part of, ``inbox_id`` the row of a person's.
+    """
+
+    text: str
+    author: str = ""
+    message_id: int | None = None
+    inbox_id: int | None = None
+
+    def is_one_of(self, lines: Iterable[StoredMessage]) -> bool:
+        """Say whether one of these messages of a conversation is the one that is quoted."""
+        return any(self._is(line) for line in lines)
+
+    def _is(self, line: StoredMessage) -> bool:
+        said = self.inbox_id is not None and line.inbox_id == self.inbox_id
+        return said or (self.message_id is not None and line.id == self.message_id)
+
+
+def quotation_text(quote: RepliedMessage) -> str:
+    """Return what the model reads before the words of who replied."""
+    whose = quoted(quote.author, NAME_CHARS) if quote.author else "you"
+    text = quote.text.strip()
+    cut = text if len(text) <= QUOTED_CHARS else f"{text[: QUOTED_CHARS - 1]}…"
+    return f"[In reply to what {whose} said:]\n{quoted_lines(cut)}"
+
+
+class HistoryEntry(NamedTuple):
     """Something that was said; ``tokens`` are those of its text.
 
     ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
@@ -45,13 +82,13 @@ class Utterance(NamedTuple):
     quote: str = ""
 
     @classmethod
-    def of(cls, message: Line, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
+    def of(cls, message: StoredMessage, files: Sequence[MediaFile] = (), author: str = "") -> "HistoryEntry":
         """Return what a stored message says."""
         number, role, content, tokens, *_, plain_chars = message
         return cls(role, content, tokens, number, tuple(files), author, plain_chars)
 
 
-class Shown(NamedTuple):
+class RenderedEntry(NamedTuple):
     """An utterance as the model sees it, what that takes in tokens and characters, and how many were left out of it."""
 
     turn: ComposedTurn
@@ -60,7 +97,7 @@ class Shown(NamedTuple):
     left_out: int = 0
 
 
-def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
+def render_asked(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
     """Return what is to be answered, oldest first: all of it, whole where there is room.
 
     Where there is not, the longest give way first: of those the beginning and the end are shown, with a mark between.
@@ -68,7 +105,7 @@ def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
     """
     left = room
     named = [_named(one) for one in asked]
-    texts: dict[int, Shown] = {}
+    texts: dict[int, RenderedEntry] = {}
     shortest_first = sorted(range(len(asked)), key=lambda place: named[place].tokens)
     for done, place in enumerate(shortest_first):
         texts[place] = _within(named[place], left // (len(asked) - done))
@@ -82,13 +119,15 @@ def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
     return tuple(texts[place] for place in range(len(asked)))
 
 
-def select_history(newest_first: Sequence[Utterance], room: int, images: int = MAX_IMAGES) -> tuple[Shown, ...]:
+def select_history(
+    newest_first: Sequence[HistoryEntry], room: int, images: int = MAX_IMAGES
+) -> tuple[RenderedEntry, ...]:
     """Return what was said before and fits, oldest first.
 
     The first utterance that does not fit ends the selection, so that the history has no holes. It begins with what a
     person said: an answer whose question is gone says little, and some providers refuse a history that begins with it.
     """
-    chosen: list[Shown] = []
+    chosen: list[RenderedEntry] = []
     for utterance in newest_first:
         shown = _pictured(utterance, room, images)
         room -= shown.tokens
@@ -101,7 +140,7 @@ def select_history(newest_first: Sequence[Utterance], room: int, images: int = M
     return tuple(reversed(chosen))
 
 
-def plain_chars(message: Said) -> int | None:
+def plain_chars(message: MessageColumns) -> int | None:
     """Return how many characters a message has whose text is shown just as it is stored, None for any other.
 
     It is kept with the message (``Message.plain_chars``), so that its text need not be read.
@@ -112,28 +151,28 @@ def plain_chars(message: Said) -> int | None:
     return len(text)
 
 
-def _a_person(utterance: Utterance) -> bool:
+def _a_person(utterance: HistoryEntry) -> bool:
     return utterance.role is Role.USER and not utterance.author
 
 
-def _named(utterance: Utterance) -> Shown:
+def _named(utterance: HistoryEntry) -> RenderedEntry:
     """Show an utterance with its files by name only."""
-    return _shown(utterance, ())
+    return _render(utterance, ())
 
 
-def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
+def _pictured(utterance: HistoryEntry, room: int, images: int) -> RenderedEntry:
     """Show an utterance with as many of its pictures as may go along and fit."""
     pictures = [file for file in utterance.files if file.is_picture] if utterance.files else ()
     if not pictures:
-        return _shown(utterance, ())
+        return _render(utterance, ())
     affordable = max(0, min(images, (room - _named(utterance).tokens) // IMAGE_TOKENS))
-    return _shown(utterance, pictures[:affordable])
+    return _render(utterance, pictures[:affordable])
 
 
-def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
+def _render(utterance: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
     role, content, tokens, message_id, _, author, plain_chars, _ = utterance
     if plain_chars is not None:
-        return Shown(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
+        return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _text(utterance, pictures)
     if text != content:
         # Text that is not the stored message's own is kept with the prompt.
@@ -144,10 +183,10 @@ def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
         images=tuple([file.image for file in pictures]) if pictures else (),
         message_id=message_id,
     )
-    return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))
+    return RenderedEntry(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))
 
 
-def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
+def _text(utterance: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     """Return what is read: the words of another agent under its name, each line quoted.
 
     A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
@@ -163,13 +202,13 @@ def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
     return f"{quote}\n\n{text}" if quote else text
 
 
-def _within(shown: Shown, room: int) -> Shown:
+def _within(shown: RenderedEntry, room: int) -> RenderedEntry:
     """Return the same within so many tokens."""
     if shown.tokens <= room:
         return shown
     text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
     turn = shown.turn._replace(content=text, message_id=None)
-    return Shown(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
+    return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
 
 
 @dataclass(frozen=True)
@@ -181,7 +220,7 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
-class Round:
+class ToolRound:
     """One answer that asked for tools, with the results in the order of its calls.
 
     ``chat`` are the posts of #maestro that the model was told of before it, empty when there were none.
@@ -193,22 +232,22 @@ class Round:
     chat: str = ""
 
 
-def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+def limit_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """Return those of an answer's tool calls that are made."""
     return tuple(calls[:MOST_CALLS])
 
 
-def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], chat: str = "") -> Round:
+def build_round(content: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], chat: str = "") -> ToolRound:
     """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
     left = len(calls) - MOST_CALLS
     if left > 0:
         *others, last = results
         told = f"[{left} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
         results = [*others, replace(last, text=f"{last.text}\n{told}")]
-    return Round(content, made(calls), tuple(results), chat)
+    return ToolRound(content, limit_calls(calls), tuple(results), chat)
 
 
-def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
+def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMessage, ...]:
     """Return the turns of all rounds, oldest first, within ``room`` tokens as far as results can be cut.
 
     Short results stay, and the longest are cut first; those of the newest round count half. Pictures stay from the
@@ -228,7 +267,7 @@ def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
 
 def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Return the same prompt for a model that knows no tools: what they said is told as text."""
-    return tuple(_told(message) for message in messages)
+    return tuple(_without_tool_parts(message) for message in messages)
 
 
 def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
@@ -239,7 +278,7 @@ def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
     )
 
 
-def _told(message: PromptMessage) -> PromptMessage:
+def _without_tool_parts(message: PromptMessage) -> PromptMessage:
     if message.role is Role.TOOL:
         told = f"[Result of {message.tool}]\n{message.content}"
         return message.model_copy(update={"role": Role.USER, "content": told, "call_id": "", "tool": ""})
@@ -250,7 +289,7 @@ def _told(message: PromptMessage) -> PromptMessage:
     return message
 
 
-def _cost(one: Round) -> int:
+def _cost(one: ToolRound) -> int:
     """Return what a round takes beside its results."""
     calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)
     return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
@@ -282,7 +321,7 @@ def _shortened(result: str, tokens: int) -> str:
     return cut(result, kept) + CUT_MARK if kept >= SHORTEST_RESULT else LEFT_OUT
 
 
-def _turns(one: Round, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
+def _turns(one: ToolRound, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
     answers = [
         PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
         for call, result in zip(one.calls, results, strict=True)

@@ -92,7 +92,7 @@ LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
 """Reads and writes the layers of a stored prompt as JSON."""
 
 
-class Room:
+class TokenRoom:
     """The tokens that are left of a budget, from which one layer after the other takes its own."""
 
     def __init__(self, left: int) -> None:
@@ -235,13 +235,13 @@ def _described(agent: Colleague) -> str:
     return f"- @{agent.slug}: {quoted(purpose, PURPOSE_CHARS)}"
 
 
-def said_by(agent: Colleague) -> str:
+def speaker_line(agent: Colleague) -> str:
     """Return the line under which another agent's words stand in a prompt."""
     return f"[Agent @{agent.slug}, {quoted(agent.name, NAME_CHARS)}, said:]"
 
 
 @dataclass(frozen=True)
-class Member:
+class AgentListing:
     """An active agent; ``people`` are those who may talk to it, as ``platform:userId``, None for all."""
 
     agent_id: int
@@ -250,14 +250,14 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Staff:
+class AgentDirectory:
     """The active agents by slug.
 
     A *circle* stands for all people who may talk to the same agents: an owner's, the public one, or one person's who is
     on a list. There are as many as there are people on lists, and not as many as there are people.
     """
 
-    members: Sequence[Member]
+    members: Sequence[AgentListing]
 
     @cached_property
     def _listed(self) -> frozenset[str]:

@@ -9,19 +9,19 @@ from pydantic import JsonValue
 from maestro.domain.context.layers import LayerName, LayerSize
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
-from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, KeptRequest, PromptMessage, Role, ToolSpec
+from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, PromptMessage, Role, StoredRequest, ToolSpec
 from maestro.domain.values import View
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordedCall:
     """Everything that is stored of one attempt at one model call.
 
     ``layers`` are those of the job's prompt; a compaction asks with a prompt of its own, which has none.
     """
 
     call: LLMCall
-    request: KeptRequest
+    request: StoredRequest
     messages: tuple[PromptMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     layers: tuple[LayerSize, ...] = ()
@@ -92,7 +92,7 @@ class AnswerView(View):
     cost_usd: float | None
 
 
-class SeenView(View):
+class RecordedCallView(View):
     """One attempt at one model call: the request as it was committed before it left, and the answer as it came.
 
     ``model`` is the one that was asked for, empty for the account's own. ``final`` says that tools could not be called
@@ -121,10 +121,10 @@ class SeenView(View):
     answer: AnswerView | None
 
 
-def seen_view(seen: Seen) -> SeenView:
+def recorded_call_view(seen: RecordedCall) -> RecordedCallView:
     """Show one attempt."""
     call, request = seen.call, seen.request
-    return SeenView(
+    return RecordedCallView(
         **call.model_dump(include={"id", "job_id", "purpose", "number", "attempt", "state", "error", "started_at"}),
         platform=request.platform,
         provider=call.provider,

@@ -1,6 +1,6 @@
-"""Conversations, their messages, and the compaction of one that grows too long.
+"""Conversations, their messages, the compaction of long ones, and the removal of deleted ones.
 
-See docs/decisions.md: compaction.
+See docs/decisions.md: compaction, retention.
 """
 
 from collections.abc import Collection, Sequence
@@ -92,7 +92,7 @@ class Conversation(SQLModel, table=True):
         return "/".join((*parts[:3], _quoted(channel), *parts[4:]))
 
 
-class Said(SQLModel):
+class MessageColumns(SQLModel):
     """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job.
 
     ``agent_id`` is the agent that said it where it is another one than the conversation's own: a delegate.
@@ -112,7 +112,7 @@ class Said(SQLModel):
     created_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class Message(Said, table=True):
+class Message(MessageColumns, table=True):
     """One turn; a user's is keyed by its inbox row, an assistant's by its job, so neither can be recorded twice.
 
     Ids are never used again: a stored prompt names a message by its id for as long as the prompt is kept.
@@ -137,7 +137,7 @@ class Message(Said, table=True):
     plain_chars: int | None = None
 
 
-class Line(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message as a prompt needs it.
 
     Where ``plain_chars`` is given, the prompt shows the text just as it is stored, with so many characters; then
@@ -155,7 +155,7 @@ class Line(NamedTuple):
     plain_chars: int | None = None
 
 
-class ArchivedMessage(Said, table=True):
+class ArchivedMessage(MessageColumns, table=True):
     """A turn that a compaction took out of the conversation: people still read it, models do not.
 
     See docs/decisions.md: retention.
@@ -198,12 +198,12 @@ class Excerpt:
     text: str = ""
 
 
-def is_due(conversation: Conversation, window: int) -> bool:
+def is_compaction_due(conversation: Conversation, window: int) -> bool:
     """Say whether a conversation takes strictly more than three quarters of the window and has something to give."""
     return conversation.total_tokens_estimate > window * 3 // 4 and conversation.message_count > KEPT_MESSAGES
 
 
-def may_go(messages: Sequence[Message], asked: Collection[int | None]) -> tuple[Message, ...]:
+def removable_messages(messages: Sequence[Message], asked: Collection[int | None]) -> tuple[Message, ...]:
     """Return the messages that may leave a conversation given oldest first.
 
     The newest ten always stay, and so do those being answered, given by their rows in the inbox.
@@ -255,3 +255,37 @@ def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
 def _as_quotation(role: Role, text: str) -> str:
     """Write a message so that none of its lines can pose as another speaker or as a tag."""
     return "\n".join([f"[{role}]", *(f"> {line}" for line in text.splitlines())])
+
+
+class RemovedConversation(SQLModel, table=True):
+    """A conversation that is gone; its number is never given to another."""
+
+    __tablename__ = "removed_conversations"
+
+    id: int = Field(primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+    actor: str
+
+
+class DiscardedFile(SQLModel, table=True):
+    """A file or folder that nobody refers to any more, by its path in the data folder, until it is really gone."""
+
+    __tablename__ = "discarded_files"
+
+    path: str = Field(primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+
+
+@dataclass(frozen=True)
+class RemovalPlan:
+    """What was found out before a conversation is deleted, because it takes long and nobody should wait for it.
+
+    ``jobs`` are those of the conversation, ``parts`` the digests of kept texts that only they referred to ``at`` that
+    time. The marks are the newest prompt and model call that were looked at.
+    """
+
+    conversation_id: int
+    jobs: frozenset[str]
+    parts: frozenset[str]
+    marks: tuple[int, int]
+    at: datetime

@@ -18,7 +18,7 @@ INTERRUPTED = "interrupted by a newer message"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueuedMessage:
     """A job of a lane, and the message it is to answer."""
 
     job: Job
@@ -26,8 +26,8 @@ class Asked:
 
 
 def collected(
-    host: InboxRow, waiting: Sequence[Asked], ends_at: int | None, goes_along: Callable[[InboxRow], bool]
-) -> tuple[Asked, ...]:
+    host: InboxRow, waiting: Sequence[QueuedMessage], ends_at: int | None, goes_along: Callable[[InboxRow], bool]
+) -> tuple[QueuedMessage, ...]:
     """Return which of the waiting jobs, given in their order, are answered in the turn of the one that begins.
 
     The first that is another matter ends it, so that answers stay in order: one of another person, who may have other
@@ -35,14 +35,14 @@ def collected(
     operator; one that ``goes_along`` says would be answered by somebody else, or by nobody.
     """
 
-    def joins(one: Asked) -> bool:
+    def joins(one: QueuedMessage) -> bool:
         before_new = ends_at is None or (one.row.id or 0) < ends_at
         return _unbegun(one.job) and before_new and _same_person(host, one.row) and goes_along(one.row)
 
     return tuple(takewhile(joins, waiting[:MOST_MERGED]))
 
 
-def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[Asked]) -> tuple[Asked, ...]:
+def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMessage]) -> tuple[QueuedMessage, ...]:
     """Return which open jobs of its lane a newer message interrupts: those that answer the same person as its agent.
 
     One that has not begun is collected when its turn comes, and so is one whose agent is not chosen yet. One that was

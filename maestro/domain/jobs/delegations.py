@@ -24,7 +24,7 @@ WAIT = "wait"
 
 
 @dataclass(frozen=True)
-class Handover:
+class DelegatedTask:
     """A task for another agent; with ``hears`` the delegator hears the result and answers with it."""
 
     slug: str
@@ -32,7 +32,7 @@ class Handover:
     hears: bool
 
     @classmethod
-    def of(cls, tag: Tag) -> "Handover":
+    def of(cls, tag: Tag) -> "DelegatedTask":
         """Read the tag; the slug may be written like a mention, in any case."""
         return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT in (word.lower() for word in tag.options))
 
@@ -46,7 +46,7 @@ class Delegator:
     chain: Collection[int]
 
 
-def unheard_of(handover: Handover, tag: Tag) -> str | None:
+def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
     """Return why the task cannot be handed to anybody, or None."""
     if not tag.complete:
         return "A task was not passed on: its end was not marked."
@@ -59,7 +59,7 @@ def unheard_of(handover: Handover, tag: Tag) -> str | None:
     return None
 
 
-def refusal(handover: Handover, target: Agent | None, by: Delegator) -> str | None:
+def refusal(handover: DelegatedTask, target: Agent | None, by: Delegator) -> str | None:
     """Return why this agent may not be given the task, in a sentence for people, or None.
 
     Unknown and inactive agents are reported; nobody gives a task to itself or to an agent above it in the chain, and
@@ -90,7 +90,7 @@ def task_text(delegator: Agent, user_name: str, job: Job) -> str:
 
 
 @dataclass(frozen=True)
-class Result:
+class TaskResult:
     """What became of a task: the agent's slug and its answer, None when it has none; ``status`` is its job's."""
 
     slug: str
@@ -99,15 +99,15 @@ class Result:
     status: JobStatus
 
 
-def results_text(results: Sequence[Result], go_on: str) -> str:
+def results_text(results: Sequence[TaskResult], go_on: str) -> str:
     """Return what the delegator's model is told when everything it waited for has ended, and how it is to go on."""
-    return "\n\n".join(["What became of the tasks that you passed on:", *map(_told, results), go_on])
+    return "\n\n".join(["What became of the tasks that you passed on:", *map(_result_text, results), go_on])
 
 
 ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
 
 
-def _told(result: Result) -> str:
+def _result_text(result: TaskResult) -> str:
     task = f"@{result.slug} was asked:\n{quoted_lines(result.task)}"
     if result.answer is None:
         return f"{task}\nIt could not finish this ({result.status})."

@@ -36,7 +36,7 @@ def pattern_of(reason: str) -> str:
 
 
 @dataclass(frozen=True)
-class Failures:
+class FailureCount:
     """Jobs that failed at one step for one reason, of one agent; moments are as they are stored, which is sortable."""
 
     error: str
@@ -73,16 +73,16 @@ class ErrorGroupPage(View):
     next: str | None = None
 
 
-def grouped(failures: Iterable[Failures]) -> ErrorGroupPage:
+def grouped(failures: Iterable[FailureCount]) -> ErrorGroupPage:
     """Put together what is of one kind."""
-    kinds: dict[tuple[str, str, str], list[Failures]] = {}
+    kinds: dict[tuple[str, str, str], list[FailureCount]] = {}
     for one in failures:
         kinds.setdefault((one.error, one.step, pattern_of(one.reason)), []).append(one)
     groups = [_group(*kind, same) for kind, same in kinds.items()]
     return ErrorGroupPage(items=tuple(sorted(groups, key=lambda group: group.newest, reverse=True)))
 
 
-def _group(error: str, step: str, reason: str, same: Sequence[Failures]) -> ErrorGroup:
+def _group(error: str, step: str, reason: str, same: Sequence[FailureCount]) -> ErrorGroup:
     newest = max(same, key=lambda one: one.newest)
     return ErrorGroup(
         error=error,

@@ -1,21 +1,51 @@
-"""Which jobs are meant: the filter of every list, count and batch."""
+"""The filter of every list, count and batch of jobs, and the cursor of a page."""
 
-from datetime import timedelta
+import base64
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from maestro.domain.columns import LARGEST
+from maestro.domain.fields import Moment, SearchText, in_order
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.moments import Moment, in_order
 from maestro.domain.values import Value
-from maestro.domain.words import SearchText
+
+SEPARATOR = " "
+MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
+"""Any other has no moment in UTC, or none that a database keeps."""
 
 AROUND = timedelta(minutes=2)
 """How far from ``at`` a job may have been created, or have ended: people remember times to the minute."""
 
 LOOK_BACK = timedelta(days=1)
 """How long before ``at`` an ended job was created at most: without a limit, every older job would be read."""
+
+
+@dataclass(frozen=True)
+class PageCursor:
+    """The last job of a page; jobs are listed newest first."""
+
+    created_at: datetime
+    job_id: str
+
+    def encode(self) -> str:
+        """Return the text for clients; what is in it is nobody's business but ours."""
+        text = f"{self.created_at.isoformat()}{SEPARATOR}{self.job_id}"
+        return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+    @classmethod
+    def decode(cls, text: str) -> "PageCursor":
+        """Read a text of ours; raises ``ValueError`` for any other."""
+        try:
+            moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
+            created_at = MOMENT.validate_python(datetime.fromisoformat(moment))
+        except ValueError:
+            raise ValueError("this is not a cursor from an earlier answer") from None
+        if not job_id:
+            raise ValueError("this is not a cursor from an earlier answer")
+        return cls(created_at, job_id)
 
 
 class JobFilter(Value):

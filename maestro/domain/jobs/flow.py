@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from maestro.domain.deliveries import Purpose
+from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef
 from maestro.domain.precedence import Precedence, Priority
 from maestro.domain.tools import ToolState
@@ -235,7 +235,7 @@ class AnswerOutcome(StepOutcome):
         return "; ".join(words for words, holds in parts.items() if holds)
 
 
-class Asking(ModelStep, StepGroup):
+class AskGroup(ModelStep, StepGroup):
     """One model call; a final answer is recorded and sent with it where nothing is in the way."""
 
 
@@ -245,7 +245,7 @@ class WhatIfOutcome(StepOutcome):
     tags: int
 
 
-class TakenUp(StepOutcome):
+class TakeUpOutcome(StepOutcome):
     """The agent of a task, its conversation, and whether only the agent that gave it hears the result.
 
     ``asked``: a person began what it came of; without one, neither work nor failure is shown.
@@ -294,7 +294,7 @@ class ScriptOutcome(StepOutcome):
 class DeliverStep(StepRef):
     """What to send, and whether the job is over once it is sent."""
 
-    purpose: Purpose
+    purpose: DeliveryPurpose
     closes: bool
 
 
@@ -309,7 +309,7 @@ class DeliverOutcome(StepOutcome):
         return _listed((self.chunks, "sent")) or "nothing to send"
 
 
-class AskingOutcome(Value):
+class AskGroupOutcome(Value):
     """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
 
     model: ModelOutcome

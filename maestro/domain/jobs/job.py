@@ -13,11 +13,11 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import WaitReason
+from maestro.domain.fields import ModelName, Slug
 from maestro.domain.messages import MAX_CONTENT_CHARS, Address
 from maestro.domain.precedence import Priority
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
-from maestro.domain.words import ModelName, Slug
 
 CHOSEN = "an operator chose"
 """Why an agent answers that no rule of routing named."""
@@ -268,7 +268,7 @@ class StepGroup(StepRef):
     """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first of them."""
 
 
-class Ending(Value):
+class JobEnding(Value):
     """How a job ended, for its row and its search attributes."""
 
     status: JobStatus
@@ -320,7 +320,7 @@ def _something(text: str) -> str:
 Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_something)]
 
 
-class Edits(View):
+class JobEdits(View):
     """What is not None stands in the place of what it was the first time.
 
     ``agent`` is the slug of who answers, ``model`` its first choice, before the agent's own fallbacks, and ``prompt``
@@ -342,12 +342,12 @@ class Edits(View):
         return self.model_dump_json(exclude_none=True) if self.any else ""
 
 
-NO_EDITS = Edits()
+NO_EDITS = JobEdits()
 
 
-def edits_of(job: Job) -> Edits:
+def edits_of(job: Job) -> JobEdits:
     """Return what an operator changed in a job."""
-    return Edits.model_validate_json(job.edits) if job.edits else NO_EDITS
+    return JobEdits.model_validate_json(job.edits) if job.edits else NO_EDITS
 
 
 def task_of(job: Job) -> str:
@@ -368,6 +368,6 @@ def is_background(job: Job) -> bool:
     return job.kind in BACKGROUND and not job.notice
 
 
-def grows(job: Job) -> bool:
+def is_streamed(job: Job) -> bool:
     """Say whether a person watches this job being done: one who wrote a message, and no agent hears the answer."""
     return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

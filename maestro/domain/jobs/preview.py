@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Purpose
-from maestro.domain.jobs.job import Edits, Job, JobStatus, JobStep
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryPurpose, DeliveryState
+from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep
 from maestro.domain.jobs.replay import ReplayMode, is_script
 from maestro.domain.jobs.steps import StepKind, finished, kind_of, next_step, numbers_of, tried_again
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -49,7 +49,7 @@ class Effect(View):
     kept: bool = False
 
 
-class Preview(View):
+class ReplayPreview(View):
     """What a replay would do now. Nothing was changed.
 
     Where it is not ``possible``, ``problem`` says why, and the rest is empty. It goes on at ``step``, which is start
@@ -69,11 +69,11 @@ class Preview(View):
     first_calls: int
     first_cost_usd: float | None
     effects: tuple[Effect, ...]
-    edits: Edits | None
+    edits: JobEdits | None
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ReplayEvidence:
     """The rows of a job that tell what a replay of it would do."""
 
     job: Job
@@ -88,7 +88,7 @@ class Evidence:
     @property
     def chunks(self) -> Sequence[Delivery]:
         """What was to be sent of the answer."""
-        return [chunk for chunk in self.deliveries if chunk.purpose is Purpose.ANSWER or self.job.notice]
+        return [chunk for chunk in self.deliveries if chunk.purpose is DeliveryPurpose.ANSWER or self.job.notice]
 
     @property
     def answered(self) -> Sequence[LLMCall]:
@@ -96,17 +96,17 @@ class Evidence:
         return [call for call in self.calls if call.state is CallState.ANSWERED]
 
 
-def refused(mode: ReplayMode, problem: str) -> Preview:
+def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
     """Return the preview of a replay that cannot be."""
     return _preview(mode, problem=problem)
 
 
-def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
+def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
     """Return what a replay of this job would do; ``edits`` are those that it would have."""
-    effects: dict[ReplayMode, Callable[[Evidence], Iterator[Effect]]] = {
+    effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
         ReplayMode.RESUME: _resumed,
         ReplayMode.RESTART: _restarted,
-        ReplayMode.WHAT_IF: _shown,
+        ReplayMode.WHAT_IF: _tried,
     }
     done = finished(of.steps)
     resumes = mode is ReplayMode.RESUME
@@ -127,12 +127,12 @@ def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
     )
 
 
-def _resumed_at(of: Evidence, done: Mapping[str, str]) -> str:
+def _resumed_at(of: ReplayEvidence, done: Mapping[str, str]) -> str:
     """Return the step at which a job goes on; one that was answered has a part held back, and sends it."""
     return StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
 
-def _preview(mode: ReplayMode, **known: object) -> Preview:
+def _preview(mode: ReplayMode, **known: object) -> ReplayPreview:
     nothing: dict[str, object] = {
         "problem": "",
         "step": "",
@@ -145,10 +145,10 @@ def _preview(mode: ReplayMode, **known: object) -> Preview:
         "effects": (),
         "edits": None,
     }
-    return Preview.model_validate({"mode": mode, "possible": "problem" not in known, **nothing, **known})
+    return ReplayPreview.model_validate({"mode": mode, "possible": "problem" not in known, **nothing, **known})
 
 
-def _resumed_calls(of: Evidence, step: str) -> tuple[int, bool]:
+def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     """Return how many calls a resumed job surely pays for, and whether others may follow."""
     again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
     if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
@@ -167,7 +167,7 @@ def _new_calls(job: Job) -> tuple[int, bool]:
     return (0, False) if job.notice or is_script(job) else (1, True)
 
 
-def _cost(of: Evidence, calls: int, *, whole: bool) -> float | None:
+def _cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
     """Return what so many calls may cost, by what they cost before; what begins anew may cost all of that again."""
     first = _sum(of.answered)
     if first is None or whole:
@@ -181,7 +181,7 @@ def _sum(calls: Sequence[LLMCall]) -> float | None:
     return sum(known) if calls and len(known) == len(calls) else None
 
 
-def _resumed(of: Evidence) -> Iterator[Effect]:
+def _resumed(of: ReplayEvidence) -> Iterator[Effect]:
     if of.job.status is JobStatus.COMPLETED:
         held = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
         text = "parts that were held back are sent; the platform may have them already"
@@ -210,7 +210,7 @@ def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
             yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a person is asked for it", count=1)
 
 
-def _sends(of: Evidence) -> Iterator[Effect]:
+def _sends(of: ReplayEvidence) -> Iterator[Effect]:
     """Say what of the answer is sent, what may be sent twice, and what stays."""
     if not of.chunks:
         text = "the answer is passed on to the agent that waits for it" if of.job.hears else "the answer is sent"
@@ -233,7 +233,7 @@ def _sends(of: Evidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)
 
 
-def _restarted(of: Evidence) -> Iterator[Effect]:
+def _restarted(of: ReplayEvidence) -> Iterator[Effect]:
     sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in of.chunks)
     if sent:
         text = "parts of the older answer stay in the channel; in the conversation the new answer counts"
@@ -252,7 +252,7 @@ def _restarted(of: Evidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
 
 
-def _shown(of: Evidence) -> Iterator[Effect]:
+def _tried(of: ReplayEvidence) -> Iterator[Effect]:
     for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
         text = f"{tool} was called; it may be called again if it changes nothing"
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
-from maestro.domain.jobs.job import Edits, Job, JobStatus, edits_of, is_background
+from maestro.domain.jobs.job import Job, JobEdits, JobStatus, edits_of, is_background
 
 
 class ReplayMode(StrEnum):
@@ -85,7 +85,7 @@ def is_script(job: Job) -> bool:
     return is_background(job) and not job.task
 
 
-def edits_refusal(job: Job, mode: ReplayMode, edits: Edits) -> str | None:
+def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
     """Return why this cannot be changed in a job that is done again, and what to do instead, or None."""
     if not edits.any:
         return None
@@ -102,14 +102,14 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: Edits) -> str | None:
     return None
 
 
-def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: Edits | None) -> Edits:
+def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
     """Return what is changed in a job that is done again: what was asked for, else what it had."""
     if edits is not None:
         return edits
     return edits_of(newest if mode is ReplayMode.RESTART else job)
 
 
-def restarted(job: Job, new_id: str, now: datetime, edits: Edits | None = None) -> Job:
+def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return the job that answers the same message, or does the same task, from the top.
 
     Without other ``edits`` it keeps those of the job.
@@ -134,7 +134,7 @@ def restarted(job: Job, new_id: str, now: datetime, edits: Edits | None = None) 
     return again
 
 
-def what_if(job: Job, new_id: str, now: datetime, edits: Edits | None = None) -> Job:
+def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return the job that shows what this one would answer now.
 
     It has neither a lane nor a parent nor a schedule, so that nothing waits for it, counts it or goes on with it; what
@@ -157,7 +157,7 @@ def what_if(job: Job, new_id: str, now: datetime, edits: Edits | None = None) ->
     )
 
 
-def asked_of(trial: Job, job: Job) -> Job:
+def what_if_input(trial: Job, job: Job) -> Job:
     """Return the job that a what-if was asked of as it would be with who answers, and what is changed, in the what-if.
 
     It is a value of its own, which is never kept.

@@ -1,10 +1,26 @@
-"""How often and after how long a step that failed is tried again."""
+"""Retries: how long a failed step waits for its next attempt, and what its user is told meanwhile.
+
+See docs/decisions.md: retry.
+"""
 
 import sys
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.errors import MaestroError, Patience, WaitReason
+from maestro.domain.jobs.job import WAITING_NOTICE, Wait
 from maestro.domain.values import Value
+
+PROVIDER_NOTICE = "The model does not answer at the moment. I will answer this as soon as it works again."
+BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next one begins."
+
+_NOTICES: Mapping[WaitReason, tuple[str, str]] = {
+    WaitReason.ACCOUNT: (WAITING_NOTICE, "That should be in about {}."),
+    WaitReason.PROVIDER: (PROVIDER_NOTICE, "I try again in about {}."),
+    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise it."),
+}
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 class RetryRules(Value):
@@ -53,3 +69,16 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     wait: timedelta = base * 2 ** min(failures - 1, MOST_DOUBLINGS)
     short = patience in (Patience.PLATFORM, Patience.STORE)
     return asked or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
+
+
+def waiting_notice(wait: Wait, now: datetime) -> str:
+    """Return why the answer waits, and roughly for how long where that is a minute or more."""
+    why, when = _NOTICES[wait.reason]
+    left = wait.wake_at - now if wait.wake_at is not None else timedelta()
+    return f"{why} {when.format(_about(left))}" if left >= _MINUTE else why
+
+
+def _about(left: timedelta) -> str:
+    unit, word = (_DAY, "day") if left >= 2 * _DAY else (_HOUR, "hour") if left >= 2 * _HOUR else (_MINUTE, "minute")
+    count = round(left / unit)
+    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -27,7 +27,7 @@ from maestro.domain.jobs.flow import (
     RouteOutcome,
     ScriptOutcome,
     StepOutcome,
-    TakenUp,
+    TakeUpOutcome,
     ToolOutcome,
     VoiceOutcome,
     WhatIfOutcome,
@@ -54,7 +54,7 @@ class StepKind(StrEnum):
 
     ENTER = "enter", "Make the job of a planned time"
     ROUTE = "route", "Decide who answers", RouteOutcome
-    TAKE_UP = "take-up", "Take up the work", TakenUp | BackgroundOutcome
+    TAKE_UP = "take-up", "Take up the work", TakeUpOutcome | BackgroundOutcome
     TYPING = "typing", "Show the typing indicator"
     MEDIA = "media", "Fetch the files", MediaOutcome
     VOICE = "voice", "Transcribe the voice messages", VoiceOutcome

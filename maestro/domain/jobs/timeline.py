@@ -3,11 +3,11 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import JobStep, StepState
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose
-from maestro.domain.messages import Standing
+from maestro.domain.messages import ReceiptState
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.tools import ToolRun, ToolState
@@ -86,7 +86,7 @@ class ToolRunView(View):
     duration_ms: int | None
 
 
-class AskedView(View):
+class JobQuestionView(View):
     """A question that the job put to a person, of the tool call with this ``number`` and ``place``.
 
     ``kind`` is question or approval, ``status`` as in the list of questions.
@@ -113,7 +113,7 @@ class DeliveryView(View):
     more. ``standing`` is what the platform said of it last, without being asked.
     """
 
-    purpose: Purpose
+    purpose: DeliveryPurpose
     seq: int
     state: DeliveryState
     attempts: int
@@ -122,7 +122,7 @@ class DeliveryView(View):
     platform_message_id: str
     error: str
     repeats: int
-    standing: Standing
+    standing: ReceiptState
     created_at: datetime
     sent_at: datetime | None
 

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.flow import RouteOutcome
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStatus, JobStep, StepState, edits_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, JobStep, StepState, edits_of
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.jobs.timeline import (
     ActionView,
-    AskedView,
     CallPage,
     CallView,
     DeliveryView,
+    JobQuestionView,
     StepView,
     ToolRunView,
     ToolTexts,
@@ -32,7 +32,7 @@ from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.llm.substitution import Substitution
 from maestro.domain.tags.actions import Action
-from maestro.domain.tags.grammar import Tag, parse
+from maestro.domain.tags.grammar import Tag, parse_answer
 from maestro.domain.values import View
 
 
@@ -69,7 +69,7 @@ class JobSummary(View):
     restarted_from: str | None
     merged_into: str | None
     parent_id: str | None
-    edits: Edits | None
+    edits: JobEdits | None
     what_if: bool
 
 
@@ -105,7 +105,7 @@ class JobDetail(JobSummary):
     substitution: Substitution | None = None
     would_act: tuple[WouldActView, ...]
     tools: tuple[ToolRunView, ...]
-    questions: tuple[AskedView, ...]
+    questions: tuple[JobQuestionView, ...]
     depth: int
     task: str
     said: str
@@ -121,7 +121,7 @@ class JobDetail(JobSummary):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedJob:
     """A job's row with what other tables say of it.
 
     These are the agent's slug, the user's name, the beginning of the message, and the path of the webhook.
@@ -135,28 +135,28 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Record:
+class JobRecord:
     """Every row about a job."""
 
-    listed: Listed
+    listed: ListedJob
     steps: Sequence[JobStep] = ()
     calls: Sequence[LLMCall] = ()
     deliveries: Sequence[Delivery] = ()
     restarts: Sequence[Job] = ()
     actions: Sequence[Action] = ()
     tools: Sequence[ToolTexts] = ()
-    questions: Sequence[AskedView] = ()
+    questions: Sequence[JobQuestionView] = ()
     led_to: Sequence[str] = ()
     merged: Sequence[str] = ()
     substitution: Substitution | None = None
 
 
-def summary(listed: Listed) -> JobSummary:
+def job_summary(listed: ListedJob) -> JobSummary:
     """Show a job in a line."""
     return JobSummary(**_summary(listed))
 
 
-def detail(record: Record) -> JobDetail:
+def job_detail(record: JobRecord) -> JobDetail:
     """Show everything about a job."""
     job = record.listed.job
     return JobDetail(
@@ -191,7 +191,7 @@ def call_page(calls: Sequence[LLMCall]) -> CallPage:
     return CallPage(items=tuple(map(call_view, calls)))
 
 
-def _summary(listed: Listed) -> dict[str, Any]:
+def _summary(listed: ListedJob) -> dict[str, Any]:
     edits = edits_of(listed.job)
     return {
         **listed.job.model_dump(include=set(JobSummary.model_fields)),
@@ -213,8 +213,8 @@ def _route(steps: Sequence[JobStep]) -> str:
         return ""
 
 
-def _unacted(record: Record) -> Sequence[Tag]:
+def _unacted(record: JobRecord) -> Sequence[Tag]:
     """Return the tags in the answer of a what-if."""
     answers = [call for call in record.calls if call.purpose is CallPurpose.ANSWER and call.state is CallState.ANSWERED]
     shown = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED
-    return parse(answers[-1].content).tags if shown and answers else ()
+    return parse_answer(answers[-1].content).tags if shown and answers else ()

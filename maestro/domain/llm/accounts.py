@@ -113,7 +113,7 @@ class AccountLimit(SQLModel, table=True):
 
 
 @dataclass(frozen=True)
-class KeptKey:
+class StoredKey:
     """A key as the store may hold it: encrypted, or a reference; ``last4`` is its end, empty where that is too much."""
 
     secret: str
@@ -125,7 +125,7 @@ AccountModel = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Choice:
+class AccountChoice:
     """An account and the model to ask it for, which is a name of its own provider (docs/decisions.md: failover)."""
 
     account: ModelAccount
@@ -138,13 +138,13 @@ class Choice:
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
 
-def choose(
+def choose_account(
     accounts: Sequence[ModelAccount],
     wanted: Sequence[str],
     limited: Mapping[AccountModel, datetime],
     tried: Collection[AccountModel] = (),
     underway: Mapping[int, int] = MappingProxyType({}),
-) -> Choice | None:
+) -> AccountChoice | None:
     """Return whom to ask: the wanted model's provider first, then its fallbacks in order, then anybody.
 
     ``wanted`` are ``provider/model`` or names that imply a provider, ``limited`` says until when an account, or one of
@@ -161,19 +161,19 @@ def choose(
     return next((one for one in _preferred(ordered, wanted) if _free(one, limited, tried)), None)
 
 
-def able(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
+def able_accounts(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
     """Return those that can be asked for a wanted model itself: none of them would answer with another one."""
-    return [account for account in accounts if any(serving(account, model) for model in filter(None, wanted))]
+    return [account for account in accounts if any(can_serve(account, model) for model in filter(None, wanted))]
 
 
-def serving(account: ModelAccount, model: str) -> bool:
+def can_serve(account: ModelAccount, model: str) -> bool:
     """Say whether an account is of the wanted model's provider and takes it, or names a model of just that name."""
     if account.names(model):
         return True
     return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
-def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
+def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
     """Return everybody who may be asked for this sooner or later, and for which model."""
     return _preferred([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
 
@@ -201,21 +201,21 @@ def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]
     return max(step, asked or step)
 
 
-def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
+def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
     """Return every pair of account and model that may be asked, best first; an account may occur for several models."""
     named = [
-        Choice(account, account.own_name(model))
+        AccountChoice(account, account.own_name(model))
         for model in filter(None, wanted)
         for account in ordered
-        if serving(account, model)
+        if can_serve(account, model)
     ]
     having = {choice.account.name for choice in named}
-    return [*named, *(Choice(account, account.model) for account in ordered if account.name not in having)]
+    return [*named, *(AccountChoice(account, account.model) for account in ordered if account.name not in having)]
 
 
-def _free(choice: Choice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:
+def _free(choice: AccountChoice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:
     return _until(choice, limited) is None and not any(key in tried for key in choice.keys)
 
 
-def _until(choice: Choice, limited: Mapping[AccountModel, datetime]) -> datetime | None:
+def _until(choice: AccountChoice, limited: Mapping[AccountModel, datetime]) -> datetime | None:
     return max((limited[key] for key in choice.keys if key in limited), default=None)

@@ -80,7 +80,7 @@ class ComposedTurn(NamedTuple):
     message_id: int | None = None
 
 
-class Turn(Value):
+class StoredTurn(Value):
     """One turn of a stored prompt: its text by message id or by the digest of a kept part.
 
     ``stable`` is the digest of the beginning that many prompts share, empty when there is none: it is kept once, and
@@ -99,7 +99,7 @@ class Turn(Value):
     chat: bool = False
 
 
-class TurnText(TypedDict, total=False):
+class StoredTurnJson(TypedDict, total=False):
     """The fields of a ``Turn`` as JSON; what is left out is as there."""
 
     role: Role
@@ -113,7 +113,7 @@ TOOL_CALLS = TypeAdapter(tuple[ToolCall, ...])
 """Reads and writes the tool calls of an answer as JSON."""
 
 
-PROMPT_TURNS = TypeAdapter(tuple[Turn, ...])
+PROMPT_TURNS = TypeAdapter(tuple[StoredTurn, ...])
 """Reads and writes the turns of a stored prompt as JSON."""
 
 
@@ -208,14 +208,14 @@ class LLMRequest(Value):
     on_answer: OnAnswer | None = Field(default=None, exclude=True, repr=False)
 
 
-class KeptRequest(Value):
+class StoredRequest(Value):
     """A request as it is stored: its texts by reference, ``tools`` as the digest of their JSON, empty without any."""
 
     platform: str
     model: str
     account: str = ""
     max_output_tokens: int = Field(gt=0)
-    turns: tuple[Turn, ...]
+    turns: tuple[StoredTurn, ...]
     tools: str = ""
     final: bool = False
     never_empty: bool = False

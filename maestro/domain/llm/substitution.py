@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from maestro.domain.llm.accounts import AccountModel, AccountStatus, Choice, ModelAccount, serving
+from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountStatus, ModelAccount, can_serve
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.llm.prompts import CallPurpose
@@ -57,21 +57,23 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     )
 
 
-def _chosen(first: FirstChoice) -> Sequence[Choice]:
+def _chosen(first: FirstChoice) -> Sequence[AccountChoice]:
     """Return the accounts that are asked first: those of the lowest priority that take the model."""
-    able = [one for one in first.accounts if not first.model or serving(one, first.model)]
+    able = [one for one in first.accounts if not first.model or can_serve(one, first.model)]
     lowest = min((one.priority for one in able), default=0)
     return [
-        Choice(one, one.own_name(first.model) if first.model else one.model) for one in able if one.priority == lowest
+        AccountChoice(one, one.own_name(first.model) if first.model else one.model)
+        for one in able
+        if one.priority == lowest
     ]
 
 
-def _is(answer: LLMCall, choice: Choice) -> bool:
+def _is(answer: LLMCall, choice: AccountChoice) -> bool:
     # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
     return answer.account == choice.account.name and answer.model.startswith(choice.model)
 
 
-def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chosen: Sequence[Choice]) -> str:
+def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chosen: Sequence[AccountChoice]) -> str:
     failed = [
         f"{one.account or one.model} failed with {one.error}"
         for one in calls
@@ -89,7 +91,7 @@ def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chose
     return "the first choice could not be asked then: it was busy, or its circuit breaker was open"
 
 
-def _stopped(choice: Choice, limits: Mapping[AccountModel, datetime]) -> str:
+def _stopped(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:
     account = choice.account
     if account.status is AccountStatus.DISABLED:
         refused = account.last_error == AuthenticationFailed.__name__

@@ -125,7 +125,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class UsageOf:
+class UsageScope:
     """Whose usage is meant, by names; None for everybody's. A model may be given with its provider or without."""
 
     agent: str | None = None
@@ -136,7 +136,7 @@ class UsageOf:
     platform: str | None = None
 
 
-EVERYBODY = UsageOf()
+EVERY_SCOPE = UsageScope()
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ class UsageMark:
 
 
 @dataclass(frozen=True)
-class UsageWish:
+class UsageRequest:
     """What to add up, by what, and after which sum to begin."""
 
     by: UsageBy
     period: Period
-    whose: UsageOf = EVERYBODY
+    whose: UsageScope = EVERY_SCOPE
     after: UsageMark | None = None
 
 

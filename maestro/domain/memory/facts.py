@@ -1,4 +1,7 @@
-"""What a model found worth remembering: a strict reader of the tags it was told to write (docs/decisions.md: tags)."""
+"""Facts in an answer: a strict reader of the tags in which a model writes what is worth remembering.
+
+See docs/decisions.md: tags, duplicate facts.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +10,7 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
-from maestro.domain.tags.grammar import TagName
+from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.texts import storable
 
 SPELT_ALIKE = 80.0
@@ -67,3 +70,12 @@ def category_of(name: str) -> FactCategory:
 
 def _is_shared(word: str, written: Sequence[str]) -> bool:
     return any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written)
+
+
+def fact_of(tag: Tag) -> Fact | str:
+    """Return the fact that a memory tag holds, in one line, or why there is none, in a sentence."""
+    if not tag.complete:
+        return f"{tag.key!r} is no category; write one of {', '.join(FactCategory)}."
+    content = one_line(tag.body)
+    category = category_of(" ".join((tag.key, *tag.options)))
+    return Fact(category, content) if content else "There was nothing to remember."

@@ -1,4 +1,4 @@
-"""When two facts say the same: a repeat is not kept twice, and whatever may mean something else is.
+"""Words of every script for search, and the comparison that finds duplicate facts.
 
 See docs/decisions.md: duplicate facts.
 """
@@ -13,7 +13,23 @@ from typing import NamedTuple
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import Indel
 
-from maestro.domain.memory.wording import NO_BLANKS, plain, spaced
+MOST_WORDS = 32
+"""How many words of a query are looked for; each takes two looks into the index."""
+
+MOST_CHARS = 4_000
+"""How much of a query is read; who pastes a whole page looks for what it begins with."""
+
+NO_BLANKS = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Japanese, Chinese
+    "\U00020000-\U0003ffff"
+)
+"""Characters of scripts that put no blanks between words."""
+
+_UNSPACED = re.compile(f"([{NO_BLANKS}])")
+_RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
+_BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-\u206f\u3000-\u303f\ud800-\udfff]+")
+_SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 NEAR = 90.0
 """How similar the sorted words of two facts must be for them to be compared (rapidfuzz ``ratio``, 0 to 100)."""
@@ -36,6 +52,38 @@ _STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # not in 1.5 no
 _WORD = re.compile(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S")
 
 
+def plain(text: str) -> str:
+    """Return the text with one form for what looks the same: wide letters, ligatures, apostrophes."""
+    return unicodedata.normalize("NFKC", text).translate(_SAME)
+
+
+def spaced(text: str) -> str:
+    """Return the text with blanks around every character of a script that has none between words."""
+    return _UNSPACED.sub(r" \1 ", text)
+
+
+def indexed(text: str) -> str:
+    """Return a text as the index is given it: in one form, without case, its words apart."""
+    return " ".join(spaced(plain(text).casefold()).split())
+
+
+def wanted(query: str) -> tuple[str, ...]:
+    """Return what to look for, each once: words, and of scripts without blanks every two characters together.
+
+    ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. Nothing is left of a text without letters and digits.
+    """
+    text = plain(query[:MOST_CHARS]).casefold()
+    found = [piece for word in _BETWEEN.split(text) for run in _RUN.findall(word) for piece in _pieces(run)]
+    told = [piece.strip("'") for piece in found if any(map(str.isalnum, piece))]
+    return tuple(dict.fromkeys(told))[:MOST_WORDS]
+
+
+def _pieces(run: str) -> list[str]:
+    if not _UNSPACED.match(run):
+        return [run]
+    return [" ".join(run[at : at + 2]) for at in range(max(1, len(run) - 1))]
+
+
 class _Word(NamedTuple):
     text: str
     exact: bool
@@ -45,29 +93,29 @@ class _Word(NamedTuple):
 _Part = tuple[_Word, ...]
 
 
-def key(content: str) -> str:
+def likeness_key(content: str) -> str:
     """Return the words of a fact, sorted, without case, articles and punctuation: repeats have much the same key."""
     return " ".join(sorted(word.text for word in _joined(_parts(content))))
 
 
-def lengths(contents: Sequence[str]) -> tuple[int, int]:
+def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
     """Return the least and the most characters that the key of a repeat of any of these can have.
 
     Keys of which one is longer than the other by more than a tenth of both together are less alike than ``NEAR``. It is
     cheaper to say so than to compare them.
     """
-    sizes = [len(key(content)) for content in contents]
+    sizes = [len(likeness_key(content)) for content in contents]
     differs = 100 - int(NEAR)
     return min(sizes) * (100 - differs) // (100 + differs), -(-max(sizes) * (100 + differs) // (100 - differs))
 
 
-def repeated(content: str, known: Mapping[int, str]) -> Sequence[int]:
+def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
     """Return which facts may be the same as this one, the five most similar first, from the keys of facts by id."""
-    near = process.extract(key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=MOST_NEAR)
+    near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=MOST_NEAR)
     return [fact_id for _, _, fact_id in near]
 
 
-def same(one: str, other: str) -> bool:
+def say_the_same(one: str, other: str) -> bool:
     """Say whether two facts say the same, so that one of them is enough.
 
     They do when they have the same words in the same order, whatever their case, punctuation and articles, where a long

@@ -102,7 +102,7 @@ def state_problem(key: str, value: str) -> str:
     return ""
 
 
-class Remembered(NamedTuple):
+class RecalledFact(NamedTuple):
     """A fact as a model is told of it; ``is_counted`` says that its being told was counted within the last hour."""
 
     id: int
@@ -111,7 +111,7 @@ class Remembered(NamedTuple):
     is_counted: bool = False
 
 
-class Standing(NamedTuple):
+class FactRank(NamedTuple):
     """What decides whether a fact is told: its id, how sure we are of it, and when it was used last."""
 
     fact_id: int
@@ -119,13 +119,13 @@ class Standing(NamedTuple):
     last_used: datetime
 
 
-def confirmed(known: float, said: float) -> float:
+def confirmed_confidence(known: float, said: float) -> float:
     """Return how sure we are of a fact that is said again: a quarter of what was missing is added, at most to 1."""
     surest = max(known, said)
     return round(surest + (1 - surest) / 4, 3)
 
 
-def lasting(fact: Standing, now: datetime) -> float:
+def current_confidence(fact: FactRank, now: datetime) -> float:
     """Return how sure we still are of a fact: a tenth less for every 30 days that nobody needed it, and never nothing.
 
     What was told to a model or said again within 30 days has its whole confidence. Sticky facts are told every time, so
@@ -137,7 +137,7 @@ def lasting(fact: Standing, now: datetime) -> float:
     return max(min(fact.confidence, LEAST), fact.confidence * 0.9**idle)
 
 
-def surest(facts: Iterable[Standing], count: int, now: datetime) -> list[int]:
+def rank_facts(facts: Iterable[FactRank], count: int, now: datetime) -> list[int]:
     """Return the ids of the facts to tell: those we are surest of, then those used last, then the newest."""
-    ranked = sorted(facts, key=lambda fact: (lasting(fact, now), fact.last_used, fact.fact_id), reverse=True)
+    ranked = sorted(facts, key=lambda fact: (current_confidence(fact, now), fact.last_used, fact.fact_id), reverse=True)
     return [fact.fact_id for fact in ranked[:count]]

@@ -19,7 +19,7 @@ STATES = 1000
 """How many states are shown at most."""
 
 
-def _said(text: str) -> str:
+def _checked_fact(text: str) -> str:
     text = " ".join(storable(text).split())
     if not text:
         raise ValueError("a fact needs words")
@@ -30,7 +30,7 @@ def _said(text: str) -> str:
     return text
 
 
-FactText = Annotated[str, AfterValidator(_said)]
+FactText = Annotated[str, AfterValidator(_checked_fact)]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 Place = Annotated[str, Field(max_length=2_000)]
 

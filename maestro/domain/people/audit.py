@@ -6,11 +6,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.moments import Moment, in_order
+from maestro.domain.fields import Moment, SearchText, in_order
+from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.people.people import AuditEntry
 from maestro.domain.values import Value, View, readable_by
-from maestro.domain.words import SearchText
 
 LIMIT = 100
 MOST = 1000
@@ -42,18 +41,18 @@ class AuditQuery(AuditFilter):
     cursor: Annotated[str, readable_by(lambda text: read_mark(text))] | None = None
 
     @property
-    def after(self) -> "Mark | None":
+    def after(self) -> "AuditMark | None":
         """Return where the page begins."""
         return read_mark(self.cursor) if self.cursor is not None else None
 
 
-Mark = tuple[datetime, int]
+AuditMark = tuple[datetime, int]
 """When the last entry of a page was written, and its number."""
 
 
-def read_mark(text: str) -> Mark:
+def read_mark(text: str) -> AuditMark:
     """Read a cursor; raises ``ValueError`` for a text that is none of ours."""
-    cursor = Cursor.decode(text)
+    cursor = PageCursor.decode(text)
     if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
         raise ValueError("this is not a cursor from an earlier answer")
     return cursor.created_at, int(cursor.job_id)
@@ -78,7 +77,7 @@ class AuditPage(View):
     next: str | None
 
 
-def mark_of(entry: AuditEntry) -> Mark:
+def mark_of(entry: AuditEntry) -> AuditMark:
     """Return where a page goes on that ended with this entry."""
     return entry.at, entry.id or 0
 
@@ -87,7 +86,7 @@ def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
     """Show a page of what was read, which has one entry too many while there are more."""
     shown = entries[:limit]
     at, number = mark_of(shown[-1]) if shown else (None, 0)
-    following = Cursor(at, str(number)).encode() if at is not None and len(entries) > limit else None
+    following = PageCursor(at, str(number)).encode() if at is not None and len(entries) > limit else None
     return AuditPage(items=tuple(map(AuditView.model_validate, shown)), next=following)
 
 

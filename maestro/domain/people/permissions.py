@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.messages import InboxRow
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 
 
 class DmPolicy(StrEnum):

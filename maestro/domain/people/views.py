@@ -5,9 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from maestro.domain.people.ignored import IgnoredLines
-from maestro.domain.people.owners import PersonId
-from maestro.domain.people.pairing import KnownPerson, Pairing, PairingStatus
+from maestro.domain.people.people import IgnoredLines, KnownPerson, Pairing, PairingStatus, PersonId
 from maestro.domain.values import Value, View
 
 RAN_OUT = "expired"
@@ -36,7 +34,7 @@ class PairingPage(View):
     next: str | None
 
 
-class Approval(Value):
+class PairingApproval(Value):
     """How a person is let in."""
 
     owner: bool = Field(default=False, description="whether the person becomes an owner too")

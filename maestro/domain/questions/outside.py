@@ -14,7 +14,7 @@ MOST_OPEN = 100
 
 
 @dataclass(frozen=True)
-class Standing:
+class OutsideAnswer:
     """What an agent outside is told of its question; ``answer`` is empty until there is one."""
 
     question_id: int
@@ -34,6 +34,6 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
     )
 
 
-def standing_of(question: Question, now: datetime) -> Standing:
+def outside_answer(question: Question, now: datetime) -> OutsideAnswer:
     """Return what the agent is told now."""
-    return Standing(question.id or 0, question.standing(now), question.answer)
+    return OutsideAnswer(question.id or 0, question.standing(now), question.answer)

@@ -1,8 +1,9 @@
-"""Questions that a job puts to a person: it waits for the answer outside its lane, days if need be.
+"""Questions that a job puts to a person, with their choices: the job waits for the answer outside its lane.
 
 See docs/decisions.md: questions.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +14,15 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import Conflict, InvalidMessage
-from maestro.domain.messages import Button
-from maestro.domain.people.owners import PersonId
-from maestro.domain.questions.choices import as_offered, picked
+from maestro.domain.messages import MAX_LABEL_CHARS, Button, control_word, pairing_code
+from maestro.domain.people.people import PersonId
 from maestro.domain.texts import storable
+
+LEAST_CHOICES = 2
+MOST_CHOICES = 10
+CHOICE_CHARS = MAX_LABEL_CHARS
+"""Characters of the longest choice, which has to fit on a button."""
+_CHOICE_NUMBER = re.compile(r"([0-9]{1,2})[.)]?")
 
 ANSWER_CHARS = 20_000
 """Characters of the longest answer of an operator."""
@@ -24,6 +30,51 @@ YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
 _FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def tidy_choices(choices: Sequence[str]) -> tuple[str, ...]:
+    """Return choices as people see them, each on one line."""
+    return tuple(" ".join(choice.split()) for choice in choices)
+
+
+def problem_of_choices(choices: Sequence[str]) -> str:
+    """Return why tidied choices cannot be offered, in words for who offers them; empty for those that can, or none."""
+    if not all(choices):
+        return "A choice is empty. Write what each of them means."
+    if len({choice.casefold() for choice in choices}) < len(choices):
+        return "Two choices are the same. Each must differ from the others."
+    command = next((choice for choice in choices if control_word(choice) or pairing_code(choice)), None)
+    if command is not None:
+        return f"The choice {command} is what people say to Maestro itself. Name it otherwise."
+    return ""
+
+
+def pick_choice(choices: Sequence[str], words: str) -> str | None:
+    """Return the choice that is meant by words that are one, or just the number of one; None for any other words."""
+    said = " ".join(words.split()).casefold()
+    exact = next((choice for choice in choices if choice.casefold() == said), None)
+    number = _CHOICE_NUMBER.fullmatch(said)
+    if exact is not None or number is None:
+        return exact
+    return choices[int(number[1]) - 1] if 1 <= int(number[1]) <= len(choices) else None
+
+
+def choices_text(choices: Sequence[str]) -> str:
+    """Return what people read below a question; empty where it offers nothing."""
+    if not choices:
+        return ""
+    lines = (f"{number}. {choice}" for number, choice in enumerate(choices, 1))
+    return "\n".join(("Answer with a number or your own words:", *lines))
+
+
+def choices_json(choices: Sequence[str]) -> str:
+    """Return choices as a row keeps them: a list in JSON, empty for none."""
+    return json.dumps(list(choices), ensure_ascii=False) if choices else ""
+
+
+def read_choices(kept: str) -> tuple[str, ...]:
+    """Return the choices that a row keeps."""
+    return tuple(json.loads(kept)) if kept else ()
 
 
 class QuestionKind(StrEnum):
@@ -99,7 +150,7 @@ class Question(SQLModel, table=True):
     @property
     def offered(self) -> tuple[str, ...]:
         """Return the answers that it offers; any other one counts as well."""
-        return as_offered(self.choices)
+        return read_choices(self.choices)
 
     def buttons(self) -> tuple[Button, ...]:
         """Return what people may press below it: yes and no to an approval, else its choices."""
@@ -109,7 +160,7 @@ class Question(SQLModel, table=True):
 
     def words_of(self, words: str) -> str:
         """Return what these words answer: the number of a choice means the choice."""
-        return picked(self.offered, words) or words
+        return pick_choice(self.offered, words) or words
 
     def standing(self, now: datetime) -> QuestionStatus:
         """Return where it stands; an open one whose time is over counts as expired before anybody has noted it."""
@@ -126,7 +177,7 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Said:
+class ReplyText:
     """A message as an answer would be read: the number it names, the words beside it, and the yes or no they are."""
 
     text: str
@@ -136,7 +187,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QuestionAnswer:
     """What a person says to a question; ``approves`` is None for one that asks for words."""
 
     question: Question
@@ -150,7 +201,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class AnswerRefusal:
     """A message is meant as an answer and is none: what its sender is told.
 
     ``withheld`` is the question that the sender may not decide about, if that is why.
@@ -160,26 +211,26 @@ class Refusal:
     withheld: Question | None = None
 
 
-def said(content: str) -> Said:
+def parse_reply(content: str) -> ReplyText:
     """Read a message: a number may stand before any words, as in ``#7 blue``, and after a yes or no."""
     whole = content.strip()
     first, last = _FIRST.match(whole), _numbered(whole)
     if first is not None:
         words = whole[first.end() :].strip()
-        return Said(whole, int(first[1]), words, _approves(words))
+        return ReplyText(whole, int(first[1]), words, _approves(words))
     if last is not None and _approves(last[0]) is not None:
-        return Said(whole, last[1], last[0], _approves(last[0]))
-    return Said(whole, None, whole, _approves(whole))
+        return ReplyText(whole, last[1], last[0], _approves(last[0]))
+    return ReplyText(whole, None, whole, _approves(whole))
 
 
-def choosing(content: str) -> Said | None:
+def parse_choice(content: str) -> ReplyText | None:
     """Read a message as a choice with the number of its question behind it, as buttons say it: ``dark blue #7``.
 
     Only the question can tell whether it is one; any other text that ends in a number is an ordinary one.
     """
     whole = content.strip()
     last = _numbered(whole)
-    return Said(whole, last[1], last[0], None) if last is not None else None
+    return ReplyText(whole, last[1], last[0], None) if last is not None else None
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
@@ -195,7 +246,9 @@ def may_answer(question: Question, speaker: Speaker) -> bool:
     return question.asked_of == speaker.person.user_id
 
 
-def meant_for(what: Said, speaker: Speaker, pointed: Question, now: datetime) -> Answer | Refusal | None:
+def meant_for(
+    what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
+) -> QuestionAnswer | AnswerRefusal | None:
     """Read a message that names this question of its lane by number or replies to it; None makes it an ordinary one."""
     meant = what.approves is not None if pointed.approval else bool(what.words)
     allowed = may_answer(pointed, speaker)
@@ -205,11 +258,13 @@ def meant_for(what: Said, speaker: Speaker, pointed: Question, now: datetime) ->
     if standing is not QuestionStatus.OPEN:
         return _late(pointed, standing) if allowed else None
     if allowed:
-        return Answer(pointed, pointed.words_of(what.words), what.approves if pointed.approval else None)
+        return QuestionAnswer(pointed, pointed.words_of(what.words), what.approves if pointed.approval else None)
     return _not_allowed(pointed) if pointed.approval else None
 
 
-def meant_from_afar(what: Said, speaker: Speaker, pointed: Question, now: datetime) -> Answer | Refusal | None:
+def meant_from_afar(
+    what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
+) -> QuestionAnswer | AnswerRefusal | None:
     """Read a message that names a question of another lane by number: only an approval can be answered from there.
 
     An approver need not be where the job is. Who may not approve does not learn that there is such a question.
@@ -219,7 +274,7 @@ def meant_from_afar(what: Said, speaker: Speaker, pointed: Question, now: dateti
     return meant_for(what, speaker, pointed, now)
 
 
-def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Answer | Refusal | None:
+def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -> QuestionAnswer | AnswerRefusal | None:
     """Read a message that points to no question; ``waiting`` are those that people see in its lane, oldest first.
 
     A yes or no decides the only approval; anything else answers the oldest question that its sender was asked. An owner
@@ -232,13 +287,13 @@ def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Ans
         if mine and len(mine) + len(asked) > 1:
             return _which([*mine, *asked])
         if mine:
-            return Answer(mine[0], what.words, what.approves)
+            return QuestionAnswer(mine[0], what.words, what.approves)
         if not asked:
             return _not_allowed(approvals[0])
-    return Answer(asked[0], asked[0].words_of(what.text)) if asked and what.text else None
+    return QuestionAnswer(asked[0], asked[0].words_of(what.text)) if asked and what.text else None
 
 
-def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> Answer:
+def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
     """Return the answer of an operator, who counts as an owner: ``words`` for a question, ``approves`` for an approval.
 
     Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else or
@@ -254,8 +309,8 @@ def of_operator(question: Question, words: str | None, approves: bool | None, no
     if not question.approval and not answer:
         raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
     if question.approval:
-        return Answer(question, "yes" if approves else "no", approves)
-    return Answer(question, question.words_of(answer))
+        return QuestionAnswer(question, "yes" if approves else "no", approves)
+    return QuestionAnswer(question, question.words_of(answer))
 
 
 def notice_id(question: Question, unique: str) -> str:
@@ -263,7 +318,7 @@ def notice_id(question: Question, unique: str) -> str:
     return f"question-{question.id}-{unique}"
 
 
-def asked_by(job_id: str) -> int | None:
+def question_of_job(job_id: str) -> int | None:
     """Return the number of the question that a job puts to people, by the job's id; None where it puts none."""
     kind, _, rest = job_id.partition("-")
     number = rest.partition("-")[0]
@@ -283,19 +338,19 @@ def _approves(words: str) -> bool | None:
     return word in YES if word in YES | NO else None
 
 
-def _not_allowed(question: Question) -> Refusal:
-    return Refusal(f"Only an owner or an approver may decide about #{question.id}.", question)
+def _not_allowed(question: Question) -> AnswerRefusal:
+    return AnswerRefusal(f"Only an owner or an approver may decide about #{question.id}.", question)
 
 
-def _late(question: Question, standing: QuestionStatus) -> Refusal:
+def _late(question: Question, standing: QuestionStatus) -> AnswerRefusal:
     ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "is not asked any more"}
     why = ended.get(standing, "was answered already")
-    return Refusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
+    return AnswerRefusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
 
 
-def _which(several: Sequence[Question]) -> Refusal:
+def _which(several: Sequence[Question]) -> AnswerRefusal:
     numbers = sorted(one.id or 0 for one in several)
     listed = ", ".join(f"#{number}" for number in numbers)
-    return Refusal(
+    return AnswerRefusal(
         f"Several things wait for an answer here: {listed}. Say which one you mean, such as: yes #{numbers[0]}"
     )

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from maestro.domain.jobs.job import Job
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from maestro.domain.questions.outside import PLATFORM
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
 from maestro.domain.values import View

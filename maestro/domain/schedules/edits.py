@@ -1,27 +1,29 @@
-"""What people make of heartbeats and crons: the one set of rules for API, commands, tags and page.
+"""Schedules as people write them: the one set of rules for API, commands, tags and pages.
 
 See docs/decisions.md: schedules.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from maestro.domain.errors import InvalidEdit
+from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
 from maestro.domain.jobs.job import JobKind
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.schedules.once import FIRST_YEAR
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, recall_schedule
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.scripts import Script
 from maestro.domain.texts import storable
 from maestro.domain.values import View
-from maestro.domain.words import DisplayName, Identifier, OptionalIdentifier, Slug, Word
 
 Written = Annotated[str, Field(max_length=200)]
 Zone = Annotated[str, Field(max_length=64)]
 Prompt = Annotated[str, Field(max_length=20_000), AfterValidator(storable)]
+
+_TIMING = frozenset({"schedule", "zone"})
 
 
 class ScheduleKind(StrEnum):
@@ -31,7 +33,7 @@ class ScheduleKind(StrEnum):
     CRON = JobKind.CRON.value
 
     @property
-    def table(self) -> type[Planned]:
+    def table(self) -> type[ScheduleColumns]:
         """Return the kind of row."""
         return Heartbeat if self is ScheduleKind.HEARTBEAT else Cron
 
@@ -99,7 +101,7 @@ class ScheduleChange(View):
         return found
 
 
-class PreviewWish(View):
+class SchedulePreviewRequest(View):
     """A schedule that nobody has made yet, of which somebody wants to know the times."""
 
     schedule: Written
@@ -107,7 +109,7 @@ class PreviewWish(View):
     jitter_seconds: int = Field(default=0, description="begin up to so many seconds later than planned")
 
 
-class BackfillWish(View):
+class BackfillRequest(View):
     """Times that passed, both ends included, and are to be made up for; with ``preview`` they are only told."""
 
     start: AwareDatetime = Field(alias="from")
@@ -130,3 +132,32 @@ def check_work(kind: str, prompt: str, script: str) -> None:
         raise InvalidEdit("script: only a heartbeat can have one; make it a heartbeat with this schedule")
     if not (prompt.strip() or script):
         raise InvalidEdit("prompt: is missing; add it")
+
+
+def changed_columns(
+    planned: ScheduleColumns, change: ScheduleChange, now: datetime, shortest: timedelta
+) -> dict[str, object]:
+    """Return the columns that are to have another value, without the agent.
+
+    Another schedule or zone begins anew: an interval counts from now, and what was to run once is to run again. Who
+    enables one lets it run again whatever paused it, and begins anew with one that has ended. Raises ``InvalidEdit``
+    for what breaks a rule; what is not changed keeps to the rules under which it was written.
+    """
+    wanted = change.columns()
+    # A cron has no script, and that it is to have none is no change.
+    found = {name: value for name, value in wanted.items() if getattr(planned, name, "") != value}
+    after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **found}
+    check_work(planned.kind, after["prompt"], after.get("script", ""))
+    begins_anew = bool(found.keys() & _TIMING) or (bool(change.enabled) and planned.ended_at is not None)
+    if begins_anew or "jitter_seconds" in found:
+        schedule = (
+            read_schedule(after["schedule"], after["zone"], now, shortest)
+            if begins_anew
+            else recall_schedule(after["schedule"], after["zone"], planned.anchored_at)
+        )
+        check_jitter(schedule, after["jitter_seconds"])
+    if begins_anew:
+        found |= {"anchored_at": now, "ended_at": None}
+    if change.enabled and (planned.paused_reason or planned.failures):
+        found |= {"paused_reason": "", "failures": 0}
+    return found

@@ -6,16 +6,16 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit, WaitReason
 from maestro.domain.jobs.job import Job, Wait
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.schedule import Heartbeat, Planned
-from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
-from maestro.domain.schedules.times import passed, times
+from maestro.domain.schedules.expressions import Once, read_zone, recall_schedule
+from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
+from maestro.domain.schedules.times import passed, times_after
 from maestro.domain.values import Value
 
 GIVEN_UP = "failed {} times in a row"
 """Why a schedule was paused by Maestro itself."""
 
 
-class Firing(Value):
+class ScheduledRun(Value):
     """The run that Temporal began: its workflow's id, which the job gets, the schedule, and the time it is for."""
 
     job_id: str
@@ -23,14 +23,14 @@ class Firing(Value):
     slot: datetime
 
 
-class Entered(Value):
+class RunAdmission(Value):
     """Whether the workflow goes on with the job; if not, ``reason`` says what became of this time."""
 
     begun: bool
     reason: str = ""
 
 
-def no_run(planned: Planned | None, agent: Agent | None, open_job: str | None) -> str | None:
+def why_no_run(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
     """Return why this time of a schedule makes no job, or None.
 
     A job of it that is still open keeps the next one from beginning: that is the flood guard, whatever Temporal knows.
@@ -48,7 +48,7 @@ def no_run(planned: Planned | None, agent: Agent | None, open_job: str | None) -
     return None
 
 
-def is_skipped(planned: Planned, wait: Wait, now: datetime) -> bool:
+def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
     """Say whether a run that cannot ask a model now is skipped: its wait would reach into the next time.
 
     A wait without an end does, and so does one for the next day's budget. What runs once waits.
@@ -57,13 +57,13 @@ def is_skipped(planned: Planned, wait: Wait, now: datetime) -> bool:
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:
         return False
-    following = next(times(schedule, read_zone(planned.zone), planned.anchored_at, now), None)
+    following = next(times_after(schedule, read_zone(planned.zone), planned.anchored_at, now), None)
     if following is None:
         return False
     return wait.reason is WaitReason.BUDGET or wait.wake_at is None or wait.wake_at >= following
 
 
-def job_of(planned: Planned, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
+def job_of(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
     """Return the job of a run, which a client may pay for; without a ``slot`` it is one beside the schedule."""
     return Job(
         id=job_id,
@@ -78,7 +78,7 @@ def job_of(planned: Planned, client_id: int | None, job_id: str, slot: datetime 
     )
 
 
-def times_missed(planned: Planned, agent: Agent, slot: datetime) -> int:
+def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
     """Count the times between the last one that came and this one: those passed while a run went on, or we were away.
 
     What passed while somebody had paused or changed it was not missed.
@@ -91,18 +91,18 @@ def times_missed(planned: Planned, agent: Agent, slot: datetime) -> int:
     return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot)
 
 
-def runs_once(planned: Planned) -> bool:
+def runs_once(planned: ScheduleColumns) -> bool:
     """Say whether the schedule is over with its first run."""
     return _moment(planned) is not None
 
 
-def overdue(planned: Planned, now: datetime) -> datetime | None:
+def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
     """Return the moment of what was to run once, if it passed without a run: nobody could tell Temporal in time."""
     moment = _moment(planned)
     return moment if moment is not None and moment <= now and planned.ended_at is None else None
 
 
-def _moment(planned: Planned) -> datetime | None:
+def _moment(planned: ScheduleColumns) -> datetime | None:
     try:
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:

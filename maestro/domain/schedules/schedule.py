@@ -15,7 +15,7 @@ from maestro.domain.jobs.job import JobKind
 from maestro.domain.messages import Address
 
 
-class Planned(SQLModel):
+class ScheduleColumns(SQLModel):
     """What a heartbeat and a cron have in common; ``schedule`` is the text as it was written, ``zone`` an IANA name.
 
     The name is unique among all that is planned for an agent; ``unnamed`` is what is called so that nobody named.
@@ -67,13 +67,13 @@ class Planned(SQLModel):
         """Where what the agent says goes."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
-    def is_like(self, other: "Planned") -> bool:
+    def is_like(self, other: "ScheduleColumns") -> bool:
         """Say whether both have the same agent do the same, at the same times and places."""
         what = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
         return type(self) is type(other) and self.model_dump(include=what) == other.model_dump(include=what)
 
 
-class Heartbeat(Planned, table=True):
+class Heartbeat(ScheduleColumns, table=True):
     """Something an agent looks after every so often; ``script`` is the JSON of what is done without a model, if any."""
 
     unnamed: ClassVar[str] = "Heartbeat"
@@ -85,7 +85,7 @@ class Heartbeat(Planned, table=True):
     script: str = ""
 
 
-class Cron(Planned, table=True):
+class Cron(ScheduleColumns, table=True):
     """Something an agent does at certain times."""
 
     unnamed: ClassVar[str] = "Cron Job"

@@ -8,11 +8,19 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import matching
 from maestro.domain.values import View
-from maestro.domain.webhooks.payload import NoJson, read_json
-from maestro.domain.webhooks.template import NOTHING, as_text, checked_prompt, checked_template, fill, value_at
-from maestro.domain.webhooks.wording import with_source
-from maestro.domain.words import matching
+from maestro.domain.webhooks.template import (
+    NOTHING,
+    InvalidJson,
+    as_text,
+    checked_prompt,
+    checked_template,
+    fill_template,
+    read_json,
+    value_at,
+    with_source,
+)
 
 Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with dots between, such as data.price")]
 
@@ -97,22 +105,22 @@ def fetched_json(status: int, body: bytes) -> object:
         raise (ScriptSourceAway if away else ScriptFailed)(f"the server answered with status {status}")
     try:
         return read_json(body)
-    except NoJson as error:
+    except InvalidJson as error:
         raise ScriptFailed(f"what it answered is of no use: {error}") from None
 
 
-def filled(template: str, fetched: object) -> str:
+def fill_script(template: str, fetched: object) -> str:
     """Return a template with what was fetched in it; numbers are written as people read them."""
-    return fill(template, fetched, _shown).text.strip()
+    return fill_template(template, fetched, _readable).text.strip()
 
 
-def asked(script: Script, condition: Condition, fetched: object) -> str:
+def condition_text(script: Script, condition: Condition, fetched: object) -> str:
     """Return what a model is told when a condition holds; never nothing, for a job without a task runs the script."""
     host = urlsplit(script.url).hostname
-    return with_source(condition.prompt, fill(condition.prompt, fetched, _shown), f"{host} answered")
+    return with_source(condition.prompt, fill_template(condition.prompt, fetched, _readable), f"{host} answered")
 
 
-def _shown(value: object) -> str:
+def _readable(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
     return f"{value:,}" if _is_number(value) else as_text(value)

@@ -1,19 +1,28 @@
-"""When a schedule comes: lazily, in UTC, and the same as the Temporal Schedule that is made of it.
+"""The times of a schedule, lazily and in UTC, and the nights on which clocks change.
 
-See docs/decisions.md: schedules.
+See docs/decisions.md: schedules; ADR 17.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from heapq import merge
 from itertools import groupby, islice
 from zoneinfo import ZoneInfo
 
-from maestro.domain.schedules.cron_times import CronTimes
-from maestro.domain.schedules.once import LAST_YEAR, Once
-from maestro.domain.schedules.texts import Interval, Schedule
-from maestro.domain.schedules.walls import clocks_change, first_moment_of, moment_of, moments
+from maestro.domain.schedules.cron import CronTimes
+from maestro.domain.schedules.expressions import (
+    LAST_YEAR,
+    Interval,
+    Once,
+    Schedule,
+    change_between,
+    clocks_change,
+    first_moment_of,
+    moment_of,
+    moments,
+)
 
 SHOWN = 5
 """How many times a preview shows."""
@@ -22,8 +31,18 @@ _DAY = timedelta(days=1)
 _DAYS_AHEAD = 5 * 366
 _LONGEST_MONTH = timedelta(days=32)
 
+LOOK_AHEAD = 400
+"""Days: every change of the coming year, told again before it is over."""
 
-def times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
+Hours = Mapping[date, Set[int]]
+"""Hours of some days, by the clock on the wall."""
+
+_ONE_DAY, _HOUR, _SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
+_ALL_DAY = frozenset(range(24))
+_EVERY_WEEKDAY = 7
+
+
+def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
     """Yield the times strictly after a moment, up to the year 2099.
 
     An interval keeps the grid of its anchor, in whole seconds. A cron follows the clocks of its zone. One that names
@@ -39,9 +58,9 @@ def times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime)
             return (time for time, _ in groupby(_walk(schedule, zone, after)) if time > after)
 
 
-def preview(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
+def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
     """Return the next five times, or as many as there are."""
-    return tuple(islice(times(schedule, zone, anchor, after), SHOWN))
+    return tuple(islice(times_after(schedule, zone, anchor, after), SHOWN))
 
 
 def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
@@ -61,7 +80,7 @@ def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     if cron.fixed:
         found: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
     else:
-        found = merge(_shown(cron, zone, day, 0), _shown(cron, zone, day, 1))
+        found = merge(_clock_times(cron, zone, day, 0), _clock_times(cron, zone, day, 1))
     return (moment for moment, _ in groupby(found))
 
 
@@ -92,7 +111,7 @@ def _walk(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime
         yield from times_of(cron, zone, day)
 
 
-def _shown(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
+def _clock_times(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
     """Yield when the clocks show the times of a day for the first time, or for the last; both are in order."""
     return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
 
@@ -123,3 +142,60 @@ def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: dateti
         elif cron.comes_on(day):
             count += full
     return count + len(near)
+
+
+def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
+    """Return the hours around the coming changes of the clocks in which the cron has something to do.
+
+    Where midnight itself is passed over, a server may take the day for the one before: then the whole day is doubtful
+    to a cron that asks for the day of the week.
+    """
+    found: dict[date, Set[int]] = {}
+    for evening in _evenings(zone, today):
+        by_weekday = len(cron.weekdays) < _EVERY_WEEKDAY
+        for day, hours in _around(evening, zone, by_weekday=by_weekday).items():
+            if hours == _ALL_DAY or (cron.comes_on(day) and cron.hours & hours):
+                found[day] = hours
+    return found
+
+
+def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetime, ...]:
+    """Return the times of the cron within these hours, in UTC and in their order."""
+    all_day = (time for day in hours for time in times_of(cron, zone, day))
+    local = ((time, time.astimezone(zone)) for time in all_day)
+    # A gap that ends its day brings a time to the first moment of the next one.
+    return tuple(sorted({time for time, wall in local if wall.hour in hours.get(wall.date(), _ALL_DAY)}))
+
+
+@lru_cache(maxsize=100)
+def _evenings(zone: ZoneInfo, today: date) -> tuple[date, ...]:
+    """Return the days between whose noon and the next the clocks change; yesterday's change may still go on."""
+    days = (today + ahead * _ONE_DAY for ahead in range(-2, LOOK_AHEAD))
+    return tuple(day for day in days if clocks_change(day, zone))
+
+
+def _around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
+    """Return the hours from the one before the change to the one after it."""
+    moment = _change(evening, zone)
+    before = _wall(moment - _SECOND, zone) + _SECOND
+    after = _wall(moment, zone)
+    first, last = min(before, after) - _HOUR, max(before, after)
+    found: dict[date, set[int]] = {}
+    while first.replace(minute=0, second=0) <= last:
+        found.setdefault(first.date(), set()).add(first.hour)
+        first += _HOUR
+    midnight = datetime.combine(after.date(), time())
+    if by_weekday and before <= midnight < after:
+        return {**found, after.date(): _ALL_DAY}
+    return found
+
+
+def _change(evening: date, zone: ZoneInfo) -> datetime:
+    """Return the first second that has the offset of the next noon."""
+    earlier = datetime.combine(evening, time(12), zone).astimezone(UTC)
+    later = datetime.combine(evening + _ONE_DAY, time(12), zone).astimezone(UTC)
+    return change_between(earlier, later, zone)
+
+
+def _wall(moment: datetime, zone: ZoneInfo) -> datetime:
+    return moment.astimezone(zone).replace(tzinfo=None)

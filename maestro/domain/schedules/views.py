@@ -11,17 +11,20 @@ from pydantic import Field
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.schedules.cron_times import CronTimes
-from maestro.domain.schedules.edits import (
-    PreviewWish,
-    ScheduleKind,
+from maestro.domain.schedules.cron import CronTimes
+from maestro.domain.schedules.descriptions import in_words
+from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest
+from maestro.domain.schedules.expressions import (
+    Schedule,
+    check_jitter,
+    first_moment_of,
+    read_schedule,
+    read_zone,
+    recall_schedule,
 )
-from maestro.domain.schedules.schedule import Planned
+from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.scripts import Script, read_script
-from maestro.domain.schedules.texts import Schedule, check_jitter, read_schedule, read_zone, recall_schedule
-from maestro.domain.schedules.times import passed_over, preview
-from maestro.domain.schedules.walls import first_moment_of
-from maestro.domain.schedules.words import in_words
+from maestro.domain.schedules.times import next_times, passed_over
 from maestro.domain.values import Value, View
 
 
@@ -90,7 +93,7 @@ class SchedulePage(View):
     next: str | None
 
 
-class PreviewView(View):
+class SchedulePreview(View):
     """A schedule in words, and its next five times in its zone; ``note`` tells of a time that the clocks pass over."""
 
     schedule: str
@@ -131,15 +134,15 @@ class ScheduleFilter(Value):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScheduleRecord:
     """A row with what other tables say of it: whose it is, and the job of its last run."""
 
-    planned: Planned
+    planned: ScheduleColumns
     agent: Agent
     last: Job | None
 
 
-def state_of(planned: Planned, agent: Agent) -> ScheduleState:
+def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
     """Say whether a schedule runs."""
     if planned.ended_at is not None:
         return ScheduleState.ENDED
@@ -148,7 +151,7 @@ def state_of(planned: Planned, agent: Agent) -> ScheduleState:
     return ScheduleState.ACTIVE if agent.status is AgentStatus.ACTIVE else ScheduleState.AGENT_PAUSED
 
 
-def schedule_view(plan: Plan, now: datetime) -> ScheduleView:
+def schedule_view(plan: ScheduleRecord, now: datetime) -> ScheduleView:
     """Show a schedule."""
     planned, state = plan.planned, state_of(plan.planned, plan.agent)
     when, coming = _coming(planned, now)
@@ -177,13 +180,13 @@ def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
     return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
 
 
-def preview_view(wish: PreviewWish, now: datetime, shortest: timedelta) -> PreviewView:
+def preview_view(wish: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
     """Show when a schedule would come if it were made now; raises ``InvalidEdit`` for what is none."""
     schedule = read_schedule(wish.schedule, wish.timezone, now, shortest)
     check_jitter(schedule, wish.jitter_seconds)
     zone = read_zone(wish.timezone)
-    times = preview(schedule, zone, now, now)
-    return PreviewView(
+    times = next_times(schedule, zone, now, now)
+    return SchedulePreview(
         schedule=wish.schedule,
         timezone=wish.timezone,
         when=in_words(schedule, zone),
@@ -202,18 +205,18 @@ def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
     return f"{night}: it comes at {instead:%H:%M} then."
 
 
-def _coming(planned: Planned, now: datetime) -> tuple[str, tuple[datetime, ...]]:
+def _coming(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetime, ...]]:
     """Return a schedule in words and its next times; as it was written, and none, for one that nobody can read."""
     try:
         zone = read_zone(planned.zone)
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:
         return planned.schedule, ()
-    times = preview(schedule, zone, planned.anchored_at, now)
+    times = next_times(schedule, zone, planned.anchored_at, now)
     return in_words(schedule, zone), tuple(time.astimezone(zone) for time in times)
 
 
-def _reason(plan: Plan, state: ScheduleState) -> str:
+def _reason(plan: ScheduleRecord, state: ScheduleState) -> str:
     match state:
         case ScheduleState.ENDED:
             ended = plan.planned.ended_at
@@ -226,7 +229,7 @@ def _reason(plan: Plan, state: ScheduleState) -> str:
             return ""
 
 
-def _last(plan: Plan) -> LastRun | None:
+def _last(plan: ScheduleRecord) -> LastRun | None:
     if not plan.planned.last_job_id:
         return None
     job = plan.last

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from maestro.domain.fields import OptionalSlug, OwnerId
 from maestro.domain.settings.section import ChannelReference, Section, live
-from maestro.domain.words import OptionalSlug, OwnerId
 
 
 class RoutingSettings(Section):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from maestro.domain.scanning import AllowList, ScanRules, problem_of_allowed
+from maestro.domain.fields import OptionalIdentifier
+from maestro.domain.redaction import AllowList, ScanRules, problem_of_allowed
 from maestro.domain.settings.section import Section, live, setting
-from maestro.domain.words import OptionalIdentifier
 
 
 def _compiled(pattern: str) -> str:

@@ -5,9 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
-from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, setting
-from maestro.domain.words import (
+from maestro.domain.fields import (
     ClientName,
     Description,
     DisplayName,
@@ -28,6 +26,8 @@ from maestro.domain.words import (
     Weight,
     Word,
 )
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.settings.section import NO_SECRET, HttpUrl, Section, setting
 
 DEFAULT_MODELS = {
     "anthropic": "claude-haiku-4-5",

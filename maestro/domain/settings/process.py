@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from maestro.domain.fields import Identifier, OptionalSlug, OwnerId
 from maestro.domain.settings.section import (
     NO_SECRET,
     DatabaseUrl,
@@ -20,7 +21,6 @@ from maestro.domain.settings.section import (
     live,
     setting,
 )
-from maestro.domain.words import Identifier, OptionalSlug, OwnerId
 
 HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a loaded machine is silent for several seconds
 

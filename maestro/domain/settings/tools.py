@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from maestro.domain.fields import Name, OwnerId, ToolName, Word
 from maestro.domain.settings.section import Folder, HttpUrl, Seconds, Section, live, setting, unique
-from maestro.domain.words import Name, OwnerId, ToolName, Word
 
 DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")
 

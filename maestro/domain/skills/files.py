@@ -1,16 +1,27 @@
-"""A skill as it stands in its file: what the front matter may say, and a sentence for everything it may not."""
+"""Skill files: the YAML header and its rules, and the set of skills that all files make."""
 
 import hashlib
+import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from maestro.domain.skills.front_matter import InvalidSkill, split_front_matter
-from maestro.domain.skills.skill import fold, problem_of
-from maestro.domain.words import Slug, ToolName
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.fields import Slug, ToolName
+from maestro.domain.skills.skill import fold, problem_of_pattern
+
+MAX_FRONT_MATTER = 16_384
+"""Characters; YAML takes its time, and this many take a tenth of a second."""
+MAX_DEPTH = 6
+
+_KINDS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)
+
+_FENCE = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_SHAPE = 'begin the file with a line "---", lines such as "slug: my-skill", and another line "---"'
 
 MAX_BYTES = 262_144
 MAX_KEYWORDS = 200
@@ -24,6 +35,74 @@ _SLUG: TypeAdapter[str] = TypeAdapter(Slug)
 _TOOL: TypeAdapter[str] = TypeAdapter(ToolName)
 _TRIGGERS = {"keywords": "keywords", "keyword": "keywords", "patterns": "patterns", "pattern": "patterns"}
 """What a trigger may be called, in a mapping or in a list of items with one key each."""
+
+
+class InvalidSkill(ConfigurationError):
+    """A file is no skill that can be used; the text is one sentence that names the fix."""
+
+    public = "The skill is not valid."
+
+
+def split_header(text: str) -> tuple[dict[str, Any], str]:
+    """Return what stands in the front matter, every plain value as text, and the body.
+
+    Raises ``InvalidSkill``.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    fence = _FENCE.match(text)
+    if fence is None:
+        raise InvalidSkill(f"it has no front matter; {_SHAPE}")
+    source = fence["yaml"]
+    if len(source) > MAX_FRONT_MATTER:
+        raise InvalidSkill(f"its front matter has more than {MAX_FRONT_MATTER} characters; shorten it")
+    found = _read_yaml(source)
+    if not isinstance(found, dict):
+        raise InvalidSkill(f"its front matter has no keys; {_SHAPE}")
+    return {str(key): value for key, value in found.items()}, text[fence.end() :].strip()
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads texts, lists and mappings, and refuses what could grow beyond its own length or hide a mistake."""
+
+    # A keyword "no" is a word and a version 1.10 is no number: nothing is taken for anything but text.
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the library's own way to say so
+    yaml_constructors = {kind: yaml.SafeLoader.yaml_constructors[kind] for kind in _KINDS}  # noqa: RUF012 - as above
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Build a node; raises ``YAMLError`` for an alias, which can repeat itself, and for too much depth."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._mark())
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, "it is nested too deeply", self._mark())
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Build a mapping; raises ``YAMLError`` when a key stands there twice, of which one would be lost."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for at, key in enumerate(keys):
+            if key in keys[:at]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands there twice", node.value[at][0].start_mark
+                )
+        return super().construct_mapping(node, deep=deep)
+
+    def _mark(self) -> yaml.Mark | None:
+        mark: yaml.Mark | None = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        return mark
+
+
+def _read_yaml(source: str) -> object:
+    try:
+        return yaml.load(source, Loader=_Loader)  # noqa: S506 - it is a safe loader, made stricter
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
+        raise InvalidSkill(f"its front matter is not valid YAML{line}: {error.problem}; correct it there") from None
+    except yaml.YAMLError as error:
+        raise InvalidSkill(f"its front matter is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 @dataclass(frozen=True)
@@ -50,7 +129,7 @@ def read_skill(data: bytes) -> SkillFile:
     A key or a pattern that cannot be used is a problem of the skill, which works without it; everything else that is
     wrong raises ``InvalidSkill``.
     """
-    front, body = split_front_matter(_text(data))
+    front, body = split_header(_text(data))
     texts = {key: _line(front, key, length) for key, length in _LENGTHS.items()}
     slug = _line(front, "slug", 63)
     if not _fits(_SLUG, slug):
@@ -62,7 +141,7 @@ def read_skill(data: bytes) -> SkillFile:
     patterns = _unique(triggers["patterns"], str)
     _bound("triggers.keywords", keywords, MAX_KEYWORDS, KEYWORD_CHARS)
     _bound("triggers.patterns", patterns, MAX_PATTERNS)
-    usable = tuple(pattern for pattern in patterns if problem_of(pattern) is None)
+    usable = tuple(pattern for pattern in patterns if problem_of_pattern(pattern) is None)
     return SkillFile(
         slug=slug,
         **{**texts, "name": texts["name"] or slug},
@@ -164,7 +243,7 @@ def _unknown(front: Mapping[str, Any]) -> Iterator[str]:
 
 def _unusable(patterns: tuple[str, ...]) -> Iterator[str]:
     for pattern in patterns:
-        reason = problem_of(pattern)
+        reason = problem_of_pattern(pattern)
         if reason is not None:
             yield f"the pattern {pattern[:80]!r} is left out: {reason}"
 
@@ -172,3 +251,72 @@ def _unusable(patterns: tuple[str, ...]) -> Iterator[str]:
 def _silent(keywords: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[str]:
     if not keywords and not patterns:
         yield "no message can call for it; give it triggers, keywords or patterns"
+
+
+@dataclass(frozen=True)
+class SkillSource:
+    """A file with a skill, or with what is wrong instead; ``source`` is its path."""
+
+    source: str
+    shipped: bool
+    skill: SkillFile | None = None
+    problem: str = ""
+
+    @classmethod
+    def read(cls, source: str, data: bytes, *, shipped: bool) -> "SkillSource":
+        """Read a file."""
+        try:
+            return cls(source, shipped, skill=read_skill(data))
+        except InvalidSkill as error:
+            return cls(source, shipped, problem=str(error))
+
+
+@dataclass(frozen=True)
+class KnownSkill:
+    """A skill as it was when its file could be read."""
+
+    slug: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SkillSet:
+    """The skills of all files: those to take from their file, by slug, and those to leave as they were known.
+
+    ``problems`` are pairs of a file and a sentence.
+    """
+
+    taken: dict[str, SkillSource] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+def arrange(files: Iterable[SkillSource], known: Sequence[KnownSkill]) -> SkillSet:
+    """Arrange files into a library.
+
+    An own skill replaces one that was shipped with the same slug; of two own ones the first by path stays. What a
+    broken file said before it broke stays as it was known.
+    """
+    ordered = sorted(files, key=lambda file: file.source)
+    taken: dict[str, SkillSource] = {}
+    problems: list[tuple[str, str]] = []
+    for file in ordered:
+        problems += ((file.source, problem) for problem in _source_problems(file, taken))
+        if file.skill is not None and not file.shipped:
+            taken.setdefault(file.skill.slug, file)
+    broken = {file.source for file in ordered if file.skill is None}
+    kept = frozenset(before.slug for before in known if before.source in broken and before.slug not in taken)
+    for file in ordered:
+        if file.skill is not None and file.skill.slug not in kept:
+            taken.setdefault(file.skill.slug, file)
+    return SkillSet(taken, kept, tuple(problems))
+
+
+def _source_problems(file: SkillSource, taken: dict[str, SkillSource]) -> Iterator[str]:
+    if file.skill is None:
+        yield file.problem
+        return
+    yield from file.skill.problems
+    first = taken.get(file.skill.slug)
+    if first is not None and not file.shipped:
+        yield f"its slug {file.skill.slug} is that of {first.source} already; give it another"

@@ -41,7 +41,7 @@ def fold(text: str) -> str:
     return " ".join(folded.split())
 
 
-class Words:
+class MessageWords:
     """A message, ready to be searched."""
 
     def __init__(self, message: str) -> None:
@@ -49,7 +49,7 @@ class Words:
         self.words = frozenset(_WORD.findall(self.text))
 
 
-class _Prepared(NamedTuple):
+class _PreparedKeyword(NamedTuple):
     place: int
     source: str
     keyword: str
@@ -63,17 +63,19 @@ class Keywords:
     sources: Sequence[str]
 
     @cached_property
-    def _by_sign(self) -> Mapping[str, Sequence[_Prepared]]:
+    def _by_sign(self) -> Mapping[str, Sequence[_PreparedKeyword]]:
         """Each under one of its words, without which a message cannot have it; under nothing where it has none."""
-        found: dict[str, list[_Prepared]] = {}
+        found: dict[str, list[_PreparedKeyword]] = {}
         for place, source in enumerate(self.sources):
             keyword = fold(source)
             if keyword:
                 pieces = _pieces(keyword)
-                found.setdefault(max(pieces, key=len, default=""), []).append(_Prepared(place, source, keyword, pieces))
+                found.setdefault(max(pieces, key=len, default=""), []).append(
+                    _PreparedKeyword(place, source, keyword, pieces)
+                )
         return found
 
-    def found(self, message: Words) -> tuple[str, ...]:
+    def found(self, message: MessageWords) -> tuple[str, ...]:
         """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them.
 
         They are in the order of their sources. Only those are looked for whose sign is a word of the message: most
@@ -173,14 +175,14 @@ class Patterns:
 
     @cached_property
     def _usable(self) -> _Group:
-        return _Group([source for source in self.sources if problem_of(source) is None])
+        return _Group([source for source in self.sources if problem_of_pattern(source) is None])
 
     def matching(self, text: bytes) -> tuple[str, ...]:
         """Return those that match somewhere in a text in UTF-8, in the order of their sources."""
         return tuple(self._usable.matching(text))
 
 
-def problem_of(source: str) -> str | None:
+def problem_of_pattern(source: str) -> str | None:
     """Return why a text is no usable pattern, in a few words, or None."""
     if not source.strip():
         return "it is empty"
@@ -268,13 +270,13 @@ class Skill:
     def _patterns(self) -> Patterns:
         return Patterns(self.patterns)
 
-    def score(self, message: "Scored") -> "Score":
+    def score(self, message: "ScoredMessage") -> "SkillScore":
         """Say how well this skill fits a message."""
-        return Score(self, self._keywords.found(message.words), self._patterns.matching(message.encoded))
+        return SkillScore(self, self._keywords.found(message.words), self._patterns.matching(message.encoded))
 
 
 @dataclass(frozen=True)
-class Score:
+class SkillScore:
     """How well a skill fits a message: the keywords found in it and the patterns that match."""
 
     skill: Skill
@@ -287,17 +289,17 @@ class Score:
         return KEYWORD_POINTS * len(self.keywords) + PATTERN_POINTS * len(self.patterns)
 
 
-class Scored:
+class ScoredMessage:
     """A message, ready to be scored; of a long one only both ends count."""
 
     def __init__(self, message: str) -> None:
         if len(message) > 2 * SCORED_CHARS:
             message = f"{message[:SCORED_CHARS]}\n{message[-SCORED_CHARS:]}"
-        self.words = Words(message)
+        self.words = MessageWords(message)
         self.encoded = message.encode("utf-8", "replace")
 
 
-def choose(
+def choose_skills(
     skills: Sequence[Skill], message: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> tuple[Skill, ...]:
     """Choose what the model is given for a message: at most three skills, the best first.
@@ -313,9 +315,9 @@ def is_for(skill: Skill, tools: frozenset[str], allowed: frozenset[str] | None) 
     return (allowed is None or skill.slug in allowed) and tools.issuperset(skill.required_tools)
 
 
-def ranking(skills: Sequence[Skill], message: str) -> list[Score]:
+def ranking(skills: Sequence[Skill], message: str) -> list[SkillScore]:
     """Return the scores above zero, the best first."""
-    scored = Scored(message)
+    scored = ScoredMessage(message)
     return _ranked(skill.score(scored) for skill in skills)
 
 
@@ -336,14 +338,14 @@ class Repertoire:
 
     def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
         """Choose what the model is given for a message; see ``choose``."""
-        return _best(self._ranking(Scored(message)), tools, allowed)
+        return _best(self._ranking(ScoredMessage(message)), tools, allowed)
 
-    def _ranking(self, message: Scored) -> list[Score]:
+    def _ranking(self, message: ScoredMessage) -> list[SkillScore]:
         found = frozenset(self._keywords.found(message.words))
         matching = frozenset(self._patterns.matching(message.encoded))
         called_for = {place for source in found | matching for place in self._with[source]}
         return _ranked(
-            Score(
+            SkillScore(
                 skill,
                 tuple(keyword for keyword in skill.keywords if keyword in found),
                 tuple(pattern for pattern in skill.patterns if pattern in matching),
@@ -352,12 +354,12 @@ class Repertoire:
         )
 
 
-def _best(scores: Iterable[Score], tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
+def _best(scores: Iterable[SkillScore], tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
     fitting = [score.skill for score in scores if is_for(score.skill, tools, allowed)]
     return tuple(fitting[:MOST_SKILLS])
 
 
-def _ranked(scores: Iterable[Score]) -> list[Score]:
+def _ranked(scores: Iterable[SkillScore]) -> list[SkillScore]:
     return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
 

@@ -1,10 +1,15 @@
-"""Skills as operators see and change them, on the API and on the command line alike."""
+"""Skills as operators see, change and try them."""
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Annotated
 
-from maestro.domain.skills.skill import SkillProblem, SkillRow
+from pydantic import Field
+
+from maestro.domain.fields import OptionalSlug
+from maestro.domain.messages import MAX_CONTENT_CHARS
+from maestro.domain.skills.skill import Skill, SkillProblem, SkillRow, SkillScore, choose_skills, ranking
 from maestro.domain.values import View
 
 
@@ -63,12 +68,12 @@ class SkillChange(View):
 
 def skill_view(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillView:
     """Show a skill; the problems may be those of all files."""
-    return SkillView(**_shown(row, problems))
+    return SkillView(**_view_fields(row, problems))
 
 
 def skill_detail(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillDetail:
     """Show a skill with its body."""
-    return SkillDetail(**_shown(row, problems), body=row.body)
+    return SkillDetail(**_view_fields(row, problems), body=row.body)
 
 
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
@@ -82,10 +87,69 @@ def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], curso
     )
 
 
-def _shown(row: SkillRow, problems: Sequence[SkillProblem]) -> Mapping[str, object]:
+def _view_fields(row: SkillRow, problems: Sequence[SkillProblem]) -> Mapping[str, object]:
     lists = {name: tuple(json.loads(getattr(row, name))) for name in ("keywords", "patterns", "required_tools")}
     return {
         **row.model_dump(include=set(SkillView.model_fields)),
         **lists,
         "problems": tuple(found.problem for found in problems if found.source == row.source),
     }
+
+
+class SkillTrialRequest(View):
+    """What somebody might write, and to which agent, by its slug; without one all tools and skills are there."""
+
+    message: Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS)]
+    agent: OptionalSlug = ""
+
+
+class SkillScoreView(View):
+    """A skill that a message calls for: its points, what gave them, and in ``reason`` why it would not be chosen."""
+
+    slug: str
+    points: int
+    chosen: bool
+    reason: str
+    keywords: tuple[str, ...]
+    patterns: tuple[str, ...]
+
+
+class SkillTrial(View):
+    """What a message calls for, the best first."""
+
+    items: tuple[SkillScoreView, ...]
+
+
+def try_message(
+    rows: Sequence[SkillRow], message: str, tools: frozenset[str] | None, allowed: frozenset[str] | None
+) -> SkillTrial:
+    """Say what becomes of a message for an agent with these tools and skills; None stands for all of them."""
+    skills = {row.slug: Skill.of(row) for row in rows}
+    enabled = [skills[row.slug] for row in rows if row.enabled]
+    had = frozenset(tool for skill in enabled for tool in skill.required_tools) if tools is None else tools
+    chosen = choose_skills(enabled, message, had, allowed)
+    return SkillTrial(
+        items=tuple(
+            SkillScoreView(
+                slug=score.skill.slug,
+                points=score.points,
+                chosen=score.skill in chosen,
+                reason="" if score.skill in chosen else _reason(score, enabled, had, allowed),
+                keywords=score.keywords,
+                patterns=score.patterns,
+            )
+            for score in ranking(list(skills.values()), message)
+        )
+    )
+
+
+def _reason(score: SkillScore, enabled: Sequence[Skill], tools: frozenset[str], allowed: frozenset[str] | None) -> str:
+    skill = score.skill
+    if skill not in enabled:
+        return "it is disabled"
+    if allowed is not None and skill.slug not in allowed:
+        return "it is not among the agent's skills"
+    missing = sorted(frozenset(skill.required_tools) - tools)
+    if missing:
+        return f"the agent does not have {', '.join(missing)}"
+    return "others have more points"

@@ -19,7 +19,7 @@ _FENCES = ("```", "~~~")
 _DEEPEST = 4
 
 
-def fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
+def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
     """Read the fields of a tag; their keys are in lower case, with ``_`` between words.
 
     A line that is indented, or has no ``key:``, goes on with the value before it. A value in single quotes is the text

@@ -1,4 +1,7 @@
-"""The tags in a model's answer: one grammar, read by one pure function (docs/decisions.md: tags)."""
+"""The grammar of tags in a model's answer, whole or while it is written.
+
+See docs/decisions.md: tags.
+"""
 
 import re
 import textwrap
@@ -9,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from maestro.domain.tags.markdown import Span, VisibleText, spans
+from maestro.domain.tags.markdown import CodeSpan, VisibleText, code_spans
 
 
 class TagName(StrEnum):
@@ -58,7 +61,7 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedAnswer:
     """What people may see of an answer, and its tags in the order they were written."""
 
     visible: str
@@ -85,10 +88,10 @@ class _Extent(NamedTuple):
     complete: bool
 
 
-_Mark = Span | _Token
+_Mark = CodeSpan | _Token
 
 
-def parse(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) -> Parsed:
+def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) -> ParsedAnswer:
     """Read an answer: its tags, and the text without them (docs/decisions.md: tags).
 
     ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
@@ -103,7 +106,7 @@ def parse(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) ->
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """
     first = _read(answer.strip(), is_quotation)
-    return Parsed(_settled(first.visible), first.tags)
+    return ParsedAnswer(_settled(first.visible), first.tags)
 
 
 def _settled(visible: str) -> str:
@@ -118,16 +121,16 @@ def _settled(visible: str) -> str:
     return _START.sub(lambda opening: "(" + opening[0][1:], visible)
 
 
-def _read(text: str, is_quotation: Callable[[Tag], bool]) -> Parsed:
+def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
     """Read a text once, from the left."""
-    marks: list[_Mark] = sorted((*spans(text), *_tokens(text)))
-    reach, quotations = _Reach(text, marks), [Span(*lines.span()) for lines in _QUOTATION.finditer(text)]
+    marks: list[_Mark] = sorted((*code_spans(text), *_tokens(text)))
+    reach, quotations = _Reach(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
     page, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
         mark = marks[index]
         page.write(text[position : mark.start])
         position = mark.end
-        if isinstance(mark, Span):
+        if isinstance(mark, CodeSpan):
             page.write_code(text[mark.start : mark.end])
         elif mark.closing:
             page.cut()
@@ -143,10 +146,10 @@ def _read(text: str, is_quotation: Callable[[Tag], bool]) -> Parsed:
             page.show(text[mark.start : position]) if tags[-1].quoted else page.cut()
         index = reach.index(position)
     page.write(text[position:])
-    return Parsed(page.finished() if page.is_changed else text.strip(), tuple(tags))
+    return ParsedAnswer(page.finished() if page.is_changed else text.strip(), tuple(tags))
 
 
-def _around(stretches: Sequence[Span], position: int) -> Span | None:
+def _around(stretches: Sequence[CodeSpan], position: int) -> CodeSpan | None:
     """Return the stretch that the position is in."""
     number = bisect_right(stretches, position, key=lambda stretch: stretch.start)
     return stretches[number - 1] if number > 0 and position < stretches[number - 1].end else None
@@ -258,3 +261,43 @@ def _is_key(written: str) -> bool:
 
 def _in_key(character: str) -> bool:
     return character.isalnum() or character in "-_." or unicodedata.category(character).startswith("M")
+
+
+_BEGINNINGS = "|".join(
+    sorted({name[:length] for name in TagName for length in range(len(name))}, key=len, reverse=True)
+)
+_UNFINISHED = re.compile(rf"\[/?(?:{_BEGINNINGS})(?:\Z|\[)", re.IGNORECASE | re.ASCII)
+"""A bracket that may become a tag with the next letters, or because a tag in it goes."""
+_OPENING = re.compile(
+    rf"\[/?({'|'.join(TagName)})(?=[:\]\s]|\Z)(?!(?-i:(?<=[a-z]))[^\S\n]+[^\s:\[\]])", re.IGNORECASE | re.ASCII
+)
+"""A tag, but for a plain word in small letters that other words follow: people do write ``[state your name]``."""
+_CODE_OR_QUOTE = re.compile(r"`|~~~|^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]*+)*+>", re.MULTILINE)
+_LONE_MARK = re.compile(r"(?:^|\n)(?:[^\S\n]*(?:[-*+>]|\d{1,9}[.)]))+\Z")
+"""A line at the end on which only the mark of a list stands: it goes with a tag that may follow."""
+
+
+def visible_so_far(written: str) -> str:
+    """Return what may be shown of the beginning of an answer, without blanks at its end.
+
+    Every text can be read. It ends before the first tag that nothing closes yet, so that what it holds is never seen;
+    beside code and quotations, in which a tag may be something else than it seems, it ends before the first one.
+    """
+    end = _settled_length(written)
+    return _LONE_MARK.sub("", parse_answer(written[:end]).visible.rstrip())
+
+
+def _settled_length(written: str) -> int:
+    """Return up to where nothing that follows can make a tag of what is there, or something else of a tag."""
+    unfinished = _UNFINISHED.search(written)
+    limit = unfinished.start() if unfinished else len(written)
+    code = _CODE_OR_QUOTE.search(written)
+    position = 0
+    while (opening := _OPENING.search(written, position)) is not None and opening.start() < limit:
+        closing = re.compile(rf"\[/{opening[1]}\]", re.IGNORECASE).search(written, opening.end(), limit)
+        if opening[0].startswith("[/") or closing is None or code is not None:
+            return opening.start()
+        if _OPENING.search(written, opening.end(), closing.start()):
+            return opening.start()
+        position = closing.end()
+    return limit

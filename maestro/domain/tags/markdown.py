@@ -25,14 +25,14 @@ _BACKTICKS = re.compile("`+")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
-class Span(NamedTuple):
+class CodeSpan(NamedTuple):
     """A stretch of a text, from ``start`` up to ``end``."""
 
     start: int
     end: int
 
 
-def spans(text: str) -> list[Span]:
+def code_spans(text: str) -> list[CodeSpan]:
     """Return every stretch that is code when what stands before it is not, by their starts; they may overlap.
 
     Read from the left: the first one is code, and the next that begins after its end, and so on. A reader who begins
@@ -46,7 +46,7 @@ def spans(text: str) -> list[Span]:
     return sorted((*fences, *(span for span in _inline(text) if span.start not in begun)))
 
 
-def _fenced(text: str) -> Iterator[Span]:
+def _fenced(text: str) -> Iterator[CodeSpan]:
     """Find each fence with the line that ends it: the first after it that closes it, or that leaves its quote or list.
 
     A closing line has the same character at least as often, and stands in a quote if the fence does.
@@ -59,7 +59,7 @@ def _fenced(text: str) -> Iterator[Span]:
             line = waiting.pop()
             closings[line[1][0], _quoted(line)].prepend(line.end(), len(line[1]))
         closed = closings[opening[1][0], _quoted(opening)].first(len(opening[1]))
-        yield Span(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
+        yield CodeSpan(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
 
 
 def _quoted(fence: re.Match[str]) -> bool:
@@ -116,7 +116,7 @@ class _Closings:
         return self._ends[index - 1] if index else None
 
 
-def _inline(text: str) -> Iterator[Span]:
+def _inline(text: str) -> Iterator[CodeSpan]:
     """Find each run of backticks with the next run of the same length in its paragraph."""
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
@@ -125,7 +125,7 @@ def _inline(text: str) -> Iterator[Span]:
         length = run.end() - start
         closing = nearest.get(length)
         if length and closing is not None and not _between(blocks, start, closing):
-            yield Span(start, closing + length)
+            yield CodeSpan(start, closing + length)
         nearest[run.end() - run.start()] = run.start()
 
 

@@ -1,6 +1,13 @@
-"""Inbound webhooks: what a program outside says becomes work for an agent."""
+"""Webhooks and the signatures of their deliveries."""
 
-from datetime import datetime
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
@@ -11,6 +18,19 @@ from maestro.domain.messages import Address
 
 ROOT = "payload"
 """What the placeholders of a prompt begin with."""
+
+TOLERANCE = timedelta(minutes=5)
+"""How far the sender's clock may be from ours, in both directions; what is older may have been overheard."""
+KEY_PREFIX = "whsec_"
+SHORTEST_KEY, LONGEST_KEY = 16, 512
+"""Bytes of a secret."""
+
+ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
+GITHUB_ID_HEADER, GITHUB_SIGNATURE_HEADER = "x-github-delivery", "x-hub-signature-256"
+
+_ID = re.compile(r"[!-~]{1,256}")
+_SECONDS = re.compile(r"[0-9]{1,12}")
+_DIGEST = re.compile(r"sha256=[0-9a-fA-F]{64}")
 
 
 class SignatureScheme(StrEnum):
@@ -89,3 +109,102 @@ class WebhookUnready(MaestroError):
 
     public = "This webhook cannot check signatures at the moment."
     retryable = True
+
+
+class BadSignature(MaestroError):
+    """The signature of a delivery is missing, wrong, too old or used already; the message says which."""
+
+    public = "The signature does not fit."
+
+
+@dataclass(frozen=True)
+class SignedDelivery:
+    """A delivery whose signature fits: the id its sender gave it, and what its signature is known by."""
+
+    delivery_id: str
+    digest: str
+
+
+def check_signature(
+    scheme: SignatureScheme, secret: str, headers: Mapping[str, str], body: bytes, now: datetime
+) -> SignedDelivery:
+    """Return the delivery if its sender knows the secret; raises ``BadSignature``."""
+    if scheme is SignatureScheme.GITHUB:
+        return _signed_as_github(secret, headers, body)
+    return _signed_as_standard(secret, headers, body, now)
+
+
+def sign_delivery(
+    scheme: SignatureScheme, secret: str, delivery_id: str, body: bytes, now: datetime
+) -> Mapping[str, str]:
+    """Return the headers with which a sender signs a delivery."""
+    if scheme is SignatureScheme.GITHUB:
+        mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+        return {GITHUB_ID_HEADER: delivery_id, GITHUB_SIGNATURE_HEADER: f"sha256={mac}"}
+    seconds = str(int(now.timestamp()))
+    mac = base64.b64encode(_standard_mac(secret, delivery_id, seconds, body)).decode()
+    return {ID_HEADER: delivery_id, TIME_HEADER: seconds, SIGNATURE_HEADER: f"v1,{mac}"}
+
+
+def checked_secret(scheme: SignatureScheme, secret: str) -> str:
+    """Return a secret that can sign; raises ``ValueError`` with the sentence for whoever typed it."""
+    if scheme is SignatureScheme.STANDARD:
+        _key(secret)
+    elif not SHORTEST_KEY <= len(secret.encode()) <= LONGEST_KEY:
+        raise ValueError(f"expected a secret of {SHORTEST_KEY} to {LONGEST_KEY} bytes; leave it out, and one is made")
+    return secret
+
+
+def _signed_as_standard(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> SignedDelivery:
+    delivery_id, seconds, signatures = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
+    if not (delivery_id and seconds and signatures):
+        raise BadSignature(f"The delivery is not signed: send {ID_HEADER}, {TIME_HEADER} and {SIGNATURE_HEADER}.")
+    if not _ID.fullmatch(delivery_id) or not _SECONDS.fullmatch(seconds):
+        raise BadSignature(f"{ID_HEADER} is a word of up to 256 characters, {TIME_HEADER} is in seconds since 1970.")
+    mac = _standard_mac(secret, delivery_id, seconds, body)
+    if not any(_is_v1(signature, mac) for signature in signatures.split(" ")):
+        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+    # Only of a signature that fits: nobody else is told what time it is here.
+    if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
+        raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it anew.")
+    return SignedDelivery(delivery_id, mac.hex())
+
+
+def _signed_as_github(secret: str, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
+    signature = headers.get(GITHUB_SIGNATURE_HEADER, "")
+    if not signature:
+        raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
+    mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
+        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+    delivery_id = headers.get(GITHUB_ID_HEADER) or mac
+    if not _ID.fullmatch(delivery_id):
+        raise BadSignature("X-GitHub-Delivery is a word of up to 256 characters.")
+    return SignedDelivery(delivery_id, mac)
+
+
+def _standard_mac(secret: str, delivery_id: str, seconds: str, body: bytes) -> bytes:
+    return hmac.new(_key(secret), f"{delivery_id}.{seconds}.".encode() + body, hashlib.sha256).digest()
+
+
+def _is_v1(signature: str, mac: bytes) -> bool:
+    version, _, encoded = signature.partition(",")
+    try:
+        given = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return version == "v1" and hmac.compare_digest(given, mac)
+
+
+def _key(secret: str) -> bytes:
+    """Return the key that a secret of the scheme ``standard`` is; raises ``ValueError``."""
+    try:
+        key = base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        raise ValueError(
+            f"expected {KEY_PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes as base64, as the sender shows it; "
+            "leave it out, and one is made"
+        )
+    return key

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from maestro.domain.llm.accounts import AccountModel, AccountType, Choice
+from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountType
 from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
@@ -188,11 +188,11 @@ class FailoverProgress:
     wanted: Sequence[str]
     until: float
     exact: bool = False
-    fits: Callable[[Choice], bool] = lambda _: True
+    fits: Callable[[AccountChoice], bool] = lambda _: True
     tried: set[AccountModel] = field(default_factory=set)
     failures: list[LLMFailure] = field(default_factory=list)
 
-    def note(self, choice: Choice, failure: LLMFailure) -> None:
+    def note(self, choice: AccountChoice, failure: LLMFailure) -> None:
         """Note a failure, so that no account is asked the same twice."""
         whole, model = choice.keys
         self.tried.add(whole if isinstance(failure, OF_THE_WHOLE_ACCOUNT) else model)

@@ -10,7 +10,7 @@ from maestro.domain.errors import Stopped
 from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, ModelTimeout, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.domain.precedence import FairLine, Precedence
+from maestro.domain.precedence import FairQueue, Precedence
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import LlmSettings
 from maestro.llm.middleware.replay import without_snapshot
@@ -89,7 +89,7 @@ class AccountLimiter:
     def __init__(self, account: Account, rules: LlmSettings) -> None:
         self.account = account
         self.rules = rules
-        self._queues: dict[int, FairLine[LimiterSlot]] = {}
+        self._queues: dict[int, FairQueue[LimiterSlot]] = {}
         self._inside = 0
         self._background_inside = 0
         self._requests = LeakyBucket()
@@ -106,7 +106,7 @@ class AccountLimiter:
             self._take(slot)  # an empty queue would leave the order of the others as it is
             return slot
         slot.admitted = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(precedence.priority, FairLine())
+        queue = self._queues.setdefault(precedence.priority, FairQueue())
         queue.add(precedence.key, precedence.weight, slot)
         self._admit()
         return slot if await self._admitted(slot, slot.admitted, seconds) else None
@@ -152,7 +152,7 @@ class AccountLimiter:
             queue.serve()
             self._take(slot)
 
-    def _first_queue(self) -> FairLine[LimiterSlot] | None:
+    def _first_queue(self) -> FairQueue[LimiterSlot] | None:
         """Return the queue of the most urgent request that still waits."""
         for _, queue in sorted(self._queues.items()) if self._queues else ():
             while (slot := queue.first()) is not None and slot.given_up:

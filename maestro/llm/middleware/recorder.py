@@ -14,13 +14,13 @@ import structlog
 
 from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
-from maestro.domain.llm.accounts import AccountStatus, ModelAccount, able, candidates, choose
-from maestro.domain.llm.budgets import BudgetScope, Limit
+from maestro.domain.llm.accounts import AccountStatus, ModelAccount, able_accounts, candidates, choose_account
+from maestro.domain.llm.budgets import BudgetLimit, BudgetScope
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import BudgetExceeded, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import estimate_input
-from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, KeptRequest, LLMRequest, LLMResponse, Usage
-from maestro.domain.tags.partial_text import visible_so_far
+from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, LLMRequest, LLMResponse, StoredRequest, Usage
+from maestro.domain.tags.grammar import visible_so_far
 from maestro.domain.texts import storable
 from maestro.llm.accounts import Estimates, Roster
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, Keep, PayerBudgets, nothing_more
@@ -35,7 +35,7 @@ from maestro.supervision import uninterrupted
 RESERVED_WAIT = timedelta(seconds=10)
 """The wait for reservations of other calls to be settled."""
 
-_RESTORED = KeptRequest.model_fields.keys() & LLMRequest.model_fields.keys() - {"model", "account", "tools"}
+_RESTORED = StoredRequest.model_fields.keys() & LLMRequest.model_fields.keys() - {"model", "account", "tools"}
 """The fields of a request that are stored as they are."""
 
 log = structlog.get_logger(__name__)
@@ -110,7 +110,7 @@ class Budget:
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
         usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
-        cheap = able(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
+        cheap = able_accounts(usable, (budgets.cheaper_model,)) if budgets.cheaper_model else []
         if not cheap:
             return CallReservation(request.key, budgets, usual)
         cheaper_usd = self._most(request, roster, cheap, (budgets.cheaper_model,))
@@ -123,7 +123,7 @@ class Budget:
 
         Failover may come to the dearest, and the budget has to hold then, too.
         """
-        first, tokens = choose(accounts, wanted, roster.limited), estimate_input(request)
+        first, tokens = choose_account(accounts, wanted, roster.limited), estimate_input(request)
         usual = self._estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
@@ -141,7 +141,7 @@ class Budget:
         # No other model may stand in: it may be dearer than the one that used the budget up.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
-    def _reserve(self, call: CallReservation) -> Limit | None:
+    def _reserve(self, call: CallReservation) -> BudgetLimit | None:
         """Reserve the cost of the call, or else of a cheaper one; return the limit that is used up, if one is.
 
         The reservation of an attempt that died is given back first: a call reserves once. Beyond the limit of an agent,
@@ -160,7 +160,7 @@ class Budget:
                 call.reserved = True
             return used_up
 
-    def _refusal(self, limit: Limit) -> BudgetExceeded:
+    def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
         """Return the failure: it lasts a day, or, where calls under way reserved the rest, until they are settled."""
         with self._store.view() as tx:
             spent, tomorrow = tx.llm.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.llm.budgets.tomorrow
@@ -297,7 +297,7 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     """Return the request with all fields stored under the digest, except for account and model."""
-    stored = KeptRequest.model_validate_json(tx.llm.prompts.text(digest))
+    stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
     fields["messages"] = tx.llm.prompts.unpack(stored.turns)
     fields["tools"] = TOOL_SPECS.validate_json(tx.llm.prompts.text(stored.tools)) if stored.tools else ()

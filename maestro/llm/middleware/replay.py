@@ -16,8 +16,8 @@ from urllib.parse import quote
 import structlog
 from pydantic import ValidationError
 
-from maestro.domain.chat.message import Unread, listens
-from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, exceeded, limits_of
+from maestro.domain.agent_chat import UnreadPosts, receives_feed
+from maestro.domain.llm.budgets import BudgetLimit, DailyBudgets, Payer, exceeded_limit, limits_of
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.values import Value
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 UNREAD_POSTS = 50
 """The most unread posts of a snapshot; where there are more, the chat feed reads those that fit its request."""
-NOTHING_UNREAD = Unread((), 0)
+NOTHING_UNREAD = UnreadPosts((), 0)
 
 Result = TypeVar("Result")
 
@@ -183,8 +183,8 @@ class PayerBudgets:
     """
 
     payer: Payer
-    limits: tuple[Limit, ...] = ()
-    used_up: Limit | None = None
+    limits: tuple[BudgetLimit, ...] = ()
+    used_up: BudgetLimit | None = None
     cheaper_model: str = ""
 
 
@@ -199,7 +199,7 @@ class CallSnapshot:
     roster: Roster
     budgets: PayerBudgets
     reminder_due: bool = False
-    unread: Unread = NOTHING_UNREAD
+    unread: UnreadPosts = NOTHING_UNREAD
 
 
 def without_snapshot(request: LLMRequest) -> LLMRequest:
@@ -229,7 +229,7 @@ class CallReader:
         call = tx.llm.calls.answered(request.key)
         return _response(call) if call else self._snapshot(tx, request)
 
-    def unread(self, agent: str, limit: int) -> Unread:
+    def unread(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read: there may be more than a process wants in memory."""
         with self._store.view() as tx:
             return tx.chat.unread(agent, limit)
@@ -239,9 +239,9 @@ class CallReader:
         job_id, budgets = request.key.job_id, self._budgets()
         payer = tx.jobs.callers.payer(job_id)
         limits = limits_of(payer, budgets)
-        used_up = exceeded(limits, tx.jobs.callers.levels(job_id))
+        used_up = exceeded_limit(limits, tx.jobs.callers.levels(job_id))
         spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
-        if not (self._chat and listens(request)):
+        if not (self._chat and receives_feed(request)):
             return CallSnapshot(roster, spending)
         unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)
         return CallSnapshot(roster, spending, due, unread)

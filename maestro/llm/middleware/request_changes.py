@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
-from maestro.domain.chat.message import REMINDER, Feed, chat_only, feed, listens, most_posts
-from maestro.domain.context.history import made, without_pictures, without_tools
+from maestro.domain.agent_chat import REMINDER, Feed, build_feed, chat_only, most_posts, receives_feed
+from maestro.domain.context.history import limit_calls, without_pictures, without_tools
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
@@ -224,7 +224,7 @@ class ChatFeed:
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
         """Return the request with what is new, and with a reminder if one is due."""
-        if not listens(request):
+        if not receives_feed(request):
             return request
         snapshot = request.snapshot or await self._reader.read(request)
         return await self._with_posts(reminded(request) if snapshot.reminder_due else request, snapshot)
@@ -236,7 +236,7 @@ class ChatFeed:
             tokens = self._room(request)
             if len(unread.messages) == UNREAD_POSTS:
                 unread = await asyncio.to_thread(self._reader.unread, request.agent, most_posts(tokens))
-            addition = feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
+            addition = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
             job=request.key.job_id,
@@ -277,12 +277,12 @@ def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) 
 
     A request that fails changes nothing: the next one has the same posts and reminder. Nor does a what-if.
     """
-    if request.what_if or not listens(request):
+    if request.what_if or not receives_feed(request):
         return
     slug, job_id = request.agent, request.key.job_id
     if request.chat_upto > request.chat_after:
         tx.chat.mark_read(slug, request.chat_upto)
     if request.reminded:
         tx.chat.reminders.clear(slug, job_id)
-    if chat_only(made(response.tool_calls)):
+    if chat_only(limit_calls(response.tool_calls)):
         tx.chat.reminders.remind(slug, job_id)

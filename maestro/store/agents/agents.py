@@ -8,10 +8,9 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
-from maestro.domain.agents.routing import Candidate, Snapshot, dashboard_agent, marked
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
-from maestro.domain.context.layers import Colleague, Member, Staff
+from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, dashboard_agent, may_mention
+from maestro.domain.connectors import BotInstance, ChannelCursor, DisabledChannel, MovedChannel
+from maestro.domain.context.layers import AgentDirectory, AgentListing, Colleague
 from maestro.domain.conversations.conversation import Conversation, conversation_key
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
@@ -104,11 +103,11 @@ class Colleagues(Repository):
     )
 
     @cached_by_version("agents")
-    def staff(self) -> Staff:
+    def staff(self) -> AgentDirectory:
         """Return the active agents."""
-        return Staff(
+        return AgentDirectory(
             [
-                Member(agent_id, Colleague(*told), frozenset(people.split()) if people is not None else None)
+                AgentListing(agent_id, Colleague(*told), frozenset(people.split()) if people is not None else None)
                 for agent_id, *told, people in self._rows(self._ACTIVE)
             ]
         )
@@ -152,10 +151,12 @@ class RoutingSnapshots(Repository):
         select(Job.id).where(Job.lane == bindparam("its_lane"), one_of(col(Job.status), HOLDS_LANE)).limit(1)
     )
 
-    def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings) -> Snapshot:
+    def snapshot(
+        self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingSettings
+    ) -> RoutingSnapshot:
         """Return the rows that decide which agent answers this message; ``binding`` is that of its channel."""
         bound = binding.agent_id if binding is not None else None
-        is_marked = marked(message.content)
+        is_marked = may_mention(message.content)
         address = message.address
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
@@ -165,7 +166,7 @@ class RoutingSnapshots(Repository):
         if tied and these:
             agents = these
         takes_part = bool(group) and self._takes_part(own or 0, message, binding)
-        return Snapshot(agents, own, bound, takes_part, rules)
+        return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
     def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
         """Return whether an agent takes part in a thread already, or is about to."""
@@ -180,7 +181,7 @@ class RoutingSnapshots(Repository):
     @cached_by_version("agents", "bot_instances")
     def _agents_of(
         self, platform: str, account: str, *others: int | str | None
-    ) -> tuple[int | None, Sequence[Candidate]]:
+    ) -> tuple[int | None, Sequence[RoutableAgent]]:
         """Return the id of an account's agent, and the agents that may be mentioned.
 
         The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; without
@@ -192,7 +193,7 @@ class RoutingSnapshots(Repository):
         else:
             fallback, dashboard, bound = others
             rows = self._rows(self._UNMENTIONED, **place, fallback=fallback, dashboard=dashboard, bound=bound)
-        return rows[0][0], [Candidate(*agent) for _, *agent in rows if agent[0] is not None]
+        return rows[0][0], [RoutableAgent(*agent) for _, *agent in rows if agent[0] is not None]
 
 
 class Channels(Repository):

@@ -20,8 +20,8 @@ from maestro.domain.agents.edits import (
 from maestro.domain.agents.tokens import AgentToken
 from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
-from maestro.domain.bots.bot import BotInstance
 from maestro.domain.conducting.teaching import with_prompt
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
 from maestro.store.agents.agents import Agents

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 from sqlmodel import col, select
 
-from maestro.domain.skills.library import FoundFile, Known, Library
+from maestro.domain.skills.files import KnownSkill, SkillSet, SkillSource
 from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, required
@@ -37,9 +37,9 @@ class Skills(Repository):
         """Return all skills, by slug."""
         return self._session.exec(self._ALL).all()
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[KnownSkill]:
         """Return the file of each skill."""
-        return [Known(slug, source) for slug, source in self._run(self._KNOWN)]
+        return [KnownSkill(slug, source) for slug, source in self._run(self._KNOWN)]
 
     def problems(self) -> Sequence[SkillProblem]:
         """Return the present problems, by file."""
@@ -53,7 +53,7 @@ class Skills(Repository):
         """Return the skill of this slug; raises ``NotFound``."""
         return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows those there are")
 
-    def enter(self, library: Library) -> None:
+    def enter(self, library: SkillSet) -> None:
         """Replace the stored skills by those of the files; a skill that is neither in a file nor kept is removed."""
         self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.taken, *library.kept])))
         for file in library.taken.values():
@@ -68,7 +68,7 @@ class Skills(Repository):
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
-    def put(self, file: FoundFile) -> SkillRow:
+    def put(self, file: SkillSource) -> SkillRow:
         """Store the skill of a file; it stays enabled or disabled, and a new one is enabled."""
         assert file.skill is not None
         skill = file.skill

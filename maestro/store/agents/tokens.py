@@ -14,10 +14,10 @@ from maestro.domain.agents.tokens import (
     RANDOM_BYTES,
     USE_NOTED_EVERY,
     AgentToken,
-    Holder,
-    MadeToken,
+    IssuedToken,
+    TokenHolder,
     digest_of,
-    made_token,
+    issued_token,
 )
 from maestro.domain.errors import Conflict, NotFound
 from maestro.store.engine.repository import Repository
@@ -42,7 +42,7 @@ class AgentTokens(Repository):
         .values(last_used_at=bindparam("at"))
     )
 
-    def make(self, agent: Agent, name: str, actor: str) -> MadeToken:
+    def make(self, agent: Agent, name: str, actor: str) -> IssuedToken:
         """Give an agent another token; raises ``Conflict`` for an archived agent and for one with too many."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
@@ -59,7 +59,7 @@ class AgentTokens(Repository):
         )
         self._save(kept)
         self._note(actor, "token.create", agent, kept)
-        return made_token(kept, token)
+        return issued_token(kept, token)
 
     def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
@@ -68,11 +68,11 @@ class AgentTokens(Repository):
             page = page.where(col(AgentToken.id) < before)
         return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
 
-    def all_valid(self, before: int | None, limit: int) -> Sequence[Holder]:
+    def all_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
         """Return up to ``limit`` valid tokens older than ``before``, newest first, with their agents."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
-        return [Holder(*row) for row in self._session.exec(newest)]
+        return [TokenHolder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
         """Revoke a token; a revoked one stays as it is. Raises ``NotFound``."""
@@ -85,10 +85,10 @@ class AgentTokens(Repository):
             self._note(actor, "token.revoke", agent, kept)
         return kept
 
-    def holder(self, token: str) -> Holder | None:
+    def holder(self, token: str) -> TokenHolder | None:
         """Return the agent of a token, even an archived one; None if the token is unknown or revoked."""
         found = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
-        return Holder(*found) if found is not None else None
+        return TokenHolder(*found) if found is not None else None
 
     def used(self, token: AgentToken) -> None:
         """Note that a token is used now, unless a recent use is noted."""

@@ -12,11 +12,11 @@ from ulid import ULID
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
-from maestro.domain.schedules.edits import BackfillWish
-from maestro.domain.schedules.firing import job_of, no_run, overdue, runs_once
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
-from maestro.domain.schedules.texts import read_zone, recall_schedule
-from maestro.domain.schedules.times import times
+from maestro.domain.schedules.edits import BackfillRequest
+from maestro.domain.schedules.expressions import read_zone, recall_schedule
+from maestro.domain.schedules.firing import job_of, overdue, runs_once, why_no_run
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
+from maestro.domain.schedules.times import times_after
 from maestro.domain.schedules.views import BackfilledTime, BackfillView
 from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository
@@ -24,9 +24,9 @@ from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 
-SCHEDULE_TABLES: tuple[type[Planned], ...] = (Heartbeat, Cron)
+SCHEDULE_TABLES: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
-KINDS: dict[str, type[Planned]] = {str(kind.kind): kind for kind in (Heartbeat, Cron)}
+KINDS: dict[str, type[ScheduleColumns]] = {str(kind.kind): kind for kind in (Heartbeat, Cron)}
 
 MOST_TIMES = 100
 """The most runs of one backfill."""
@@ -38,7 +38,7 @@ _SMALLEST = timedelta(microseconds=1)
 class FollowedSchedule:
     """The result of updating Temporal for a schedule: the digest of what it holds, or the error."""
 
-    planned: Planned
+    planned: ScheduleColumns
     digest: str
     error: str = ""
 
@@ -46,7 +46,7 @@ class FollowedSchedule:
 class ScheduleFollowing(Repository):
     """Schedules with what Temporal holds of them."""
 
-    def all(self) -> Sequence[tuple[Planned, Agent]]:
+    def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
         wanted = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in SCHEDULE_TABLES)
         return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
@@ -89,7 +89,7 @@ class ScheduleRuns(Repository):
         .limit(1)
     )
 
-    def find(self, ref: str | None) -> Planned | None:
+    def find(self, ref: str | None) -> ScheduleColumns | None:
         """Return a schedule by its ref, such as cron-3; None when it was removed."""
         kind, _, number = (ref or "").rpartition("-")
         return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
@@ -132,7 +132,7 @@ class ScheduleRuns(Repository):
 class ScheduleStarts(Repository):
     """Runs that operators begin, also of paused schedules; ``actor`` is the author in the audit log."""
 
-    def run_now(self, planned: Planned, actor: str) -> str:
+    def run_now(self, planned: ScheduleColumns, actor: str) -> str:
         """Begin a run and return its job's id; raises ``Conflict`` while another is open, or for an inactive agent."""
         agent = self._ready(planned)
         job_id = f"{planned.kind}-{ULID()}"
@@ -140,7 +140,7 @@ class ScheduleStarts(Repository):
         Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
         return job_id
 
-    def backfill(self, planned: Planned, wish: BackfillWish, prefix: str, actor: str) -> BackfillView:
+    def backfill(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str, actor: str) -> BackfillView:
         """Begin a run for each time of the schedule that passed without one, or preview them.
 
         They run one after the other. ``prefix`` begins the ids of the runs that Temporal begins, and so those of these:
@@ -169,15 +169,15 @@ class ScheduleStarts(Repository):
             return False
         job_id = _job_id(prefix, moment)
         open_job = ScheduleRuns(self._link, self._now).open_job(ref)
-        if no_run(planned, agent, open_job) or Jobs(self._link, self._now).find(job_id) is not None:
+        if why_no_run(planned, agent, open_job) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
         self._begin(planned, agent, job_id, moment)
         return True
 
-    def _times(self, planned: Planned, wish: BackfillWish, prefix: str) -> tuple[BackfilledTime, ...]:
+    def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period; the ids of jobs tell which of them had a run."""
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        every = times(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
+        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
             raise InvalidEdit(f"these are more than {MOST_TIMES} times; choose from and to nearer to each other")
@@ -188,7 +188,7 @@ class ScheduleStarts(Repository):
             for time, job_id in zip(passed, ids, strict=True)
         )
 
-    def _ready(self, planned: Planned) -> Agent:
+    def _ready(self, planned: ScheduleColumns) -> Agent:
         """Return the agent of the run; raises ``Conflict`` if it is not active, or another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
         assert agent is not None  # by the foreign key
@@ -199,7 +199,7 @@ class ScheduleStarts(Repository):
             raise Conflict(f"job {present} of {planned.ref} is not over; wait for its end, or cancel it")
         return agent
 
-    def _begin(self, planned: Planned, agent: Agent, job_id: str, slot: datetime | None) -> None:
+    def _begin(self, planned: ScheduleColumns, agent: Agent, job_id: str, slot: datetime | None) -> None:
         binding = Agents(self._link, self._now).binding(planned.address)
         job = job_of(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:

@@ -10,31 +10,30 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
-from maestro.domain.schedules.changes import changes
-from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, check_work
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned, free_name
-from maestro.domain.schedules.texts import SHORTEST, check_jitter, read_schedule
-from maestro.domain.schedules.views import Plan, ScheduleFilter, ScheduleState, ScheduleView, schedule_view
+from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_work
+from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns, free_name
+from maestro.domain.schedules.views import ScheduleFilter, ScheduleRecord, ScheduleState, ScheduleView, schedule_view
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
-KINDS: tuple[type[Planned], ...] = (Heartbeat, Cron)
+KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
     """Heartbeats and crons, by their ``ref``, such as cron-3."""
 
-    def get(self, ref: str) -> Planned:
+    def get(self, ref: str) -> ScheduleColumns:
         """Return a schedule; raises ``NotFound``."""
         return required(
             self._find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are"
         )
 
-    def all(self) -> Sequence[Planned]:
+    def all(self) -> Sequence[ScheduleColumns]:
         """Return all schedules, heartbeats first, the oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
-    def of(self, agent: Agent) -> Sequence[Planned]:
+    def of(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent, heartbeats first, the oldest first."""
         wanted = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for one in wanted for planned in self._session.exec(one)]
@@ -46,21 +45,21 @@ class Schedules(Repository):
         for kind in kinds:
             page = _joined(kind).where(*_conditions(kind, wanted), *_behind(kind, after)).order_by(col(kind.id))
             rows = self._session.exec(page.limit(limit - len(found)))
-            found += [schedule_view(Plan(*row), self._now) for row in rows]
+            found += [schedule_view(ScheduleRecord(*row), self._now) for row in rows]
         return found
 
-    def view(self, planned: Planned) -> ScheduleView:
+    def view(self, planned: ScheduleColumns) -> ScheduleView:
         """Return a schedule as a view."""
         kind = type(planned)
         row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
-        return schedule_view(Plan(*row), self._now)
+        return schedule_view(ScheduleRecord(*row), self._now)
 
-    def _find(self, ref: str) -> Planned | None:
+    def _find(self, ref: str) -> ScheduleColumns | None:
         kind, number = _parts(ref)
         return self._session.get(kind, number) if kind is not None else None
 
 
-def _parts(ref: str) -> tuple[type[Planned] | None, int]:
+def _parts(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
     """Return the kind and the number of a ref; no kind when it is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
@@ -68,7 +67,7 @@ def _parts(ref: str) -> tuple[type[Planned] | None, int]:
     return (kind, int(number)) if kind is not None and fits else (None, 0)
 
 
-def _behind(kind: type[Planned], after: str | None) -> Iterator[ColumnElement[bool]]:
+def _behind(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
     """Yield the condition for schedules after a ref; none when it is invalid."""
     last, number = _parts(after or "")
     if last is kind:
@@ -77,7 +76,7 @@ def _behind(kind: type[Planned], after: str | None) -> Iterator[ColumnElement[bo
         yield col(kind.id) < 0
 
 
-def _joined(kind: type[Planned]) -> Any:
+def _joined(kind: type[ScheduleColumns]) -> Any:
     return (
         select(kind, Agent, Job)
         .join(Agent, col(Agent.id) == kind.agent_id)
@@ -85,14 +84,14 @@ def _joined(kind: type[Planned]) -> Any:
     )
 
 
-def _conditions(kind: type[Planned], wanted: ScheduleFilter) -> Iterator[ColumnElement[bool]]:
+def _conditions(kind: type[ScheduleColumns], wanted: ScheduleFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.agent is not None:
         yield col(Agent.slug) == wanted.agent
     if wanted.state is not None:
         yield _is_so(kind, wanted.state)
 
 
-def _is_so(kind: type[Planned], state: ScheduleState) -> ColumnElement[bool]:
+def _is_so(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
     """Return the condition of a state, with the meaning of ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
@@ -118,7 +117,9 @@ class ScheduleEdits(Schedules):
     now.
     """
 
-    def add(self, kind: type[Planned], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST) -> Planned:
+    def add(
+        self, kind: type[ScheduleColumns], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST
+    ) -> ScheduleColumns:
         """Add a schedule.
 
         Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) and for one without work,
@@ -143,9 +144,11 @@ class ScheduleEdits(Schedules):
         self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
         return planned
 
-    def change(self, planned: Planned, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST) -> Planned:
+    def change(
+        self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
+    ) -> ScheduleColumns:
         """Change a schedule, as ``changes`` says; raises as ``add`` does."""
-        found = changes(planned, change, self._now, shortest)
+        found = changed_columns(planned, change, self._now, shortest)
         agent = self._agent(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
             found["agent_id"] = agent.id
@@ -161,20 +164,20 @@ class ScheduleEdits(Schedules):
             self._audit(actor, "change", planned, ", ".join(sorted(found)))
         return planned
 
-    def remove(self, planned: Planned, actor: str) -> None:
+    def remove(self, planned: ScheduleColumns, actor: str) -> None:
         """Remove a schedule; its jobs stay, and one that runs goes on."""
         self._remove(planned)
         self._audit(actor, "remove", planned, planned.name)
 
-    def _audit(self, actor: str, action: str, planned: Planned, detail: str) -> None:
+    def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
         Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
-    def _refuse_twin(self, new: Planned, agent: Agent) -> None:
+    def _refuse_twin(self, new: ScheduleColumns, agent: Agent) -> None:
         twin = next((one.name for one in self.of(agent) if one.is_like(new)), None)
         if not new.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
 
-    def _name(self, planned: Planned, agent: Agent) -> str:
+    def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
         """Return a name that no other schedule of the agent has."""
         present = {one.name for one in self.of(agent) if one.ref != planned.ref}
         if planned.name in present:

@@ -10,11 +10,9 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import BACKGROUND, Job, JobStatus
-from maestro.domain.llm.accounts import KeptKey
-from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
-from maestro.domain.webhooks.signatures import Signed
-from maestro.domain.webhooks.views import WebhookView, webhook_view
-from maestro.domain.webhooks.webhook import Webhook, WebhookDelivery
+from maestro.domain.llm.accounts import StoredKey
+from maestro.domain.webhooks.views import NewWebhook, WebhookChange, WebhookView, webhook_view
+from maestro.domain.webhooks.webhook import SignedDelivery, Webhook, WebhookDelivery
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
@@ -59,7 +57,7 @@ class WebhookEndpoints(Repository):
         assert agent is not None  # by the foreign key
         return webhook_view(webhook, agent)
 
-    def create(self, new: NewWebhook, kept: KeptKey, actor: str) -> Webhook:
+    def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
         """Add a webhook; raises ``Conflict`` for a path that is taken, and as ``change`` does for the agent."""
         if self._at(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
@@ -92,7 +90,7 @@ class WebhookEndpoints(Repository):
             self._note(actor, "webhook.change", webhook, ", ".join(different))
         return webhook
 
-    def rotate(self, webhook: Webhook, kept: KeptKey, actor: str) -> None:
+    def rotate(self, webhook: Webhook, kept: StoredKey, actor: str) -> None:
         """Replace the secret of a webhook."""
         webhook.secret, webhook.last4 = kept.secret, kept.last4
         self._put(webhook)
@@ -135,7 +133,7 @@ class WebhookEndpoints(Repository):
         )
         return WebhookRate(*self._session.exec(counted).one())
 
-    def take(self, webhook: Webhook, delivery: Signed, job_id: str) -> None:
+    def take(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
         """Store that an event made a job."""
         self._save(
             WebhookDelivery(

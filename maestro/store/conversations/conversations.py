@@ -29,12 +29,12 @@ from maestro.domain.conversations.conversation import (
     Compaction,
     Conversation,
     ConversationStatus,
-    Line,
     Message,
-    Said,
+    MessageColumns,
+    RemovedConversation,
+    StoredMessage,
     conversation_key,
 )
-from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import Conflict
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, InboxRow
@@ -44,7 +44,7 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.engine.repository import Repository, read_once, required, with_values
 from maestro.store.engine.statements import PreparedStatement
 
-COLUMNS = tuple(Said.model_fields)
+COLUMNS = tuple(MessageColumns.model_fields)
 
 
 class Compactions(Repository):
@@ -110,8 +110,8 @@ def _at(next_new: Subquery) -> Select[Any]:
     return columns(closed_by, *inspect(Conversation).columns).select_from(next_new.outerjoin(Conversation, its_own))
 
 
-def _message_columns(table: type[Said]) -> list[ColumnElement[Any]]:
-    return [inspect(table).columns[name] for name in Said.model_fields]
+def _message_columns(table: type[MessageColumns]) -> list[ColumnElement[Any]]:
+    return [inspect(table).columns[name] for name in MessageColumns.model_fields]
 
 
 class Conversations(Repository):
@@ -146,7 +146,7 @@ class Conversations(Repository):
         select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
     )
     # Columns instead of rows, because a prompt reads hundreds of them.
-    _LINE = columns(*(getattr(Message, name) for name in Line._fields if name != "plain_chars"))
+    _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
     _UP_TO = (
         col(Message.conversation_id) == bindparam("of_conversation"),
         col(Message.id) <= bindparam("up_to"),
@@ -260,17 +260,17 @@ class Conversations(Repository):
         self._session.flush()
 
     @read_once
-    def recorded(self, inbox_id: int | None) -> Said | None:
+    def recorded(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the user's message that this inbox row became, in the conversation or in the archive, as a value."""
         row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
         if row is None:
             return None
         model = ArchivedMessage if row[-1] else Message
-        said: Said = model.__new__(model)
-        said.__dict__.update(zip(Said.model_fields, row, strict=False))
+        said: MessageColumns = model.__new__(model)
+        said.__dict__.update(zip(MessageColumns.model_fields, row, strict=False))
         return said
 
-    def recall(self, inbox_id: int | None) -> Said | None:
+    def recall(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the user's message that this inbox row became, moved back from the archive if it was there.
 
         A job that is replayed later answers a message that a compaction may have archived meanwhile.
@@ -291,7 +291,7 @@ class Conversations(Repository):
         return self._read(self._ANSWER, Message, of_job=job_id)
 
     @read_once
-    def message(self, message_id: int | None) -> Said:
+    def message(self, message_id: int | None) -> MessageColumns:
         """Return a message that must exist, in the conversation or in the archive, as a value."""
         present = self._read(self._MESSAGE, Message, of_id=message_id)
         return required(
@@ -305,12 +305,12 @@ class Conversations(Repository):
             select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
         ).all()
 
-    def add(self, said: Said, *, is_plain: bool = True) -> Said:
+    def add(self, said: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
         """Record a message, count it, and return it with its id.
 
         A message that is not plain is always read whole for later prompts.
         """
-        columns = {name: getattr(said, name) for name in Said.model_fields}
+        columns = {name: getattr(said, name) for name in MessageColumns.model_fields}
         chars = plain_chars(said) if is_plain else None
         known = self._known().get(("read", (said.conversation_id,)))
         columns["id"] = self._insert(self._SAID, **columns, plain_chars=chars)
@@ -321,7 +321,7 @@ class Conversations(Repository):
                 known, total_tokens_estimate=tokens, message_count=messages, last_message_at=self._now
             )
             self._known()[("read", (said.conversation_id,))] = counted
-        added = Said.model_construct(**columns)
+        added = MessageColumns.model_construct(**columns)
         self._known()[("message", (added.id,))] = added
         if added.inbox_id is not None:
             self._known()[("recorded", (added.inbox_id,))] = added
@@ -335,12 +335,14 @@ class Conversations(Repository):
             .values(superseded=True)
         )
 
-    def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
+    def newest(self, conversation_id: int, up_to: int, limit: int) -> list[StoredMessage]:
         """Return the messages up to and including one, newest first, without superseded answers."""
         found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
-        return [Line(*row) for row in found]
+        return [StoredMessage(*row) for row in found]
 
-    def outline(self, conversation_id: int, last: Said, limit: int, asked: Collection[int]) -> list[Line]:
+    def outline(
+        self, conversation_id: int, last: MessageColumns, limit: int, asked: Collection[int]
+    ) -> list[StoredMessage]:
         """Return the same, with the texts of the last message, of those in ``asked`` (inbox ids) and of complex ones.
 
         The texts of other plain messages are not read: an index has all that a prompt needs of them.
@@ -349,9 +351,9 @@ class Conversations(Repository):
         whole = {last.id: _line(last)}
         missing = [number for number, _, _, inbox_id, chars in found if chars is None or inbox_id in asked]
         if missing != [last.id]:
-            whole.update((row[0], Line(*row)) for row in self._rows(self._LISTED, ids=json.dumps(missing)))
+            whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json.dumps(missing)))
         return [
-            whole.get(number) or Line(number, role, "", tokens, inbox_id, "", None, False, chars)
+            whole.get(number) or StoredMessage(number, role, "", tokens, inbox_id, "", None, False, chars)
             for number, role, tokens, inbox_id, chars in found
         ]
 
@@ -360,9 +362,9 @@ class Conversations(Repository):
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 
-def _line(said: Said) -> Line:
+def _line(said: MessageColumns) -> StoredMessage:
     content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
-    return Line(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
+    return StoredMessage(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
 
 
 def _status(closed_by: int | None) -> ConversationStatus:

@@ -8,15 +8,12 @@ from sqlalchemy import bindparam, delete, func, inspect, literal, or_, text, upd
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.bots.channels import DisabledChannel
+from maestro.domain.connectors import BotInstance, DisabledChannel
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.budgets import Client
 from maestro.domain.media import MediaFile
-from maestro.domain.messages import Address, InboxRow, IncomingMessage, Pace, lane_of
-from maestro.domain.people.ignored import IgnoredLines
-from maestro.domain.people.pairing import KnownPerson
-from maestro.domain.people.people import Owner
+from maestro.domain.messages import Address, FloodState, InboxRow, IncomingMessage, lane_of
+from maestro.domain.people.people import IgnoredLines, KnownPerson, Owner
 from maestro.domain.people.permissions import Person
 from maestro.domain.questions.question import Question
 from maestro.store.engine.repository import Repository, required
@@ -195,7 +192,7 @@ class Inbox(Repository):
             account=address.account,
             channel=address.channel,
             its_id=message.id,
-            its_pace=Pace.WITHIN,
+            its_pace=FloodState.WITHIN,
             but=max(most_within, 1) - 1,
             lane=lane_of(address, None),
             own_lane=lane_of(address, message.user_id),
@@ -215,7 +212,9 @@ class Inbox(Repository):
         very = {"platform": place.platform, "account": place.account, "channel": place.channel}
         return self._read(self._VERY, InboxRow, **very, its_id=message.id)
 
-    def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
+    def add(
+        self, message: IncomingMessage, job_id: str, control: str = "", pace: FloodState = FloodState.WITHIN
+    ) -> InboxRow:
         """Store the message and return its row, as a value; ids rise in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
         columns = {**InboxRow.columns(message), **its_own}
@@ -234,13 +233,13 @@ class Inbox(Repository):
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
-        values = {**self._lately(message, within), **where, "its_pace": Pace.WITHIN, "but": count - 1}
+        values = {**self._lately(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
         """Return whether the sender was warned in the time until now that they write too fast."""
         values = self._lately(message, within)
-        return self._row(self._LATELY, **values, its_pace=Pace.TOLD, but=0) is not None
+        return self._row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return a row that must exist."""

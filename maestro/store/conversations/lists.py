@@ -12,8 +12,14 @@ from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
-from maestro.domain.conversations.stretch import Stretch
-from maestro.domain.conversations.views import ConversationFilter, Listed, Mark, Record, Spoken
+from maestro.domain.conversations.views import (
+    AuthoredMessage,
+    ConversationCursor,
+    ConversationFilter,
+    ConversationRecord,
+    ListedConversation,
+    MessageRange,
+)
 from maestro.domain.jobs.job import OPEN, Job
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import Role
@@ -33,7 +39,9 @@ MOST_LEARNED = 200
 class ConversationLists(Repository):
     """Reads only."""
 
-    def page(self, wanted: ConversationFilter, after: Mark | None, limit: int) -> tuple[Sequence[Listed], Mark | None]:
+    def page(
+        self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
+    ) -> tuple[Sequence[ListedConversation], ConversationCursor | None]:
         """Return up to ``limit`` conversations after the mark, and the mark for those that follow.
 
         The one with the newest message comes first, so a conversation that continues between two requests moves to the
@@ -45,7 +53,7 @@ class ConversationLists(Repository):
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
-        found = [Listed(*row) for row in self._session.exec(statement)]
+        found = [ListedConversation(*row) for row in self._session.exec(statement)]
         costs = self._costs([one.conversation.id or 0 for one in found[:limit]])
         shown = [replace(one, cost_usd=costs.get(one.conversation.id or 0)) for one in found[:limit]]
         return shown, found[limit - 1].mark if len(found) > limit else None
@@ -61,21 +69,23 @@ class ConversationLists(Repository):
                 return found
             found.append(first)
 
-    def record(self, conversation_id: int) -> Record:
+    def record(self, conversation_id: int) -> ConversationRecord:
         """Return all facts about a conversation except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
         compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
-        return Record(
-            listed=Listed(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
+        return ConversationRecord(
+            listed=ListedConversation(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
             archived=self._count(ArchivedMessage.conversation_id, conversation_id),
             facts=self._count(MemoryFact.source_conversation_id, conversation_id),
             open_jobs=self._session.exec(open_jobs.order_by(col(Job.created_at))).all(),
             compactions=self._session.exec(compactions.order_by(col(Compaction.id))).all(),
         )
 
-    def messages_after(self, conversation_id: int, after: int, limit: int) -> tuple[Sequence[Spoken], int | None]:
+    def messages_after(
+        self, conversation_id: int, after: int, limit: int
+    ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages after the one with this id, and the id for the next page.
 
         They come in the order of their ids, archived ones among the others. Raises ``NotFound``.
@@ -85,15 +95,15 @@ class ConversationLists(Repository):
         shown = self._with_files(found[:limit])
         return shown, found[limit - 1].message.id if len(found) > limit else None
 
-    def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
+    def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
         """Return up to ``limit`` consecutive messages: those after an id, those before one, or the newest."""
         if after is not None:
             found = self._among(conversation_id, limit + 1, after=after)
             older = bool(self._among(conversation_id, 1, before=after + 1))
-            return Stretch(self._with_files(found[:limit]), older, found[limit] if len(found) > limit else None)
+            return MessageRange(self._with_files(found[:limit]), older, found[limit] if len(found) > limit else None)
         found = self._among(conversation_id, limit + 1, before=before)
         following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
-        return Stretch(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
+        return MessageRange(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
         """Return the id of the last message up to a moment, 0 for none."""
@@ -106,7 +116,7 @@ class ConversationLists(Repository):
         )
         return max(self._session.exec(one).first() or 0 for one in newest)
 
-    def facts_learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
+    def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
         """Return the facts that the agent learned during a part of a conversation and still knows."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:
@@ -117,14 +127,14 @@ class ConversationLists(Repository):
 
     def containing(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
-    ) -> tuple[Sequence[Spoken], int | None]:
+    ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
         Without a conversation one query reads the newest ``SEARCHED`` messages, or as many before that id: older
         matches may exist when it found fewer than ``limit``, or nothing.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
-        found: list[Spoken] = []
+        found: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
             conditions = [_contains(table.content, text), col(table.id) >= since]
             if before is not None:
@@ -148,7 +158,7 @@ class ConversationLists(Repository):
 
     def _among(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
-    ) -> list[Spoken]:
+    ) -> list[AuthoredMessage]:
         """Return the first messages after an id, or the last ones before one or at all, in the order of ids."""
         backwards = after is None
         parts = []
@@ -160,7 +170,7 @@ class ConversationLists(Repository):
         found = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
         return found[::-1] if backwards else found
 
-    def _with_files(self, found: Sequence[Spoken]) -> list[Spoken]:
+    def _with_files(self, found: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
         with_files = [one.message.inbox_id for one in found if one.message.has_files]
         files = MediaFiles(self._link, self._now).of([number for number in with_files if number is not None])
         return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
@@ -174,7 +184,7 @@ class ConversationLists(Repository):
 
     def _spoken(
         self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False
-    ) -> list[Spoken]:
+    ) -> list[AuthoredMessage]:
         order = col(table.id).desc() if newest_first else col(table.id)
         by = func.coalesce(table.agent_id, Conversation.agent_id)
         rows = self._session.exec(
@@ -187,7 +197,7 @@ class ConversationLists(Repository):
             .limit(limit)
         )
         return [
-            Spoken(message, user if message.role is Role.USER else agent, archived=table is ArchivedMessage)
+            AuthoredMessage(message, user if message.role is Role.USER else agent, archived=table is ArchivedMessage)
             for message, agent, user in rows
         ]
 
@@ -195,7 +205,7 @@ class ConversationLists(Repository):
         return int(self._run(select(func.count()).where(column == conversation_id)).scalar_one())
 
 
-def _message_id(spoken: Spoken) -> int:
+def _message_id(spoken: AuthoredMessage) -> int:
     return spoken.message.id or 0
 
 

@@ -4,7 +4,7 @@ from sqlalchemy import bindparam, func, text
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.quotes import Quote
+from maestro.domain.context.history import RepliedMessage
 from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import InboxRow
@@ -40,7 +40,7 @@ class QuotedMessages(Repository):
         )
     )
 
-    def of(self, row: InboxRow, agent_id: int | None) -> Quote | None:
+    def of(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
         """Return the message that another one replies to, as this agent sees it; None where it is unknown.
 
         In threads whose messages all name the first one, that is no quote.
@@ -50,18 +50,18 @@ class QuotedMessages(Repository):
         place = {name: getattr(row, name) for name in PLACE}
         return self._ours(agent_id, place | {"known_as": row.reply_to}) or self._theirs(place, row.reply_to)
 
-    def _ours(self, agent_id: int | None, where: dict[str, object]) -> Quote | None:
+    def _ours(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
         found = self._rows(self._OURS, **where)
         if not found:
             return None
         words, said_by, answer_id, slug = found[0]
         author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
-        return Quote(words, author, message_id=answer_id) if words else None
+        return RepliedMessage(words, author, message_id=answer_id) if words else None
 
-    def _theirs(self, place: dict[str, object], known_as: str) -> Quote | None:
+    def _theirs(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
         found = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
         if not found:
             return None
         row = found[0]
         words = row.content.strip() or ", ".join(file.filename for file in row.files() if file.filename)
-        return Quote(words, row.user_name or SOMEBODY, inbox_id=row.id) if words else None
+        return RepliedMessage(words, row.user_name or SOMEBODY, inbox_id=row.id) if words else None

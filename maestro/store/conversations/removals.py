@@ -10,8 +10,15 @@ from sqlalchemy import Select, delete, func, update
 from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select
 
-from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
-from maestro.domain.conversations.removal import DiscardedFile, RemovalPlan, RemovedConversation
+from maestro.domain.conversations.conversation import (
+    ArchivedMessage,
+    Compaction,
+    Conversation,
+    DiscardedFile,
+    Message,
+    RemovalPlan,
+    RemovedConversation,
+)
 from maestro.domain.deliveries import Delivery, JobFile
 from maestro.domain.drafts import Draft
 from maestro.domain.errors import Conflict, NotFound

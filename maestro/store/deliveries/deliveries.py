@@ -9,12 +9,20 @@ from sqlalchemy import select as columns
 from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select
 
-from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, JobFile, OutboundLane, Purpose, key_of
+from maestro.domain.connectors import DisabledChannel
+from maestro.domain.deliveries import (
+    IN_DOUBT,
+    Delivery,
+    DeliveryPurpose,
+    DeliveryState,
+    JobFile,
+    OutboundLane,
+    delivery_key,
+)
 from maestro.domain.drafts import Draft
 from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.messages import Address, InboxRow, Receipt, Standing
+from maestro.domain.messages import Address, InboxRow, Receipt, ReceiptState
 from maestro.store.engine.repository import Repository, with_values
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, one_of, same
 from maestro.store.jobs.related import AT_THE_END
@@ -38,7 +46,7 @@ class DeliveryStart:
     ``has_lane`` says that the job holds the outbound lane of the channel.
     """
 
-    purpose: Purpose
+    purpose: DeliveryPurpose
     closed: str | None
     chunks: bool
     draft: bool
@@ -106,7 +114,7 @@ class Deliveries(Repository):
             ),
         )
     )
-    _FAILED_SINCE = col(Delivery.standing) == Standing.FAILED
+    _FAILED_SINCE = col(Delivery.standing) == ReceiptState.FAILED
     """Whether the platform reported a message as undeliverable before its receipt arrived."""
     _SENT = PreparedStatement(
         update(Delivery)
@@ -125,13 +133,13 @@ class Deliveries(Repository):
         .values(state=case(AT_THE_END, value=col(Delivery.state)))
     )
 
-    def begin(self, job: Job, purpose: Purpose) -> DeliveryStart:
+    def begin(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Claim the outbound lane of a job's channel if it is free, and return the start of the job's delivery."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
         return _start(purpose, start, has_lane=holder == job.id)
 
-    def start(self, job: Job, purpose: Purpose) -> DeliveryStart:
+    def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
         """Return the same without a claim to the lane."""
         row = self._row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
@@ -149,7 +157,7 @@ class Deliveries(Repository):
             .where(col(Job.completed_at).is_not(None))
         ).all()
 
-    def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
+    def chunks(self, job_id: str, purpose: DeliveryPurpose) -> Sequence[Delivery]:
         """Return the chunks of a job as values, in order."""
         return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
@@ -159,7 +167,7 @@ class Deliveries(Repository):
         With ``sending`` its row says that the platform is about to be called for the first time; this raises
         ``StepTaken`` where a newer attempt calls it.
         """
-        chunk.key = chunk.key or key_of(chunk.job_id, chunk.purpose, chunk.seq)
+        chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
             return self._add(chunk)
         StepRecords(self._link, self._now).require_newest()
@@ -225,7 +233,7 @@ class Deliveries(Repository):
         self._session.flush()
         for chunk in left:
             again = chunk.model_dump(exclude=OF_ONE_TRY)
-            key = key_of(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
+            key = delivery_key(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def newest_id(self) -> int:
@@ -258,13 +266,13 @@ class Deliveries(Repository):
         return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()
 
 
-def _start_values(job: Job, purpose: Purpose) -> dict[str, object]:
+def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:
     own = job.inbox_id
     host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
     return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
 
 
-def _start(purpose: Purpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
+def _start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
     closed, chunks, draft, files, asked = row
     return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
 

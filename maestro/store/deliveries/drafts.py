@@ -8,7 +8,7 @@ from sqlmodel import col, select
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.deliveries import OutboundLane
-from maestro.domain.drafts import GROWING, PLACED, Draft, DraftState
+from maestro.domain.drafts import PLACED, UNFINISHED, Draft, DraftState
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
@@ -48,7 +48,7 @@ class Drafts(Repository):
                 "revision": col(Draft.revision) + 1,
                 "updated_at": _ADD.excluded.updated_at,
             },
-            where=one_of(col(Draft.state), GROWING),
+            where=one_of(col(Draft.state), UNFINISHED),
         )
     )
     _IS_RUNNING = PreparedStatement(

@@ -3,14 +3,14 @@
 from sqlalchemy import update
 from sqlmodel import col, select
 
-from maestro.domain.deliveries import KEY_LENGTH, Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import KEY_LENGTH, Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.errors import Undelivered
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
 from maestro.domain.jobs.steps import StepKind
-from maestro.domain.messages import Address, Receipt, Report, Standing
+from maestro.domain.messages import Address, Receipt, ReceiptReport, ReceiptState
 from maestro.store.engine.repository import Repository
 
-FURTHER = tuple(Standing)
+FURTHER = tuple(ReceiptState)
 """The statuses in their order; the status of a message never goes back."""
 
 CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
@@ -24,7 +24,7 @@ class DeliveryReports(Repository):
 
     _also_changes = ("Jobs",)
 
-    def apply(self, place: Address, key: str, report: Report) -> bool:
+    def apply(self, place: Address, key: str, report: ReceiptReport) -> bool:
         """Store a report about a message; false for a message of another account.
 
         A report may come before the receipt, and then replaces it; one about an unconfirmed chunk settles it. A message
@@ -36,7 +36,10 @@ class DeliveryReports(Repository):
             return False
         if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
             return True
-        undelivered = report.standing is Standing.FAILED and row.standing not in (Standing.DELIVERED, Standing.READ)
+        undelivered = report.standing is ReceiptState.FAILED and row.standing not in (
+            ReceiptState.DELIVERED,
+            ReceiptState.READ,
+        )
         settled = row.state in CLOSED
         reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
         self._run(
@@ -51,7 +54,7 @@ class DeliveryReports(Repository):
                 tried_at=None if settled else row.tried_at,
             )
         )
-        if undelivered and settled and row.purpose is Purpose.ANSWER:
+        if undelivered and settled and row.purpose is DeliveryPurpose.ANSWER:
             self._reopen(row.job_id, report.error)
         return True
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
 
-from maestro.domain.editions import Editions
+from maestro.domain.columns import RowVersions
 from maestro.domain.errors import NotFound
 from maestro.store.engine.database import driver_of
 from maestro.store.engine.statements import PreparedStatement, row_insert
@@ -18,7 +18,7 @@ Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
 Found = TypeVar("Found")
 
-STAMPED = frozenset(Editions._fields)
+STAMPED = frozenset(RowVersions._fields)
 """The tables whose rows are cached from transaction to transaction."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlmodel import col, func, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.conducting.conductor import Performed
+from maestro.domain.conducting.conductor import ActionOutcome
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.tags.actions import Action
@@ -21,7 +21,7 @@ LATELY = 20_000
 class Actions(Repository):
     """All actions."""
 
-    def add(self, job_id: str, performed: Sequence[tuple[Tag, Performed]]) -> None:
+    def add(self, job_id: str, performed: Sequence[tuple[Tag, ActionOutcome]]) -> None:
         """Store the outcome of each tag of a job's answer, in the order of the answer."""
         self._session.add_all(
             Action(

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, bindparam, func, insert, not_, update
 from sqlmodel import col, select
 
-from maestro.domain.jobs.batch_views import BatchItemView, Progress
-from maestro.domain.jobs.batches import ItemState, ReplayBatch, ReplayItem
+from maestro.domain.jobs.batch_preview import BatchCandidate, CallAttempt, JobPreview, Prices, leaves_open
+from maestro.domain.jobs.batches import BatchItemView, BatchProgress, ItemState, ReplayBatch, ReplayItem
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import Made, Outlook, Prices, Prospect, leaves_open
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
 from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -51,7 +50,7 @@ class Batches(Repository):
         )
     )
 
-    def add(self, batch: ReplayBatch, outlooks: Iterable[Outlook]) -> None:
+    def add(self, batch: ReplayBatch, outlooks: Iterable[JobPreview]) -> None:
         """Add a batch with an item for each job, in their order; a job with a problem is refused at once."""
         self._save(batch)
         for place, one in enumerate(outlooks, start=1):
@@ -81,9 +80,9 @@ class Batches(Repository):
         """Return the batches that have not ended, oldest first, as values."""
         return self._read_all(self._OPEN, ReplayBatch)
 
-    def progress(self, batch_id: str) -> Progress:
+    def progress(self, batch_id: str) -> BatchProgress:
         """Return the progress of a batch."""
-        return Progress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
+        return BatchProgress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
 
     def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
         """Return up to ``limit`` items after an index, with these states, or any if there are none."""
@@ -188,7 +187,7 @@ class BatchCandidates(Repository):
         found = select(Job.id).where(*conditions(wanted))
         return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
-    def of(self, ids: Sequence[str]) -> Iterator[tuple[str, Prospect | None]]:
+    def of(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
         """Yield each job with its facts, None for one that does not exist; in the order given."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
@@ -210,17 +209,17 @@ class BatchCandidates(Repository):
             overall=_means(("", cost) for *_, cost in rows).get(""),
         )
 
-    def _chunk(self, ids: Sequence[str]) -> Mapping[str, Prospect]:
+    def _chunk(self, ids: Sequence[str]) -> Mapping[str, BatchCandidate]:
         jobs = {job.id: job for job in self._jobs(ids)}
         newest = self._newest(jobs)
         parents = self._those(self._PARENTS, [job.id for job in newest.values()])
         steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
         done = self._done([job_id for job_id, last in steps.items() if not leaves_open(*last)])
-        calls: dict[str, list[Made]] = defaultdict(list)
+        calls: dict[str, list[CallAttempt]] = defaultdict(list)
         for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
-            calls[job_id].append(Made(purpose, number, state, bool(asks_tools), cost))
+            calls[job_id].append(CallAttempt(purpose, number, state, bool(asks_tools), cost))
         return {
-            job_id: Prospect(
+            job_id: BatchCandidate(
                 job=job,
                 newest=newest[job_id],
                 led_to=self._delegations.below([newest[job_id].id]) if newest[job_id].id in parents else (),

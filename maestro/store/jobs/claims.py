@@ -15,14 +15,14 @@ from sqlalchemy.orm import Mapped, aliased
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.bots.bot import BotInstance
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
-from maestro.domain.jobs.busy import Asked
+from maestro.domain.connectors import BotInstance
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
+from maestro.domain.jobs.busy import QueuedMessage
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import Address, InboxRow, LaneKey
-from maestro.domain.precedence import Candidate, ClaimOrder, Precedence, Priority, precedence_of
+from maestro.domain.precedence import ClaimCandidate, ClaimOrder, Precedence, Priority, precedence_of
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, one_of
 
@@ -37,7 +37,7 @@ FEW = 10
 LOOKED_AT = 20
 """Where many jobs wait, so many times the limit of claims are read."""
 
-_COLUMNS = len(Candidate._fields)
+_COLUMNS = len(ClaimCandidate._fields)
 
 LEAST = Priority.SCHEDULED
 """The lowest priority."""
@@ -174,7 +174,7 @@ class Claims(Repository):
     )
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
-    def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
+    def claimable(self, limit: int, abandoned_before: datetime) -> list[ClaimCandidate]:
         """Return up to ``limit`` pending jobs at the head of their lanes, the most urgent first, of all clients.
 
         A claim without a start lapses: one made before ``abandoned_before`` does not count.
@@ -240,9 +240,11 @@ class Claims(Repository):
         """Return the precedence of a routed job's work."""
         return self.precedence(job.priority, job.client_id, job.address)
 
-    def _candidates(self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int) -> list[Candidate]:
+    def _candidates(
+        self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int
+    ) -> list[ClaimCandidate]:
         found = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
-        return [Candidate(*row[:_COLUMNS]) for row in found]
+        return [ClaimCandidate(*row[:_COLUMNS]) for row in found]
 
     def _in_hand(self, abandoned_before: datetime) -> int:
         return int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
@@ -303,16 +305,16 @@ class MergedJobs(Repository):
             return self._read_all(self._OWN, InboxRow, own=inbox_id)
         return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
-    def waiting_behind(self, job: Job, limit: int) -> Sequence[Asked]:
+    def waiting_behind(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
         """Return the pending jobs behind a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
-        return [Asked(*row) for row in self._session.exec(self._BEHIND, params=where)]
+        return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
-    def open_in(self, lane: LaneKey) -> Sequence[Asked]:
+    def open_in(self, lane: LaneKey) -> Sequence[QueuedMessage]:
         """Return the open jobs of a lane that answer messages, in order, also those that gave their position back."""
         found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
-        return [Asked(*row) for row in self._session.exec(open_ones)]
+        return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
     def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
         """Return the jobs in whose place these answer, as far as is known."""
@@ -339,7 +341,7 @@ class MergedJobs(Repository):
         """Return those of these jobs whose answer has surely not been sent, not even partly."""
         left = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
-            Delivery.purpose == Purpose.ANSWER,
+            Delivery.purpose == DeliveryPurpose.ANSWER,
             col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
         )
         heard = self._session.exec(left).all()

@@ -12,7 +12,7 @@ from sqlmodel import col, or_, select
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import JobEnded, Stopped, WaitReason
-from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
+from maestro.domain.jobs.job import OPEN, Job, JobEnding, JobStatus, Wait
 from maestro.domain.messages import Address, LaneKey
 from maestro.store.engine.repository import read_once, required, with_values
 from maestro.store.engine.statements import PreparedStatement, one_of, row_update
@@ -178,7 +178,7 @@ class Jobs(Claims):
             return JobStart(is_new=job.run == 1 and job.attempts == 0, has_merged=has_merged)
         return None
 
-    def end(self, job_id: str, ending: Ending) -> bool:
+    def end(self, job_id: str, ending: JobEnding) -> bool:
         """End an open job, which frees its lane; false when it had ended already."""
         its = {f"its_{name}": value for name, value in ending}
         return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0

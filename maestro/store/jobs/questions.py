@@ -13,7 +13,14 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.outside import MOST_OPEN
-from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, asked_by, notice_id
+from maestro.domain.questions.question import (
+    Question,
+    QuestionAnswer,
+    QuestionKind,
+    QuestionStatus,
+    notice_id,
+    question_of_job,
+)
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement
 
@@ -111,10 +118,10 @@ class Questions(Repository):
 
     def asked_by_job(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users, None for any other job."""
-        number = asked_by(job_id)
+        number = question_of_job(job_id)
         return self.find(number) if number is not None else None
 
-    def settle(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
+    def settle(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
         """Store a user's answer to an open question; false when it is not open any more."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED

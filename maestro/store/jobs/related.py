@@ -10,10 +10,10 @@ from sqlalchemy.orm import Mapped, aliased
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.deliveries import UNSENT, Delivery, DeliveryState, OutboundLane, Purpose
+from maestro.domain.deliveries import UNSENT, Delivery, DeliveryPurpose, DeliveryState, OutboundLane
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
-from maestro.domain.llm.budgets import BudgetScope, Client, Level, Payer, Reservation, Scope, Spending, day_of
+from maestro.domain.llm.budgets import BudgetScope, Client, Payer, Reservation, Scope, Spending, SpendingLevel, day_of
 from maestro.domain.llm.calls import CallState, LLMCall, Prompt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.precedence import Precedence, precedence_of
@@ -116,7 +116,7 @@ class JobDependents(Repository):
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
-    def progress(self, job_id: str, purpose: Purpose, chunk_id: int) -> DeliveryProgress:
+    def progress(self, job_id: str, purpose: DeliveryPurpose, chunk_id: int) -> DeliveryProgress:
         """Return the state of a delivery after this chunk of it; raises ``NotFound`` for a job that does not exist."""
         own = recorded_attempt()
         attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
@@ -154,7 +154,7 @@ class _CallerRow:
     weight: float | None
     turns: str | None
     edit_interval: float | None
-    spent: Mapping[BudgetScope, Level]
+    spent: Mapping[BudgetScope, SpendingLevel]
 
 
 def _joined() -> Select[Any]:
@@ -231,7 +231,7 @@ class ModelCallers(Repository):
             conversation_id=job.conversation_id,
         )
 
-    def levels(self, job_id: str) -> Mapping[Scope, Level]:
+    def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
         """Return what the scopes of the payer have spent and reserved today, before this transaction changes that."""
         found = self._of(job_id)
         if found is None:
@@ -252,7 +252,7 @@ class ModelCallers(Repository):
         agent = self._OF_JOB.made(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
         Jobs(self._link, self._now).assume(job)
         client, client_usd, weight, turns, edit_interval, *spent = row[self._AGENT_END :]
-        levels = map(Level, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))
+        levels = map(SpendingLevel, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))
         return _CallerRow(
             job=job,
             agent=agent if agent.id is not None else None,

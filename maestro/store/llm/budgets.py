@@ -10,36 +10,40 @@ from sqlalchemy import bindparam, case, delete, func, select, union_all, update
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.clients.views import ClientView, client_view
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import (
+    CONVERSATIONS,
     DUST,
+    BudgetLimit,
+    BudgetPage,
     BudgetScope,
     Client,
     DailyBudgets,
-    Level,
-    Limit,
     Payer,
     Reservation,
     Scope,
+    Spender,
+    Spenders,
     Spending,
+    SpendingLevel,
+    budget_page,
     day_of,
-    exceeded,
+    exceeded_limit,
 )
 from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.clients import ClientView, client_view
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.llm.usage import (
-    EVERYBODY,
+    EVERY_SCOPE,
     NOTHING,
     Period,
     UsageBy,
-    UsageOf,
     UsagePart,
+    UsageRequest,
     UsageRow,
+    UsageScope,
     UsageSum,
-    UsageWish,
 )
-from maestro.domain.llm.usage_budgets import CONVERSATIONS, BudgetPage, Spender, Spenders, budget_page
 from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, insert, row_insert
@@ -121,16 +125,16 @@ class UsageLog(Repository):
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
-    def sums(self, wish: UsageWish, limit: int) -> Sequence[UsageSum]:
+    def sums(self, wish: UsageRequest, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
         return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
 
-    def total(self, period: Period, whose: UsageOf = EVERYBODY) -> UsageSum:
+    def total(self, period: Period, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
         """Return the sum of all matching usage, without a key."""
         row = self._session.execute(total(period, whose)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
-    def parts(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
+    def parts(self, by: UsageBy, period: Period, whose: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
         """Return the usage of each key on each day with usage, oldest first."""
         rows = self._session.execute(parts(by, period, whose))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
@@ -186,16 +190,18 @@ class Budgets(Repository):
         """The beginning of the next day of budgets."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
-    def level(self, scope: Scope) -> Level:
+    def level(self, scope: Scope) -> SpendingLevel:
         """Return what a scope has spent and reserved today."""
-        return self._levels_of([scope]).get(scope, Level())
+        return self._levels_of([scope]).get(scope, SpendingLevel())
 
-    def exceeded(self, limits: Sequence[Limit]) -> Limit | None:
+    def exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
         """Return the first limit that is used up today, None when none is."""
         scopes = [(limit.scope, limit.subject) for limit in limits]
-        return exceeded(limits, self._levels_of(scopes) if scopes else {})
+        return exceeded_limit(limits, self._levels_of(scopes) if scopes else {})
 
-    def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
+    def reserve(
+        self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[BudgetLimit] = ()
+    ) -> BudgetLimit | None:
         """Reserve the estimated cost of a call until it is settled or released, in the place of an earlier reservation.
 
         Return the first of these limits of the payer that was used up without it, None when none was: then the caller
@@ -216,7 +222,7 @@ class Budgets(Repository):
         before = {
             scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()
         }
-        return exceeded(limits, before)
+        return exceeded_limit(limits, before)
 
     def release(self, key: CallKey) -> None:
         """Release the reservation of a call, if there is one."""
@@ -253,7 +259,7 @@ class Budgets(Repository):
         """Return all clients by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
 
-    def client_levels(self) -> Mapping[str, Level]:
+    def client_levels(self) -> Mapping[str, SpendingLevel]:
         """Return what was spent and is reserved for each client today, by name."""
         return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
 
@@ -271,15 +277,15 @@ class Budgets(Repository):
 
     def _count(
         self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
-    ) -> Mapping[Scope, Level]:
+    ) -> Mapping[Scope, SpendingLevel]:
         """Add to the levels of these scopes and return them."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
         rows = self._returned(_spending(len(scopes)), **values, **_numbered(scopes))
-        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in rows}
+        return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}
 
-    def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, Level]:
+    def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
         found = self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes))
-        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in found}
+        return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in found}
 
 
 @cache
@@ -357,13 +363,15 @@ class UsedBudgets(Budgets):
         levels = self._levels()
         return budget_page(budgets, self._spenders(levels), levels, self.today)
 
-    def _levels(self) -> Mapping[Scope, Level]:
+    def _levels(self) -> Mapping[Scope, SpendingLevel]:
         found = select(
             col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
         ).where(col(Spending.day) == self.today)
-        return {(scope, subject): Level(spent, held) for scope, subject, spent, held in self._session.execute(found)}
+        return {
+            (scope, subject): SpendingLevel(spent, held) for scope, subject, spent, held in self._session.execute(found)
+        }
 
-    def _spenders(self, levels: Mapping[Scope, Level]) -> Spenders:
+    def _spenders(self, levels: Mapping[Scope, SpendingLevel]) -> Spenders:
         agents = (
             select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
             .where(col(Agent.status) != AgentStatus.ARCHIVED)

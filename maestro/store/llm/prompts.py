@@ -14,7 +14,7 @@ from sqlmodel import col, select
 
 from maestro.domain.context.composition import Composition
 from maestro.domain.context.layers import LAYER_SIZES, LayerSize
-from maestro.domain.context.views import Seen
+from maestro.domain.context.views import RecordedCall
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
@@ -24,11 +24,11 @@ from maestro.domain.llm.prompts import (
     TOOL_SPECS,
     CallPurpose,
     ComposedTurn,
-    KeptRequest,
     LLMRequest,
     PromptMessage,
-    Turn,
-    TurnText,
+    StoredRequest,
+    StoredTurn,
+    StoredTurnJson,
 )
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
@@ -78,7 +78,7 @@ class Prompts(Repository):
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
-    def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
+    def pack(self, messages: Sequence[PromptMessage]) -> tuple[StoredTurn, ...]:
         """Turn a prompt into references, and store all texts that no message row holds."""
         texts = TextsByDigest()
         turns = tuple(_packed(message, texts) for message in messages)
@@ -93,7 +93,7 @@ class Prompts(Repository):
         self._keep(packed.texts, kept)
         return packed.digest
 
-    def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
+    def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
         """Turn references back into the very same prompt; raises ``NotFound`` when a part of it was deleted."""
         texts = self._texts(turns)
         return tuple(_unpacked(turn, texts) for turn in turns)
@@ -125,7 +125,7 @@ class Prompts(Repository):
             if digest not in kept:
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
-    def _texts(self, turns: Sequence[Turn]) -> "PromptTexts":
+    def _texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
         """Return all texts that these references name; raises ``NotFound`` when a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
@@ -169,7 +169,7 @@ class PackedRequest:
 def packed_request(request: LLMRequest) -> PackedRequest:
     """Turn a request to a model into texts to be stored."""
     texts = TextsByDigest()
-    kept = KeptRequest(
+    kept = StoredRequest(
         platform=request.platform,
         model=request.model,
         account=request.account,
@@ -200,22 +200,22 @@ class PromptTexts:
         return zlib.decompress(body).decode()
 
 
-def _reference(turn: ComposedTurn, texts: TextsByDigest) -> TurnText:
+def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
     """Return the fields of the turn that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
-        found = TurnText(role=role, message_id=message_id)
+        found = StoredTurnJson(role=role, message_id=message_id)
     elif stable:
-        found = TurnText(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
+        found = StoredTurnJson(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
     else:
-        found = TurnText(role=role, digest=texts.add(content))
+        found = StoredTurnJson(role=role, digest=texts.add(content))
     if images:
         found["images"] = [image.model_dump() for image in images]
     return found
 
 
-def _packed(message: PromptMessage, texts: TextsByDigest) -> Turn:
-    return Turn(
+def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
+    return StoredTurn(
         role=message.role,
         images=message.images,
         message_id=message.message_id,
@@ -229,7 +229,7 @@ def _packed(message: PromptMessage, texts: TextsByDigest) -> Turn:
     )
 
 
-def _unpacked(turn: Turn, texts: PromptTexts) -> PromptMessage:
+def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
     stable = texts.part(turn.stable) if turn.stable else ""
     rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
     return PromptMessage(
@@ -275,7 +275,7 @@ class ModelRequests(Repository):
         answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
         return (answers or calls)[-1].id or 0
 
-    def seen(self, job_id: str, call_id: int) -> Seen:
+    def seen(self, job_id: str, call_id: int) -> RecordedCall:
         """Return the request of one call, as it was committed before it left.
 
         Raises ``NotFound`` when the job has no such call, or when it was deleted with its conversation.
@@ -288,8 +288,8 @@ class ModelRequests(Repository):
         if job.erased:
             raise NotFound(f"what was said in job {job_id} was deleted with its conversation")
         prompts = Prompts(self._link, self._now)
-        request = KeptRequest.model_validate_json(prompts.text(call.request))
-        return Seen(
+        request = StoredRequest.model_validate_json(prompts.text(call.request))
+        return RecordedCall(
             call=call,
             request=request,
             messages=prompts.unpack(request.turns),

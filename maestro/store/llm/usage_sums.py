@@ -14,7 +14,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.calls import CallState
-from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageOf, UsageRow, UsageWish
+from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageRequest, UsageRow, UsageScope
 
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
@@ -25,7 +25,7 @@ _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageB
 Query = Select[*tuple[Any, ...]]
 
 
-def sums(wish: UsageWish) -> Query:
+def sums(wish: UsageRequest) -> Query:
     """Return the query for the sums after the mark, with the columns of ``UsageSum``.
 
     Days come newest first, anything else by what it cost, the dearest first.
@@ -41,12 +41,12 @@ def sums(wish: UsageWish) -> Query:
     return found.order_by(known.desc(), key)
 
 
-def total(period: Period, whose: UsageOf) -> Query:
+def total(period: Period, whose: UsageScope) -> Query:
     """Return the query for the sum of all matching usage, with the columns of ``UsageSum``; no row for none."""
     return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
 
 
-def parts(by: UsageBy, period: Period, whose: UsageOf) -> Query:
+def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
     """Return the query for each day and key, with the columns of ``UsageSum`` after the day.
 
     A day may have several rows of a key: deleted agents have no name, and each of them has its own.
@@ -57,7 +57,7 @@ def parts(by: UsageBy, period: Period, whose: UsageOf) -> Query:
     return found.group_by(*columns).order_by(*columns)
 
 
-def _within(found: Query, by: UsageBy, period: Period, whose: UsageOf) -> Query:
+def _within(found: Query, by: UsageBy, period: Period, whose: UsageScope) -> Query:
     table: Any = UsageRow if by in FINE else UsageDay
     if by is UsageBy.AGENT:
         found = found.outerjoin(Agent, col(Agent.id) == table.agent_id)
@@ -70,7 +70,7 @@ def _within(found: Query, by: UsageBy, period: Period, whose: UsageOf) -> Query:
     return found.where(*when, *_conditions(table, whose))
 
 
-def _conditions(table: Any, whose: UsageOf) -> Iterator[ColumnElement[bool]]:
+def _conditions(table: Any, whose: UsageScope) -> Iterator[ColumnElement[bool]]:
     if whose.agent is not None:
         yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == whose.agent).scalar_subquery()
     if whose.client is not None:

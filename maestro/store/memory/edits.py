@@ -8,9 +8,9 @@ from sqlmodel import col, func, not_, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.likeness import wanted
 from maestro.domain.memory.memory import CERTAIN, FactCategory, MemoryFact, MemoryState
 from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
-from maestro.domain.memory.wording import wanted
 from maestro.store.memory.memory import Memory, found_by
 from maestro.store.users.audit import Audit
 

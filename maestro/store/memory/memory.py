@@ -21,22 +21,21 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.memory.facts import Fact, one_line
-from maestro.domain.memory.likeness import key, lengths, repeated, same
+from maestro.domain.memory.likeness import indexed, key_lengths, likeness_key, say_the_same, similar_facts, wanted
 from maestro.domain.memory.memory import (
     COUNTED,
     EXTRACTED_CONFIDENCE,
     FRESH,
     MAX_STATES,
     FactCategory,
+    FactRank,
     MemoryFact,
     MemoryState,
-    Remembered,
-    Standing,
-    confirmed,
+    RecalledFact,
+    confirmed_confidence,
+    rank_facts,
     state_problem,
-    surest,
 )
-from maestro.domain.memory.wording import indexed, wanted
 from maestro.domain.texts import storable
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository
@@ -158,7 +157,7 @@ class Memory(States):
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
     _COUNTED = (col(MemoryFact.last_accessed) > bindparam("counted_since")) & (col(MemoryFact.access_count) > 0)
     _TOLD_OF = (
-        *(getattr(MemoryFact, name) for name in Remembered._fields if name != "is_counted"),
+        *(getattr(MemoryFact, name) for name in RecalledFact._fields if name != "is_counted"),
         _COUNTED.label("is_counted"),
     )
     _STICKY = (
@@ -242,7 +241,7 @@ class Memory(States):
         for category, content in facts:
             known = self._same(content, keys[category])
             if known is not None:
-                known.confidence = confirmed(known.confidence, confidence)
+                known.confidence = confirmed_confidence(known.confidence, confidence)
                 known.last_accessed = self._now
                 continue
             kept = self.keep(
@@ -261,13 +260,13 @@ class Memory(States):
         self._session.flush()
         return new
 
-    def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
+    def best(self, agent_id: int, others: int, place: str = "") -> list[RecalledFact]:
         """Return the sticky facts and so many others: those of the highest present confidence, then those used last."""
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
-        sticky: list[Remembered] = []
-        written: list[tuple[Remembered, bool]] = []
+        sticky: list[RecalledFact] = []
+        written: list[tuple[RecalledFact, bool]] = []
         for *told, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
-            fact = Remembered._make(told)
+            fact = RecalledFact._make(told)
             if fact.category is FactCategory.STICKY:
                 sticky.append(fact)
             else:
@@ -286,7 +285,7 @@ class Memory(States):
         seen = col(MemoryFact.place).in_({"", place})
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
-    def note_used(self, facts: Sequence[Remembered]) -> None:
+    def note_used(self, facts: Sequence[RecalledFact]) -> None:
         """Note the use of facts in a prompt, for those whose last use was not counted lately."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
@@ -301,12 +300,12 @@ class Memory(States):
     def keep(self, fact: MemoryFact) -> MemoryFact:
         """Write a fact that is new or was changed."""
         fact.content = one_line(fact.content)
-        fact.likeness, fact.words = key(fact.content), indexed(fact.content)
+        fact.likeness, fact.words = likeness_key(fact.content), indexed(fact.content)
         return self._save(fact)
 
     def _surest(
-        self, written: Sequence[tuple[Remembered, bool]], count: int, of: Mapping[str, object]
-    ) -> list[Remembered]:
+        self, written: Sequence[tuple[RecalledFact, bool]], count: int, of: Mapping[str, object]
+    ) -> list[RecalledFact]:
         """Return so many facts that are not sticky; ``written`` are the surest as written, each with its freshness.
 
         Confidence falls with time since the last use, except for fresh facts. Where all facts that were surest when
@@ -314,20 +313,20 @@ class Memory(States):
         """
         if all(is_fresh for _, is_fresh in written):
             return [fact for fact, _ in written]
-        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
+        ids = rank_facts(map(FactRank._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
         told = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
-        found = {fact.id: fact for fact in map(Remembered._make, told)}
+        found = {fact.id: fact for fact in map(RecalledFact._make, told)}
         return [found[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
         """Return, by id, the likeness keys of known facts that may repeat these facts of one category."""
-        least, most = lengths([content for _, content in said])
+        least, most = key_lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
-        near = self._loaded(repeated(content, keys))
-        return next((known for known in near if same(content, known.content)), None)
+        near = self._loaded(similar_facts(content, keys))
+        return next((known for known in near if say_the_same(content, known.content)), None)
 
     def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts, to be changed, in the order of their ids given."""

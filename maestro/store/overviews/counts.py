@@ -8,12 +8,12 @@ from sqlalchemy import String, func, type_coerce
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.jobs.failures import FailedJob, Failures
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
+from maestro.domain.jobs.failures import FailedJob, FailureCount
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
-from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
+from maestro.domain.overview import FailureRecord, FirstAnswer, OldestJob, WorkOverview
 from maestro.store.engine.repository import Repository
 from maestro.store.jobs.filters import conditions, failed_step, newest_first, unindexed
 
@@ -33,7 +33,7 @@ class JobCounts(Repository):
         found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
         return dict(self._run(found).all())
 
-    def failures(self, wanted: JobFilter) -> Sequence[Failures]:
+    def failures(self, wanted: JobFilter) -> Sequence[FailureCount]:
         """Return the failed jobs of a filter, or those of its statuses if it has some, grouped by cause."""
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
@@ -54,7 +54,7 @@ class JobCounts(Repository):
             .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)
             .group_by(*kind)
         )
-        return [Failures(*row) for row in self._run(found).all()]
+        return [FailureCount(*row) for row in self._run(found).all()]
 
     def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
         """Yield the failed jobs of a filter, newest first."""
@@ -67,11 +67,11 @@ class JobCounts(Repository):
 class Overview(Repository):
     """Queries for the operator's overview."""
 
-    def work(self, since: datetime) -> Work:
+    def work(self, since: datetime) -> WorkOverview:
         """Return the open jobs, and the outcomes of jobs since then."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
         found: list[JobStatus] = list(self._run(recent).scalars())
-        return Work(
+        return WorkOverview(
             any_job=self._session.exec(select(Job.id).limit(1)).first() is not None,
             open=self._open(),
             ended={status: count for status, count in Counter(found[:MOST]).items() if status.ended},
@@ -84,7 +84,11 @@ class Overview(Repository):
         """Return how long the newest messages since then waited for the first chunk of their answer."""
         sent = (
             select(func.min(Delivery.sent_at))
-            .where(Delivery.job_id == Job.id, Delivery.purpose == Purpose.ANSWER, col(Delivery.sent_at).is_not(None))
+            .where(
+                Delivery.job_id == Job.id,
+                Delivery.purpose == DeliveryPurpose.ANSWER,
+                col(Delivery.sent_at).is_not(None),
+            )
             .correlate(Job)
             .scalar_subquery()
         )
@@ -106,7 +110,7 @@ class Overview(Repository):
         )
         return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
 
-    def failures(self, since: datetime) -> Sequence[Failed]:
+    def failures(self, since: datetime) -> Sequence[FailureRecord]:
         """Return the newest failed jobs since then, newest first."""
         failed = (
             select(Job.id, Job.error, Job.reason)
@@ -115,24 +119,26 @@ class Overview(Repository):
             .order_by(*newest_first())
             .limit(SAMPLE)
         )
-        return [Failed(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)]
+        return [
+            FailureRecord(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)
+        ]
 
     def _open(self) -> Mapping[JobStatus, int]:
         counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
         return dict(self._run(counted).all())
 
-    def _oldest_pending(self) -> Sequence[Oldest]:
+    def _oldest_pending(self) -> Sequence[OldestJob]:
         pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
-        return [Oldest(*row) for row in self._run(pending)]
+        return [OldestJob(*row) for row in self._run(pending)]
 
-    def _oldest_waiting(self) -> Sequence[Oldest]:
+    def _oldest_waiting(self) -> Sequence[OldestJob]:
         waiting = (
             select(Job.id, Job.waits_since, Job.waits_for)
             .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
             .order_by(col(Job.waits_since))
             .limit(1)
         )
-        return [Oldest(*row) for row in self._run(waiting)]
+        return [OldestJob(*row) for row in self._run(waiting)]
 
     def _pending(self) -> Mapping[tuple[str, str], int]:
         pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)

@@ -15,10 +15,18 @@ from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
 from maestro.domain.deliveries import Delivery
-from maestro.domain.figures import UNDER_WAY, CallFigure, ConnectorFigure, DeliveryFigure, EndedJob, Marks, OpenJobs
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.messages import InboxRow
+from maestro.domain.metrics import (
+    UNDER_WAY,
+    CallSample,
+    ConnectorSample,
+    DeliverySample,
+    EndedJob,
+    MetricMarks,
+    OpenJobs,
+)
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
 
@@ -29,9 +37,9 @@ BATCH = 500
 class MonitoringFigures(Repository):
     """Queries for monitoring; their results contain no content of users."""
 
-    def marks(self) -> Marks:
+    def marks(self) -> MetricMarks:
         """Return the last row of each table."""
-        return Marks(
+        return MetricMarks(
             inbox=self._last(col(InboxRow.id)),
             turn=self._last(col(Job.turn)),
             call=self._last(col(LLMCall.id)),
@@ -82,7 +90,7 @@ class MonitoringFigures(Repository):
         # Counted here: for a group by platform, SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
-    def calls(self, after: int, ids: Collection[int]) -> Sequence[CallFigure]:
+    def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
         """Return the model calls after the mark, and those with these ids."""
         wanted = select(
             col(LLMCall.id),
@@ -95,7 +103,7 @@ class MonitoringFigures(Repository):
             col(LLMCall.cached_tokens),
             col(LLMCall.cost_usd),
         )
-        return [CallFigure(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
+        return [CallSample(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
 
     def open_calls(self) -> set[int]:
         """Return the ids of the unanswered calls of open jobs."""
@@ -106,10 +114,10 @@ class MonitoringFigures(Repository):
         )
         return {call_id for call_id in found if call_id is not None}
 
-    def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliveryFigure]:
+    def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
         """Return the chunks after the mark, and those with these ids."""
         wanted = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
-        return [DeliveryFigure(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
+        return [DeliverySample(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
 
     def open_deliveries(self) -> set[int]:
         """Return the ids of the chunks that open jobs have still to send."""
@@ -120,12 +128,12 @@ class MonitoringFigures(Repository):
         )
         return {delivery_id for delivery_id in found if delivery_id is not None}
 
-    def connectors(self) -> Sequence[ConnectorFigure]:
+    def connectors(self) -> Sequence[ConnectorSample]:
         """Return the last state of each connector."""
         found = self._session.execute(
             select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
         )
-        return [ConnectorFigure(*row) for row in found]
+        return [ConnectorSample(*row) for row in found]
 
     def _last(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0

@@ -11,15 +11,14 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.context.layers import LAYER_SIZES, LayerSize
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.job_texts import JobPageTexts, RecordedAnswer
+from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import Job, JobStatus, model_for
-from maestro.domain.jobs.timeline import AskedView, ToolTexts
-from maestro.domain.jobs.views import Listed, Record
+from maestro.domain.jobs.timeline import JobQuestionView, ToolTexts
+from maestro.domain.jobs.views import JobRecord, ListedJob
 from maestro.domain.llm.calls import LLMCall, Prompt
 from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
 from maestro.domain.messages import InboxRow
-from maestro.domain.papers import Answered, Papers
 from maestro.domain.questions.question import Question
 from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook
@@ -44,21 +43,21 @@ TEXT = 400
 class JobTexts(Repository):
     """The texts around one job."""
 
-    def of(self, job: Job) -> Papers:
+    def of(self, job: Job) -> JobPageTexts:
         """Return the texts around a job."""
-        return Papers(
+        return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
             layers=self._layers(job.id),
             ahead=self._ahead(job),
         )
 
-    def answer(self, job: Job) -> Answered | None:
+    def answer(self, job: Job) -> RecordedAnswer | None:
         """Return the answer of a job, None where there is none, or where it was deleted."""
         if job.answer_id is None:
-            return Answered(job.said) if job.said else None
+            return RecordedAnswer(job.said) if job.said else None
         said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
-        return Answered(said.content, said.created_at, said.superseded) if said is not None else None
+        return RecordedAnswer(said.content, said.created_at, said.superseded) if said is not None else None
 
     def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
         kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()
@@ -77,8 +76,8 @@ class JobLists(Repository):
     """Lists of jobs, and all rows of one job."""
 
     def jobs(
-        self, wanted: JobFilter, after: Cursor | None, limit: int, without: Sequence[JobFilter] = ()
-    ) -> tuple[Sequence[Listed], Cursor | None]:
+        self, wanted: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
+    ) -> tuple[Sequence[ListedJob], PageCursor | None]:
         """Return up to ``limit`` jobs after the cursor, newest first, and the cursor for those that follow.
 
         The order never changes, so a job is on one page only, whatever happens between two requests. The jobs of the
@@ -86,7 +85,7 @@ class JobLists(Repository):
         """
         left_out = [not_(and_(*conditions(one, sifted=True))) for one in without]
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
-        found: Sequence[Listed] = ()
+        found: Sequence[ListedJob] = ()
         if wanted.q:
             newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
             others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
@@ -95,21 +94,21 @@ class JobLists(Repository):
         if len(found) <= limit:
             found = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
         last = found[limit - 1].job if len(found) > limit else None
-        return found[:limit], Cursor(last.created_at, last.id) if last else None
+        return found[:limit], PageCursor(last.created_at, last.id) if last else None
 
-    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[Listed]:
+    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
         # First the page, then the joins with other tables: joined before, 100,000 jobs take ten times as long.
         chosen = page.order_by(*newest_first()).limit(limit + 1).scalar_subquery()
         rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*newest_first()))
-        return [Listed(*row) for row in rows]
+        return [ListedJob(*row) for row in rows]
 
-    def job(self, job_id: str, cheaper: str = "") -> Record:
+    def job(self, job_id: str, cheaper: str = "") -> JobRecord:
         """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
         row = self._session.exec(_listed().where(Job.id == job_id)).first()
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        listed, calls = Listed(*row), Calls(self._link, self._now).of(job_id)
-        return Record(
+        listed, calls = ListedJob(*row), Calls(self._link, self._now).of(job_id)
+        return JobRecord(
             listed=listed,
             substitution=self._substitution(listed.job, calls, cheaper),
             steps=StepRecords(self._link, self._now).of(job_id),
@@ -123,8 +122,9 @@ class JobLists(Repository):
             ).all(),
             tools=[self._with_texts(run) for run in ToolRuns(self._link, self._now).of(job_id)],
             questions=[
-                AskedView(
-                    **row.model_dump(include=set(AskedView.model_fields) - {"status"}), status=row.standing(self._now)
+                JobQuestionView(
+                    **row.model_dump(include=set(JobQuestionView.model_fields) - {"status"}),
+                    status=row.standing(self._now),
                 )
                 for row in self._session.exec(
                     select(Question).where(Question.job_id == job_id).order_by(col(Question.id))

@@ -8,17 +8,17 @@ from sqlalchemy import ColumnElement, String, bindparam, func, or_, select, type
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.jobs.steps import StepKind, kind_of
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.usage import Period
-from maestro.domain.llm.usage_latency import (
+from maestro.domain.llm.usage_views import (
     SAMPLED_STEPS,
     LatencyPage,
     LatencyQuery,
-    Stage,
-    Took,
+    LatencyStage,
+    StageTime,
     latency_page,
     looked_at,
     per_day,
@@ -27,15 +27,15 @@ from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, in_list, json_list
 from maestro.store.jobs.filters import unindexed
 
-STAGES: Mapping[StepKind | None, Stage] = {
-    StepKind.ROUTE: Stage.ROUTE,
-    StepKind.MEDIA: Stage.MEDIA,
-    StepKind.COMPACTION: Stage.COMPACTION,
-    StepKind.CONTEXT: Stage.CONTEXT,
-    StepKind.MODEL: Stage.MODEL,
-    StepKind.TOOL: Stage.TOOLS,
-    StepKind.TAGS: Stage.TAGS,
-    StepKind.DELIVER: Stage.DELIVER,
+STAGES: Mapping[StepKind | None, LatencyStage] = {
+    StepKind.ROUTE: LatencyStage.ROUTE,
+    StepKind.MEDIA: LatencyStage.MEDIA,
+    StepKind.COMPACTION: LatencyStage.COMPACTION,
+    StepKind.CONTEXT: LatencyStage.CONTEXT,
+    StepKind.MODEL: LatencyStage.MODEL,
+    StepKind.TOOL: LatencyStage.TOOLS,
+    StepKind.TAGS: LatencyStage.TAGS,
+    StepKind.DELIVER: LatencyStage.DELIVER,
 }
 """The stage of each kind of step; the others take too little time to show."""
 DATE_CHARS = len("2026-11-20")
@@ -59,7 +59,7 @@ class Latency(Repository):
 
     _ANSWERS = PreparedStatement(
         select(col(Delivery.job_id), func.min(type_coerce(Delivery.sent_at, String)))
-        .where(in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == Purpose.ANSWER)
+        .where(in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == DeliveryPurpose.ANSWER)
         .where(col(Delivery.sent_at).is_not(None))
         .group_by(col(Delivery.job_id))
     )
@@ -96,24 +96,24 @@ class Latency(Repository):
         found = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
         return [_Sampled(*row) for rows in found for row in rows]
 
-    def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
+    def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         """Yield the waits of jobs before their first step; later runs have waited for other reasons."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
-                yield Took(day, Stage.LANE, _between(job.created_at, job.claimed_at))
-                yield Took(day, Stage.QUEUED, _between(job.claimed_at, job.started_at))
+                yield StageTime(day, LatencyStage.LANE, _between(job.created_at, job.claimed_at))
+                yield StageTime(day, LatencyStage.QUEUED, _between(job.claimed_at, job.started_at))
 
-    def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
+    def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         asked = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
         for job_id, first in self._rows(self._ANSWERS, jobs=json_list(asked)):
-            yield Took(asked[job_id][:DATE_CHARS], Stage.ANSWER, _between(asked[job_id], first))
+            yield StageTime(asked[job_id][:DATE_CHARS], LatencyStage.ANSWER, _between(asked[job_id], first))
 
-    def _steps(self, days_of: dict[str, str]) -> Iterator[Took]:
+    def _steps(self, days_of: dict[str, str]) -> Iterator[StageTime]:
         for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
             stage = STAGES.get(kind_of(step))
             if stage is not None:
-                yield Took(days_of[job_id], stage, _between(started, finished))
+                yield StageTime(days_of[job_id], stage, _between(started, finished))
 
 
 def _days(period: Period) -> Iterator[Period]:

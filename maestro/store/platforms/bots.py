@@ -8,11 +8,10 @@ from sqlalchemy import delete, update
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import AgentChannel
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.bots.channels import DisabledChannel, MovedChannel
+from maestro.domain.connectors import BotInstance, DisabledChannel, MovedChannel
 from maestro.domain.conversations.conversation import Conversation, ConversationStatus
 from maestro.domain.errors import Conflict
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.messages import Address
 from maestro.domain.schedules.schedule import Cron, Heartbeat
@@ -79,9 +78,9 @@ class Bots(Repository):
         self._session.flush()
 
 
-def set_secrets(bot: BotInstance, kept: Mapping[str, KeptKey]) -> None:
+def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
     """Store encrypted secrets of an account; empty ones are removed, others stay."""
-    secrets, endings = dict(bot.kept_secrets), dict(bot.last_characters)
+    secrets, endings = dict(bot.stored_secrets), dict(bot.last_characters)
     for name, key in kept.items():
         secrets.pop(name, None)
         endings.pop(name, None)

@@ -11,9 +11,17 @@ from sqlalchemy import bindparam, delete, func, tuple_
 from sqlmodel import col, select
 
 from maestro.domain.messages import Address
-from maestro.domain.people.owners import PersonId
-from maestro.domain.people.pairing import KEPT_AFTER_EXPIRY, Invitation, KnownPerson, Pairing, PairingStatus, code_of
-from maestro.domain.people.people import AuditEntry, Owner
+from maestro.domain.people.people import (
+    KEPT_AFTER_EXPIRY,
+    AuditEntry,
+    Invitation,
+    KnownPerson,
+    Owner,
+    Pairing,
+    PairingStatus,
+    PersonId,
+    code_of,
+)
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from maestro.domain.messages import Address
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from tests.support.api_client import BASIC, app_of, client, parts
 from tests.support.job_rows import JobRows
 from tests.support.wishes import wish

@@ -10,11 +10,11 @@ import pytest
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.conducting.conductor import Performed
+from maestro.domain.conducting.conductor import ActionOutcome
 from maestro.domain.context.layers import persona
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import parse
+from maestro.domain.tags.grammar import parse_answer
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -255,10 +255,10 @@ async def test_edits_are_shown_line_by_line_and_taken_back(rows: JobRows, http: 
 
 async def test_what_its_answers_did_leads_to_their_jobs(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id, other = rows.add(), rows.add(agent=None)
-    tag = parse("[UPDATE_AGENT:bob]\nrole: coder\n[/UPDATE_AGENT]").tags[0]
+    tag = parse_answer("[UPDATE_AGENT:bob]\nrole: coder\n[/UPDATE_AGENT]").tags[0]
     with rows.store.begin() as tx:
-        tx.jobs.actions.add(job_id, [(tag, Performed(ActionState.REFUSED, f"not allowed {XSS}", subject="bob"))])
-        tx.jobs.actions.add(other, [(tag, Performed(ActionState.DONE, "by somebody else", subject="bob"))])
+        tx.jobs.actions.add(job_id, [(tag, ActionOutcome(ActionState.REFUSED, f"not allowed {XSS}", subject="bob"))])
+        tx.jobs.actions.add(other, [(tag, ActionOutcome(ActionState.DONE, "by somebody else", subject="bob"))])
     page = (await http.get(PAGE)).text
     assert f'href="/queue/{job_id}"' in page
     assert "update agent" in page

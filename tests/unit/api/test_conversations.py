@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from maestro.domain.conversations.conversation import ConversationStatus, Message
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
 from tests.support.api_client import BASIC, app_of, client
@@ -51,7 +51,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
                         created_at=tx.now,
                     )
                 )
-            tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
     return conversation.id or 0
 
 

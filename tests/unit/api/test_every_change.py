@@ -10,7 +10,7 @@ import pytest
 from api.guards import RouteGuard
 from api.parts import AgentChat
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Ending, JobKind, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobKind, JobStatus
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from tests.support.api_client import BASIC, OTHER_ADDRESS, app_of, client
@@ -76,7 +76,7 @@ def end_scheduled(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         found, _ = tx.jobs.lists.jobs(JobFilter(kind=(JobKind.CRON,), status=(JobStatus.PENDING,)), None, 100)
         for listed in found:
-            tx.jobs.close(listed.job.id, Ending(status=JobStatus.COMPLETED))
+            tx.jobs.close(listed.job.id, JobEnding(status=JobStatus.COMPLETED))
 
 
 def newest(rows: JobRows) -> int:

@@ -9,15 +9,15 @@ import httpx
 import pytest
 
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.conducting.conductor import Performed
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.conducting.conductor import ActionOutcome
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.flow import ParkOutcome, RouteAction, RouteOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import parse
+from maestro.domain.tags.grammar import parse_answer
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.operations.jobs import JobOperations
 from tests.support.api_client import BASIC, app_of, client, no_temporal, parts
@@ -230,8 +230,10 @@ async def test_tools_actions_and_chunks_stand_under_their_steps(rows: JobRows, h
         journal(rows, job_id, step)
     with rows.store.begin() as tx:
         tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep("it is noon")))
-        [tag] = parse("[STATE:mood] good [/STATE]").tags
-        tx.jobs.actions.add(job_id, [(tag, Performed(subject="mood", state=ActionState.REFUSED, detail="not yours"))])
+        [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
+        tx.jobs.actions.add(
+            job_id, [(tag, ActionOutcome(subject="mood", state=ActionState.REFUSED, detail="not yours"))]
+        )
         tx.deliveries.add(_chunk(rows, job_id))
     page = await page_of(http, f"/queue/{job_id}")
     assert "it is noon" in step_of(page, "tool-1-0-1")
@@ -256,8 +258,8 @@ async def test_no_text_is_markup(rows: JobRows, http: httpx.AsyncClient, kind: J
         tx.jobs.update(job_id, task=NASTY, said=NASTY, channel=NASTY, thread=NASTY, account=NASTY)
         tx.jobs.steps.failed(ref, NASTY, NASTY)
         tx.jobs.tool_runs.put(_tool(rows, job_id, ToolState.DONE, result=tx.llm.prompts.keep(NASTY), tool=NASTY))
-        [tag] = parse("[STATE:mood] good [/STATE]").tags
-        tx.jobs.actions.add(job_id, [(tag, Performed(subject=NASTY, state=ActionState.FAILED, detail=NASTY))])
+        [tag] = parse_answer("[STATE:mood] good [/STATE]").tags
+        tx.jobs.actions.add(job_id, [(tag, ActionOutcome(subject=NASTY, state=ActionState.FAILED, detail=NASTY))])
         chunk = _chunk(rows, job_id)
         chunk.content = chunk.error = chunk.filename = chunk.platform_message_id = NASTY
         tx.deliveries.add(chunk)
@@ -394,7 +396,7 @@ def _tool(rows: JobRows, job_id: str, state: ToolState, tool: str = "get_time", 
 def _chunk(rows: JobRows, job_id: str) -> Delivery:
     return Delivery(
         job_id=job_id,
-        purpose=Purpose.ANSWER,
+        purpose=DeliveryPurpose.ANSWER,
         seq=0,
         platform="web",
         account="default",

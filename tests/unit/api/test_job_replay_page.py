@@ -7,7 +7,7 @@ from html import unescape
 import httpx
 import pytest
 
-from maestro.domain.jobs.job import Edits, Job, JobKind, JobStatus, StepRef, edits_of
+from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, StepRef, edits_of
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -85,7 +85,7 @@ async def test_edits_are_shown_before_they_count(rows: JobRows, http: httpx.Asyn
     for said in ("bob", "gpt-9", "&lt;script&gt;"):
         assert said in asked.text
     new = led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text)))
-    assert edits_of(job(rows, new)) == Edits(agent="bob", model="gpt-9", prompt=f"two\n{NASTY}")
+    assert edits_of(job(rows, new)) == JobEdits(agent="bob", model="gpt-9", prompt=f"two\n{NASTY}")
     shown = (await http.get(f"/queue/{new}")).text
     assert "agent bob, model gpt-9, another prompt" in shown
     assert "What an operator asked instead" in shown

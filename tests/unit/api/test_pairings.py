@@ -8,7 +8,7 @@ import pytest
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from maestro.intake.pairing import AN_OWNER, LET_IN
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobStatus
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -65,7 +65,7 @@ def audit(rows: JobRows, count: int) -> list[tuple[str, str, str]]:
 
 def end(rows: JobRows, job_id: str) -> None:
     with rows.store.begin() as tx:
-        tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
 
 
 # The API

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.live import RUNTIME
+from maestro.domain.settings.live import RUNTIME
 from tests.support.api_client import BASIC, app_of, client, parts
 from tests.support.job_rows import JobRows
 

@@ -8,8 +8,8 @@ import pytest
 
 from maestro.diagnostics.connectors import bots
 from maestro.diagnostics.subject import Examined
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.connectors import BotInstance
+from maestro.domain.health import DiagnosisLevel
 from maestro.domain.people.people import ConnectorStatus
 from maestro.installation.data_folder import FolderHolder
 from maestro.settings import survey_settings
@@ -32,9 +32,14 @@ def status(state: str, detail: str = "") -> ConnectorStatus:
 
 @pytest.mark.parametrize(
     ("state", "verdict"),
-    [("running", Verdict.FINE), ("degraded", Verdict.NOTE), ("stopped", Verdict.NOTE), ("failed", Verdict.BROKEN)],
+    [
+        ("running", DiagnosisLevel.FINE),
+        ("degraded", DiagnosisLevel.NOTE),
+        ("stopped", DiagnosisLevel.NOTE),
+        ("failed", DiagnosisLevel.BROKEN),
+    ],
 )
-def test_a_bot_is_told_of_as_it_last_said(tmp_path: Path, state: str, verdict: Verdict) -> None:
+def test_a_bot_is_told_of_as_it_last_said(tmp_path: Path, state: str, verdict: DiagnosisLevel) -> None:
     [found] = bots(subject(tmp_path, **ENABLED), [status(state, "Discord does not know this token")], [ROW])
     assert (found.check, found.verdict) == ("connector discord/default", verdict)
     assert "Discord does not know this token" in found.found
@@ -43,15 +48,15 @@ def test_a_bot_is_told_of_as_it_last_said(tmp_path: Path, state: str, verdict: V
 
 def test_one_that_the_configuration_names_is_told_of_before_the_first_start(tmp_path: Path) -> None:
     [found] = bots(subject(tmp_path, **ENABLED), [], [])
-    assert (found.verdict, found.found) == (Verdict.NOTE, "it has not been connected yet")
+    assert (found.verdict, found.found) == (DiagnosisLevel.NOTE, "it has not been connected yet")
 
 
 def test_one_without_a_token_is_broken(tmp_path: Path) -> None:
     [found] = bots(subject(tmp_path, **{**ENABLED, "connectors.discord.token": ""}), [], [])
-    assert (found.verdict, "token is missing" in found.found) == (Verdict.BROKEN, True)
+    assert (found.verdict, "token is missing" in found.found) == (DiagnosisLevel.BROKEN, True)
 
 
 def test_one_that_is_switched_off_says_how_to_switch_it_on(tmp_path: Path) -> None:
     row = BotInstance(platform="discord", account="default", configured=True, enabled=False)
     [found] = bots(subject(tmp_path, **ENABLED), [status("failed", "old")], [row])
-    assert (found.verdict, "connectors enable discord/default" in found.fix) == (Verdict.NOTE, True)
+    assert (found.verdict, "connectors enable discord/default" in found.fix) == (DiagnosisLevel.NOTE, True)

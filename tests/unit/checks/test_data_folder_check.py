@@ -8,20 +8,22 @@ import pytest
 from maestro.diagnostics import data_folder as module
 from maestro.diagnostics.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
 from maestro.diagnostics.subject import Examined
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings
 
 
 @pytest.mark.parametrize(
     ("free", "verdict"),
     [
-        (LOW_BYTES, Verdict.FINE),
-        (LOW_BYTES - 1, Verdict.NOTE),
-        (NEEDED_BYTES, Verdict.NOTE),
-        (NEEDED_BYTES - 1, Verdict.BROKEN),
+        (LOW_BYTES, DiagnosisLevel.FINE),
+        (LOW_BYTES - 1, DiagnosisLevel.NOTE),
+        (NEEDED_BYTES, DiagnosisLevel.NOTE),
+        (NEEDED_BYTES - 1, DiagnosisLevel.BROKEN),
     ],
 )
-def test_the_less_space_the_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, verdict: Verdict) -> None:
+def test_the_less_space_the_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, verdict: DiagnosisLevel
+) -> None:
     class Usage:
         def __init__(self, free: int) -> None:
             self.free = free
@@ -29,7 +31,7 @@ def test_the_less_space_the_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free))
     [found] = data_folder(subject(tmp_path))
     assert found.verdict is verdict
-    assert bool(found.fix) is (verdict is not Verdict.FINE)
+    assert bool(found.fix) is (verdict is not DiagnosisLevel.FINE)
 
 
 def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,10 +39,10 @@ def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.Monk
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr(module, "MOUNTS", mounts)
     [found] = data_folder(subject(tmp_path / "data"))
-    assert found.verdict is Verdict.NOTE
+    assert found.verdict is DiagnosisLevel.NOTE
     assert "nfs4" in found.found
     mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n/dev/sdb {tmp_path} xfs rw 0 0\n")
-    assert data_folder(subject(tmp_path / "data"))[0].verdict is not Verdict.NOTE
+    assert data_folder(subject(tmp_path / "data"))[0].verdict is not DiagnosisLevel.NOTE
     assert not (tmp_path / "data").exists()
 
 

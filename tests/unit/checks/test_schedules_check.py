@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from maestro.diagnostics.store import schedules
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from maestro.domain.schedules.schedule import Cron
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -35,19 +35,19 @@ def test_nothing_is_said_where_nothing_is_planned() -> None:
 
 def test_what_was_told_is_fine() -> None:
     [found] = schedules([cron(1), cron(2)])
-    assert (found.verdict, found.found) == (Verdict.FINE, "2 planned, and Temporal was told of all of them")
+    assert (found.verdict, found.found) == (DiagnosisLevel.FINE, "2 planned, and Temporal was told of all of them")
 
 
 def test_what_could_not_be_told_is_named_with_its_reason() -> None:
     refused, waiting = schedules([cron(1, follow_error="there is no such time zone"), cron(2, followed="")])
-    assert refused.verdict is Verdict.BROKEN
+    assert refused.verdict is DiagnosisLevel.BROKEN
     assert "cron-1 (Job 1): there is no such time zone" in refused.found
     assert "maestro schedules edit cron-1" in refused.fix
-    assert (waiting.verdict, waiting.found) == (Verdict.NOTE, "Temporal was not told of 1 of 2 yet")
+    assert (waiting.verdict, waiting.found) == (DiagnosisLevel.NOTE, "Temporal was not told of 1 of 2 yet")
 
 
 def test_what_maestro_paused_is_named() -> None:
     [found] = schedules([cron(1, paused_reason="it failed 10 times in a row")])
-    assert found.verdict is Verdict.NOTE
+    assert found.verdict is DiagnosisLevel.NOTE
     assert "cron-1 (Job 1) is paused: it failed 10 times in a row" in found.found
     assert "maestro schedules resume cron-1" in found.fix

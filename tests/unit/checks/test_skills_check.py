@@ -4,7 +4,7 @@ from pathlib import Path
 
 from maestro.diagnostics.data_folder import skills
 from maestro.diagnostics.subject import Examined
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings
 from tests.support.skill_texts import skill_text, write_skill
 
@@ -17,7 +17,10 @@ def subject(folder: Path, *listed: str) -> Examined:
 
 def test_the_skills_of_maestro_are_fine_without_a_folder(tmp_path: Path) -> None:
     [found] = skills(subject(tmp_path / "skills"))
-    assert (found.verdict, found.found) == (Verdict.FINE, f"5 of Maestro, 0 of your own in {tmp_path / 'skills'}")
+    assert (found.verdict, found.found) == (
+        DiagnosisLevel.FINE,
+        f"5 of Maestro, 0 of your own in {tmp_path / 'skills'}",
+    )
 
 
 def test_each_problem_is_a_note_that_names_the_file(tmp_path: Path) -> None:
@@ -26,7 +29,7 @@ def test_each_problem_is_a_note_that_names_the_file(tmp_path: Path) -> None:
     broken = write_skill(tmp_path, "broken.md", "no skill")
     whole, first, second = skills(subject(tmp_path))
     assert whole.found.startswith("4 of Maestro, 2 of your own")
-    assert (first.verdict, second.verdict) == (Verdict.NOTE, Verdict.NOTE)
+    assert (first.verdict, second.verdict) == (DiagnosisLevel.NOTE, DiagnosisLevel.NOTE)
     assert first.found.startswith("broken.md: it has no front matter")
     assert str(broken) in first.fix
     assert second.found.startswith("tea.md: the key 'colour' is not known")
@@ -42,4 +45,4 @@ def test_a_folder_full_of_problems_does_not_bury_the_other_checks(tmp_path: Path
 
 def test_an_agent_that_lists_a_skill_which_is_not_there_is_told(tmp_path: Path) -> None:
     _, missing = skills(subject(tmp_path, "editing", "editting"))
-    assert (missing.verdict, "ada lists the skill editting" in missing.found) == (Verdict.NOTE, True)
+    assert (missing.verdict, "ada lists the skill editting" in missing.found) == (DiagnosisLevel.NOTE, True)

@@ -6,7 +6,7 @@ import pytest
 
 from maestro.diagnostics import store as module
 from maestro.diagnostics.subject import Examined
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from maestro.installation.data_folder import FolderHolder
 from maestro.settings import survey_settings
 from tests.support.fresh_store import fresh_store
@@ -19,8 +19,11 @@ def test_a_program_that_holds_the_lock_is_named(tmp_path: Path, monkeypatch: pyt
     running = Examined(survey_settings(None, {}, {"dataDir": str(tmp_path)}), {}, FolderHolder(running=True))
     with locked(tmp_path / "maestro.db"):
         found = module.store(running).diagnoses
-    assert [(one.check, one.verdict) for one in found] == [("store", Verdict.FINE), ("store", Verdict.BROKEN)]
+    assert [(one.check, one.verdict) for one in found] == [
+        ("store", DiagnosisLevel.FINE),
+        ("store", DiagnosisLevel.BROKEN),
+    ]
     assert "has held the lock of the database for 0.1 s" in found[1].found
     assert "End that program" in found[1].fix
-    assert [one.verdict for one in module.store(running).diagnoses] == [Verdict.FINE]
+    assert [one.verdict for one in module.store(running).diagnoses] == [DiagnosisLevel.FINE]
     store.close()

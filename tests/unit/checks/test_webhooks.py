@@ -4,7 +4,7 @@ import base64
 from datetime import UTC, datetime
 
 from maestro.diagnostics.store import webhooks
-from maestro.domain.diagnosis import Verdict
+from maestro.domain.health import DiagnosisLevel
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.installation.keys import SecretKeys
 from tests.support.hooks import SECRET
@@ -40,21 +40,21 @@ def test_without_webhooks_nothing_is_said() -> None:
 def test_secrets_that_can_be_read_are_fine() -> None:
     found = [webhook(KEYS.keep(SECRET).secret), webhook("env:SECRET"), webhook("env:GONE", enabled=False)]
     (said,) = webhooks(found, KEYS)
-    assert (said.verdict, said.found) == (Verdict.FINE, "2 of 3 take deliveries")
+    assert (said.verdict, said.found) == (DiagnosisLevel.FINE, "2 of 3 take deliveries")
 
 
 def test_a_secret_of_another_data_folder_is_broken() -> None:
     (said,) = webhooks([webhook(KEYS.keep(SECRET).secret)], OTHER)
-    assert said.verdict is Verdict.BROKEN
+    assert said.verdict is DiagnosisLevel.BROKEN
     assert "maestro webhooks rotate deploys" in said.fix
 
 
 def test_what_only_another_process_may_read_is_a_note() -> None:
     (said,) = webhooks([webhook("env:GONE")], KEYS)
-    assert (said.verdict, "GONE" in said.found) == (Verdict.NOTE, True)
+    assert (said.verdict, "GONE" in said.found) == (DiagnosisLevel.NOTE, True)
 
 
 def test_a_secret_that_can_sign_nothing_is_told() -> None:
     (said,) = webhooks([webhook("env:SECRET")], SecretKeys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"}))
-    assert said.verdict is Verdict.NOTE
+    assert said.verdict is DiagnosisLevel.NOTE
     assert "hunter2" not in said.found

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from maestro.domain.chat.message import HUMAN
+from maestro.domain.agent_chat import HUMAN
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from maestro.domain.csv_text import csv_lines, inert
+from maestro.domain.texts import csv_lines, inert
 
 
 def test_a_row_is_a_line_whatever_is_in_it() -> None:

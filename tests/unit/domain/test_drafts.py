@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.drafts import GROWING, STOPPED, Draft, DraftState, Next, ending, next_of
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, grows
+from maestro.domain.drafts import STOPPED, UNFINISHED, Draft, DraftState, DraftStep, next_draft_step, stopped_text
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, is_streamed
 from maestro.domain.messages import Address
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -26,43 +26,43 @@ def job(**fields: Any) -> Job:
 @pytest.mark.parametrize(
     ("state", "status", "expected"),
     [
-        (DraftState.WRITTEN, RUNNING, Next.PLACE),
-        (DraftState.SENDING, RUNNING, Next.PLACE),
-        (DraftState.SHOWN, RUNNING, Next.EDIT),
-        (DraftState.TAKEN, RUNNING, Next.NOTHING),
-        (DraftState.DROPPED, RUNNING, Next.NOTHING),
-        (DraftState.SHOWN, WAITING, Next.NOTHING),
-        (DraftState.SENDING, WAITING, Next.NOTHING),
-        (DraftState.WRITTEN, JobStatus.CANCELLED, Next.FORGET),
-        (DraftState.SENDING, JobStatus.CANCELLED, Next.PLACE),
-        (DraftState.SHOWN, JobStatus.CANCELLED, Next.END),
-        (DraftState.SHOWN, JobStatus.FAILED, Next.END),
-        (DraftState.TAKEN, JobStatus.CANCELLED, Next.FORGET),
-        (DraftState.DROPPED, JobStatus.FAILED, Next.FORGET),
-        (DraftState.SHOWN, COMPLETED, Next.FORGET),
-        (DraftState.SENDING, COMPLETED, Next.FORGET),
+        (DraftState.WRITTEN, RUNNING, DraftStep.PLACE),
+        (DraftState.SENDING, RUNNING, DraftStep.PLACE),
+        (DraftState.SHOWN, RUNNING, DraftStep.EDIT),
+        (DraftState.TAKEN, RUNNING, DraftStep.NOTHING),
+        (DraftState.DROPPED, RUNNING, DraftStep.NOTHING),
+        (DraftState.SHOWN, WAITING, DraftStep.NOTHING),
+        (DraftState.SENDING, WAITING, DraftStep.NOTHING),
+        (DraftState.WRITTEN, JobStatus.CANCELLED, DraftStep.FORGET),
+        (DraftState.SENDING, JobStatus.CANCELLED, DraftStep.PLACE),
+        (DraftState.SHOWN, JobStatus.CANCELLED, DraftStep.END),
+        (DraftState.SHOWN, JobStatus.FAILED, DraftStep.END),
+        (DraftState.TAKEN, JobStatus.CANCELLED, DraftStep.FORGET),
+        (DraftState.DROPPED, JobStatus.FAILED, DraftStep.FORGET),
+        (DraftState.SHOWN, COMPLETED, DraftStep.FORGET),
+        (DraftState.SENDING, COMPLETED, DraftStep.FORGET),
     ],
 )
-def test_what_comes_next(state: DraftState, status: JobStatus, expected: Next) -> None:
-    assert next_of(draft(state), status, 1, free=True) is expected
+def test_what_comes_next(state: DraftState, status: JobStatus, expected: DraftStep) -> None:
+    assert next_draft_step(draft(state), status, 1, free=True) is expected
 
 
 def test_nothing_is_torn_apart_and_nothing_is_said_twice() -> None:
-    assert next_of(draft(DraftState.WRITTEN), RUNNING, 0, free=False) is Next.NOTHING
-    assert next_of(draft(DraftState.SHOWN), RUNNING, 0, free=False) is Next.EDIT
-    assert next_of(draft(DraftState.SHOWN), RUNNING, 2, free=True) is Next.NOTHING
-    assert next_of(draft(DraftState.WRITTEN, text=""), RUNNING, 0, free=True) is Next.NOTHING
+    assert next_draft_step(draft(DraftState.WRITTEN), RUNNING, 0, free=False) is DraftStep.NOTHING
+    assert next_draft_step(draft(DraftState.SHOWN), RUNNING, 0, free=False) is DraftStep.EDIT
+    assert next_draft_step(draft(DraftState.SHOWN), RUNNING, 2, free=True) is DraftStep.NOTHING
+    assert next_draft_step(draft(DraftState.WRITTEN, text=""), RUNNING, 0, free=True) is DraftStep.NOTHING
 
 
 def test_only_a_person_who_wrote_watches() -> None:
-    assert grows(job())
+    assert is_streamed(job())
     for other in (
         {"kind": JobKind.CRON, "inbox_id": None},
         {"parent_id": "parent"},
         {"inbox_id": None},
         {"what_if": True},
     ):
-        assert not grows(job(**other))
+        assert not is_streamed(job(**other))
 
 
 def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() -> None:
@@ -76,5 +76,5 @@ def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() 
 
 
 def test_what_nothing_follows_says_so() -> None:
-    assert ending("one two \n") == f"one two{STOPPED}"
-    assert set(GROWING) == set(DraftState) - {DraftState.TAKEN, DraftState.DROPPED}
+    assert stopped_text("one two \n") == f"one two{STOPPED}"
+    assert set(UNFINISHED) == set(DraftState) - {DraftState.TAKEN, DraftState.DROPPED}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.hosts import KnownHosts
+from maestro.domain.network import KnownHosts
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080", "maestro.lan:8080"])

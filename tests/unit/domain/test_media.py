@@ -2,8 +2,16 @@
 
 import pytest
 
-from maestro.domain.filetypes import by_magic, is_markup, is_text
-from maestro.domain.media import MAX_IMAGE_BYTES, MAX_VOICE_BYTES, MediaFile, prompt_text, spoken_text
+from maestro.domain.media import (
+    MAX_IMAGE_BYTES,
+    MAX_VOICE_BYTES,
+    MediaFile,
+    by_magic,
+    is_markup,
+    is_text,
+    prompt_text,
+    spoken_text,
+)
 
 
 def file_of(

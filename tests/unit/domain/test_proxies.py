@@ -2,25 +2,27 @@
 
 import pytest
 
-from maestro.domain.proxies import Asked, TrustedProxies
+from maestro.domain.network import RequestOrigin, TrustedProxies
 
 PROXIES = TrustedProxies.of(["10.0.0.5", "192.168.0.0/16", "2001:db8::/32"])
 
 
-def asked(peer: str, forwarded: list[str], proto: list[str] | None = None) -> Asked:
+def asked(peer: str, forwarded: list[str], proto: list[str] | None = None) -> RequestOrigin:
     """Ask over http."""
-    return PROXIES.asked(Asked(peer, "http"), forwarded, proto or [])
+    return PROXIES.asked(RequestOrigin(peer, "http"), forwarded, proto or [])
 
 
 @pytest.mark.parametrize("peer", ["203.0.113.9", "10.0.0.6", "127.0.0.1", "2001:db9::1", "", "testclient"])
 def test_a_stranger_is_not_believed(peer: str) -> None:
-    assert asked(peer, ["198.51.100.7"], ["https"]) == Asked(peer, "http")
-    assert TrustedProxies().asked(Asked(peer, "http"), ["198.51.100.7"], ["https"]) == Asked(peer, "http")
+    assert asked(peer, ["198.51.100.7"], ["https"]) == RequestOrigin(peer, "http")
+    assert TrustedProxies().asked(RequestOrigin(peer, "http"), ["198.51.100.7"], ["https"]) == RequestOrigin(
+        peer, "http"
+    )
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.5", "192.168.7.7", "2001:db8::9", "::ffff:10.0.0.5"])
 def test_a_proxy_of_ours_is_believed(peer: str) -> None:
-    assert asked(peer, ["198.51.100.7"], ["https"]) == Asked("198.51.100.7", "https")
+    assert asked(peer, ["198.51.100.7"], ["https"]) == RequestOrigin("198.51.100.7", "https")
 
 
 def test_what_a_client_wrote_itself_stands_before_what_our_proxy_added() -> None:
@@ -56,4 +58,4 @@ def test_an_address_is_read_as_proxies_write_it(written: str, read: str) -> None
 )
 def test_the_scheme_is_what_the_nearest_proxy_says(said: list[str], scheme: str) -> None:
     assert asked("10.0.0.5", [], said).scheme == scheme
-    assert PROXIES.asked(Asked("10.0.0.5", "https"), [], ["http"]).scheme == "http"
+    assert PROXIES.asked(RequestOrigin("10.0.0.5", "https"), [], ["http"]).scheme == "http"

@@ -3,8 +3,7 @@
 import pytest
 
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.domain.redaction import as_it_is, redacted_turns, redacted_value, redactor
-from maestro.domain.scanning import REDACTED, ScanRules
+from maestro.domain.redaction import REDACTED, ScanRules, as_it_is, redacted_turns, redacted_value, redactor
 from tests.support.scanning import SECRET, Marker, without
 
 

@@ -13,11 +13,11 @@ import pytest
 import structlog
 
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.job import Ending, JobStatus, Wait
+from maestro.domain.jobs.job import JobEnding, JobStatus, Wait
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level
+from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, SpendingLevel
+from maestro.domain.llm.clients import ClientChange, NewClient
 from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
@@ -69,7 +69,7 @@ def guarded(store: Store, model: LLMClient, budgets: DailyBudgets) -> Budget:
     return Budget(Recorder(model, store, estimates), reader(store, budgets=budgets), store, estimates)
 
 
-def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:
+def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> SpendingLevel:
     with rows.store.view() as tx:
         return tx.llm.budgets.level(scope)
 
@@ -94,10 +94,10 @@ async def test_a_call_reserves_its_estimate_and_settles_what_it_cost(rows: JobRo
     call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(request_for(rows.add())))
     while not model.calls:
         await settled()
-    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0, ESTIMATE)
+    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0, ESTIMATE)
     model.end(0, costing(0.25))
     await call
-    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0.25, 0)
+    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0.25, 0)
 
 
 async def test_what_failover_may_come_to_is_what_is_reserved(rows: JobRows) -> None:
@@ -106,10 +106,10 @@ async def test_what_failover_may_come_to_is_what_is_reserved(rows: JobRows) -> N
     call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(cheap))
     while not model.calls:
         await settled()
-    assert level(rows) == Level(0, ESTIMATE), "the dear model answers when the cheap one cannot"
+    assert level(rows) == SpendingLevel(0, ESTIMATE), "the dear model answers when the cheap one cannot"
     model.end(0, costing(0.001))
     await call
-    assert level(rows) == Level(0.001, 0)
+    assert level(rows) == SpendingLevel(0.001, 0)
 
 
 async def test_a_call_is_let_through_while_anything_is_left(rows: JobRows) -> None:
@@ -125,7 +125,7 @@ async def test_beyond_the_limit_nobody_is_asked_and_people_are_told_why(rows: Jo
     with rows.store.view() as tx:
         midnight = datetime.combine(tx.now.date() + timedelta(days=1), time(), UTC)
     assert (caught.value.reason, caught.value.wake_at) == (WaitReason.BUDGET, midnight)
-    assert level(rows) == Level(1, 0)
+    assert level(rows) == SpendingLevel(1, 0)
 
 
 async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> None:
@@ -170,14 +170,14 @@ async def test_a_limit_ends_with_its_day(rows: JobRows) -> None:
     spend(rows, 1)
     rows.clock.go(days=1)
     await guarded(rows.store, Scripted(costing(0.5)), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
-    assert level(rows) == Level(0.5, 0)
+    assert level(rows) == SpendingLevel(0.5, 0)
 
 
 async def test_a_call_that_fails_gives_back_what_it_had_reserved(rows: JobRows) -> None:
     client = guarded(rows.store, Scripted(ProviderUnavailable("down")), DailyBudgets(day_usd=1))
     with pytest.raises(ProviderUnavailable):
         await client.complete(request_for(rows.add()))
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
 
 
 async def test_a_call_that_is_cancelled_gives_back_what_it_had_reserved(rows: JobRows) -> None:
@@ -188,7 +188,7 @@ async def test_a_call_that_is_cancelled_gives_back_what_it_had_reserved(rows: Jo
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
 
 
 @pytest.mark.parametrize("model", ["free/nothing", "x/unpriced"])
@@ -198,10 +198,10 @@ async def test_what_is_free_or_has_no_known_price_reserves_nothing(model: str, r
     call = asyncio.create_task(client.complete(request_for(rows.add(), model)))
     while not held.calls:
         await settled()
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
     held.end(0, costing(None))
     await call
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
 
 
 @pytest.mark.parametrize("model", ["free/nothing", "x/unpriced"])
@@ -310,10 +310,10 @@ def test_a_process_that_is_killed_inside_a_call_leaves_its_reservation_to_the_re
     dead = other_process(tmp_path, DIES, job_id)
     dead.communicate("go\n", timeout=60)
     assert dead.returncode == -signal.SIGKILL
-    assert level(rows) == Level(0, ESTIMATE)
+    assert level(rows) == SpendingLevel(0, ESTIMATE)
     (answer,) = asyncio.run(calls_at_once(rows.store, [job_id], usd=ESTIMATE))
     assert isinstance(answer, LLMResponse)
-    assert level(rows) == Level(ESTIMATE, 0)
+    assert level(rows) == SpendingLevel(ESTIMATE, 0)
 
 
 def test_a_process_that_is_killed_inside_a_call_leaves_nothing_reserved_when_the_job_ends(
@@ -322,8 +322,8 @@ def test_a_process_that_is_killed_inside_a_call_leaves_nothing_reserved_when_the
     job_id = rows.add()
     other_process(tmp_path, DIES, job_id).communicate("go\n", timeout=60)
     with rows.store.begin() as tx:
-        tx.jobs.close(job_id, Ending(status=JobStatus.FAILED))
-    assert level(rows) == Level()
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.FAILED))
+    assert level(rows) == SpendingLevel()
     with rows.store.view() as tx:
         assert [row.state for row in tx.llm.usage.of_job(job_id)] == ["interrupted"]
 

@@ -17,8 +17,8 @@ import pytest
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.rules import build_redaction
-from maestro.domain.chat.message import HUMAN
-from maestro.domain.llm.budgets import BudgetScope, Level
+from maestro.domain.agent_chat import HUMAN
+from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
@@ -128,7 +128,7 @@ class Process:
             update={"key": CallKey(job_id=job_id, number=1), "agent": "ada", "role": "assistant"}
         )
 
-    def level(self) -> Level:
+    def level(self) -> SpendingLevel:
         """Return what is spent and reserved today."""
         with self.store.view() as tx:
             return tx.llm.budgets.level((BudgetScope.DAY, ""))
@@ -198,7 +198,7 @@ async def test_a_budget_adds_neither_a_read_nor_a_write(process: Process) -> Non
     client, request = process.chain(model, **LIMITED), process.request()
     await client.complete(request)
     assert process.costs.take() == (1, 2, 3)
-    assert process.level() == Level(0.25, 0)
+    assert process.level() == SpendingLevel(0.25, 0)
 
 
 async def test_posts_and_a_reminder_add_nothing(process: Process) -> None:
@@ -241,7 +241,7 @@ async def test_a_failover_reads_again_before_the_second_account(process: Process
     # Request, its failure, what that means for the account; then request and answer of the second.
     assert process.costs.take() == (2, 5, 7)
     assert [asked.account for asked in model.asked] == ["claude", "gpt"]
-    assert process.level() == Level(0.25, 0), "both attempts have one reservation"
+    assert process.level() == SpendingLevel(0.25, 0), "both attempts have one reservation"
 
 
 async def test_an_attempt_after_another_one_reads_what_was_posted_meanwhile(process: Process) -> None:
@@ -270,6 +270,6 @@ async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_i
         await client.complete(request)
     assert caught.value.__context__ is None
     assert model.asked == []
-    assert process.level() == Level(1, 0)
+    assert process.level() == SpendingLevel(1, 0)
     with process.store.view() as tx:
         assert tx.llm.calls.of(request.key.job_id) == []

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import select
 from structlog.testing import capture_logs
 
-from maestro.domain.chat.message import GET_NEW, HEADING, HUMAN, POST, REMINDER, ChatReminder, most_posts
+from maestro.domain.agent_chat import GET_NEW, HEADING, HUMAN, POST, REMINDER, ChatReminder, most_posts
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.models import FALLBACK_WINDOW

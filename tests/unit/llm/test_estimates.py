@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.llm.accounts import AccountSource, AccountType, Choice, ModelAccount
+from maestro.domain.llm.accounts import AccountChoice, AccountSource, AccountType, ModelAccount
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.models import Price, estimate_input
 from maestro.llm.accounts import Estimates
@@ -56,4 +56,4 @@ def test_a_call_costs_its_longest_answer_at_most_and_a_prompt_that_is_kept(
         created_at=MORNING,
         updated_at=MORNING,
     )
-    assert ESTIMATES.most(Choice(account, model), input_tokens=1000, output_tokens=100) == usd
+    assert ESTIMATES.most(AccountChoice(account, model), input_tokens=1000, output_tokens=100) == usd

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from maestro.domain.scanning import Span, redact
+from maestro.domain.redaction import TextSpan, redact
 from maestro.scanner.scanner import Rules
 from tests.support import platform_texts, secret_corpus, stranger_corpus
 from tests.support.harmless_texts import harmless
@@ -96,7 +96,7 @@ def test_a_password_that_begins_with_digits_is_no_port(rules: Rules, password: s
 @pytest.mark.parametrize("body", ["AbCd3fGhIjKl1nOpQrSt", "a1b2c3d4e5f6a7b8c9d0.01.0a1b2c3d4", "0123456789abcdef" * 2])
 def test_a_trigger_token_has_more_than_one_shape(rules: Rules, body: str) -> None:
     text = "glptt" + f"-{body}"
-    assert rules.spans(text, time.monotonic() + LONG) == (Span(0, len(text)),)
+    assert rules.spans(text, time.monotonic() + LONG) == (TextSpan(0, len(text)),)
 
 
 @pytest.mark.parametrize(

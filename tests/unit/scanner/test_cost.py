@@ -11,7 +11,7 @@ from threading import Barrier
 
 import pytest
 
-from maestro.domain.scanning import Span
+from maestro.domain.redaction import TextSpan
 from maestro.scanner.folding import Folder
 from maestro.scanner.plugin import SpanPlugin
 from maestro.scanner.scanner import OutOfTime, Rules
@@ -137,7 +137,7 @@ def test_what_was_found_before_the_deadline_is_told() -> None:
     looks = count()  # a clock that goes on by one at each look
     with pytest.raises(OutOfTime) as caught:
         Rules(lambda: next(looks)).spans(value + " and so on" * 10_000, 30)
-    assert caught.value.found == (Span(0, len(value)),)
+    assert caught.value.found == (TextSpan(0, len(value)),)
 
 
 def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
@@ -146,7 +146,7 @@ def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
     alone = [rules.spans(text, time.monotonic() + 60) for text in texts]
     together, fresh = Barrier(THREADS), Rules()
 
-    def everything(_: int) -> list[tuple[Span, ...]]:
+    def everything(_: int) -> list[tuple[TextSpan, ...]]:
         together.wait()
         return [fresh.spans(text, time.monotonic() + 60) for text in texts]
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from maestro.domain.scanning import redact
+from maestro.domain.redaction import redact
 from maestro.scanner.folding import Folder
 from maestro.scanner.scanner import Rules
 from tests.support.secret_corpus import draw

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.domain.scanning import AllowList, ScanResult, ScanRules, problem_of_allowed
+from maestro.domain.redaction import AllowList, ScanResult, ScanRules, problem_of_allowed
 from maestro.scanner import pattern_program
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from tests.support.secret_corpus import draw

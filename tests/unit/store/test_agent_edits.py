@@ -8,9 +8,9 @@ import pytest
 from maestro.domain.agents.agent import Agent, AgentStatus, BusyMode, Permission
 from maestro.domain.agents.edits import AgentChange, BindingChange, NewAgent, NewBinding
 from maestro.domain.agents.views import version_page
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.clients.edits import NewClient
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
+from maestro.domain.llm.clients import NewClient
 from maestro.domain.messages import Address
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -10,7 +10,7 @@ import pytest
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange
-from maestro.domain.agents.tokens import MOST_TOKENS, PREFIX, MadeToken
+from maestro.domain.agents.tokens import MOST_TOKENS, PREFIX, IssuedToken
 from maestro.domain.errors import Conflict, NotFound
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -23,7 +23,7 @@ def rows(tmp_path: Path) -> JobRows:
     return JobRows.at(tmp_path)
 
 
-def make(rows: JobRows, slug: str = "ada", name: str = "laptop") -> MadeToken:
+def make(rows: JobRows, slug: str = "ada", name: str = "laptop") -> IssuedToken:
     with rows.store.begin() as tx:
         return tx.agents.tokens.make(tx.agents.named(slug), name, OPERATOR)
 

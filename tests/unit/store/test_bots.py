@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.bots.bot import BotInstance
+from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address
 from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store
@@ -61,12 +61,12 @@ def test_a_channel_is_closed_with_its_reason_until_it_is_opened(store: Store) ->
 def test_a_bot_keeps_the_secrets_that_are_not_given_anew(store: Store) -> None:
     with store.begin() as tx:
         bot = tx.bots.add(BotInstance(platform="slack", account="acme"), "grace")
-        set_secrets(bot, {"botToken": KeptKey("sealed:x", "wxyz"), "appToken": KeptKey("env:APP")})
-        set_secrets(bot, {"botToken": KeptKey("sealed:y", "last"), "appToken": KeptKey("")})
+        set_secrets(bot, {"botToken": StoredKey("sealed:x", "wxyz"), "appToken": StoredKey("env:APP")})
+        set_secrets(bot, {"botToken": StoredKey("sealed:y", "last"), "appToken": StoredKey("")})
         tx.bots.put(bot, "grace", "connector.change")
     with store.view() as tx:
         kept = tx.bots.get("slack", "acme")
-        assert (kept.kept_secrets, kept.last_characters) == ({"botToken": "sealed:y"}, {"botToken": "last"})
+        assert (kept.stored_secrets, kept.last_characters) == ({"botToken": "sealed:y"}, {"botToken": "last"})
         assert [entry.action for entry in tx.system.audit.latest(5)] == ["connector.change", "connector.add"]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs.job import Ending, JobStatus
-from maestro.domain.llm.budgets import BudgetScope, Level, Limit, Payer
+from maestro.domain.jobs.job import JobEnding, JobStatus
+from maestro.domain.llm.budgets import BudgetLimit, BudgetScope, Payer, SpendingLevel
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import CallKey
 from tests.support.job_rows import JobRows
@@ -34,7 +34,7 @@ def reserve(rows: JobRows, key: CallKey, usd: float = 1.0) -> None:
         tx.llm.budgets.reserve(key, tx.jobs.callers.payer(key.job_id), usd)
 
 
-def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:
+def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> SpendingLevel:
     with rows.store.view() as tx:
         return tx.llm.budgets.level(scope)
 
@@ -49,11 +49,11 @@ def test_a_job_is_charged_to_its_agent_its_client_and_its_conversation(rows: Job
 def test_a_call_has_one_reservation_in_the_place_of_that_of_a_dead_attempt(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key, 0.25)
     reserve(rows, key, 0.5)
-    assert level(rows) == Level(0, 0.5)
+    assert level(rows) == SpendingLevel(0, 0.5)
 
 
 def test_whoever_reserves_learns_which_limit_was_used_up_before(rows: JobRows, key: CallKey) -> None:
-    day, agent = Limit(BudgetScope.DAY, "", 1.0), Limit(BudgetScope.AGENT, "1", 0.5)
+    day, agent = BudgetLimit(BudgetScope.DAY, "", 1.0), BudgetLimit(BudgetScope.AGENT, "1", 0.5)
     other = CallKey(job_id=rows.add(), number=1)
     with rows.store.begin() as tx:
         payer = tx.jobs.callers.payer(key.job_id)
@@ -64,32 +64,32 @@ def test_whoever_reserves_learns_which_limit_was_used_up_before(rows: JobRows, k
 
 def test_an_answer_puts_what_it_cost_in_the_place_of_what_was_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
-    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0, 1)
+    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0, 1)
     with rows.store.begin() as tx:
         tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), ANSWER)
-    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0.5, 0)
+    assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == SpendingLevel(0.5, 0)
 
 
 def test_an_answer_of_unknown_price_gives_back_what_was_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     with rows.store.begin() as tx:
         tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), response_of("hello"))
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
 
 
 def test_an_attempt_that_was_not_the_last_leaves_the_reservation(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     with rows.store.begin() as tx:
         tx.llm.calls.interrupted(key, tx.llm.calls.sent(key, "digest", ESTIMATE))
-    assert level(rows) == Level(0.125, 1)
+    assert level(rows) == SpendingLevel(0.125, 1)
 
 
 def test_a_job_that_ends_gives_back_what_its_dead_process_had_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     reserve(rows, key.model_copy(update={"number": 2}))
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, Ending(status=JobStatus.FAILED))
-    assert level(rows) == Level()
+        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.FAILED))
+    assert level(rows) == SpendingLevel()
 
 
 def test_a_call_settles_in_the_day_in_which_it_was_reserved(rows: JobRows, key: CallKey) -> None:
@@ -97,13 +97,13 @@ def test_a_call_settles_in_the_day_in_which_it_was_reserved(rows: JobRows, key: 
     rows.clock.go(days=1)
     with rows.store.begin() as tx:
         tx.llm.calls.keep_answer(key, tx.llm.calls.sent(key, "digest", ESTIMATE), ANSWER)
-    assert level(rows) == Level()
+    assert level(rows) == SpendingLevel()
     rows.clock.go(days=-1)
-    assert level(rows) == Level(0.5, 0)
+    assert level(rows) == SpendingLevel(0.5, 0)
 
 
 def test_a_limit_holds_for_a_day_and_for_its_own_subject(rows: JobRows, key: CallKey) -> None:
-    mine, other = Limit(BudgetScope.AGENT, "1", 1.0), Limit(BudgetScope.AGENT, "2", 1.0)
+    mine, other = BudgetLimit(BudgetScope.AGENT, "1", 1.0), BudgetLimit(BudgetScope.AGENT, "2", 1.0)
     reserve(rows, key)
     with rows.store.view() as tx:
         assert tx.llm.budgets.exceeded([other, mine]) is mine
@@ -122,4 +122,4 @@ def test_adding_and_taking_away_leaves_nothing_behind(rows: JobRows) -> None:
         with rows.store.begin() as tx:
             tx.llm.budgets.release(key)
             tx.llm.budgets.release(key)
-    assert level(rows) == Level(0, 0)
+    assert level(rows) == SpendingLevel(0, 0)

@@ -11,7 +11,7 @@ from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.settings.access import RoutingSettings
-from maestro.domain.skills.library import FoundFile
+from maestro.domain.skills.files import SkillSource
 from maestro.store.cache import MAX_CACHED, CachedRows
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
@@ -25,7 +25,7 @@ def spoken(tmp_path: Path) -> Iterator[Spoken]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
-        tx.agents.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.put(SkillSource.read("tea.md", SKILL, shipped=False))
     yield Spoken(rows)
     rows.store.close()
 

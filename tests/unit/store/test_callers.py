@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.context.composition import Composition
 from maestro.domain.errors import NotFound
-from maestro.domain.llm.budgets import BudgetScope, Client, Level
+from maestro.domain.llm.budgets import BudgetScope, Client, SpendingLevel
 from maestro.domain.llm.prompts import CallKey, ComposedTurn, Role
 from tests.support.job_rows import JobRows
 
@@ -63,10 +63,10 @@ def test_a_caller_knows_what_each_scope_of_its_payer_has_spent(rows: JobRows, jo
     with rows.store.view() as tx:
         levels = tx.jobs.callers.levels(job_id)
         assert levels == {scope: tx.llm.budgets.level(scope) for scope in payer.scopes}
-    assert levels[BudgetScope.CLIENT, str(payer.client_id)] == Level(0.5, 0.25)
+    assert levels[BudgetScope.CLIENT, str(payer.client_id)] == SpendingLevel(0.5, 0.25)
     rows.clock.go(days=1)
     with rows.store.view() as tx:
-        assert set(tx.jobs.callers.levels(job_id).values()) == {Level()}
+        assert set(tx.jobs.callers.levels(job_id).values()) == {SpendingLevel()}
 
 
 def test_a_caller_needs_a_job_and_a_prompt(rows: JobRows) -> None:

@@ -8,8 +8,8 @@ from threading import Barrier
 
 import pytest
 
+from maestro.domain.agent_chat import ARCHITECT, HUMAN, ChatMessage
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.chat.message import ARCHITECT, HUMAN, ChatMessage
 from maestro.domain.errors import Forbidden
 from maestro.domain.jobs.job import JobStatus
 from maestro.store.store import Store

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.clients.edits import NewClient
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef
+from maestro.domain.llm.clients import NewClient
 from maestro.domain.precedence import ClaimOrder, Priority
 from maestro.store.jobs.claims import CLAIM_LAPSES
 from maestro.store.store import Store
@@ -84,7 +84,7 @@ def end(store: Store, name: str) -> None:
     """End a job that runs."""
     with store.begin() as tx:
         tx.jobs.mark_started(name)
-        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 def test_a_flood_of_one_channel_does_not_keep_another_waiting(store: Store) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.edits import AgentChange, BindingChange
-from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.clients import ClientChange, NewClient
 from maestro.store.store import Store
 from tests.support.job_rows import JobRows
 

@@ -11,7 +11,7 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import CallEstimate
-from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, Turn
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, StoredTurn
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address, IncomingMessage
@@ -80,7 +80,7 @@ def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
     with store.view() as tx:
         assert [message.content for message in tx.llm.prompts.unpack(turns)] == ["text 1", "text 3"]
         with pytest.raises(NotFound, match="77"):
-            tx.llm.prompts.unpack([Turn(role=Role.USER, message_id=77)])
+            tx.llm.prompts.unpack([StoredTurn(role=Role.USER, message_id=77)])
 
 
 def test_a_recalled_message_is_itself_again(store: Store) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from activities.conversations import ConversationActivities
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.conversation import Message
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.store.store import Store
@@ -89,7 +89,7 @@ class Talk:
         where = {"conversation_id": talk.id, **self._address.model_dump()}
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, status=JobStatus.RUNNING, created_at=NOW, **where))
         tx.conversations.add(_message(talk.id, Role.USER, job_id, number, inbox_id=row.id))
-        tx.jobs.close(job_id, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(job_id, JobEnding(status=JobStatus.COMPLETED))
         self._jobs.append(job_id)
 
     def _answer(self, tx: Transaction, number: int) -> None:

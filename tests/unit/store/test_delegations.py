@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus
 from maestro.domain.jobs.replay import restarted
 from maestro.domain.messages import Address, LaneKey
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
@@ -64,7 +64,7 @@ def begin(store: Store, name: str) -> None:
 
 def end(store: Store, name: str, status: JobStatus = COMPLETED) -> None:
     with store.begin() as tx:
-        assert tx.jobs.close(name, Ending(status=status))
+        assert tx.jobs.close(name, JobEnding(status=status))
 
 
 def done(store: Store, name: str) -> None:
@@ -163,7 +163,7 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
     with store.begin() as tx:
         tx.jobs.mark_started(outer_goes_on.id)
         tx.jobs.update(outer_goes_on.id, answer_id=7)
-        tx.jobs.close(outer_goes_on.id, Ending(status=COMPLETED))
+        tx.jobs.close(outer_goes_on.id, JobEnding(status=COMPLETED))
     assert len(continuations(store)) == 1
     with store.view() as tx:
         assert [(task.id, last.id) for task, last in tx.jobs.delegations.results("root")] == [
@@ -225,7 +225,7 @@ def test_a_task_that_was_stopped_with_its_message_begins_when_that_is_resumed(st
     give(store, "task")
     with store.begin() as tx:
         tx.jobs.request_stop("task")
-        tx.jobs.close("task", Ending(status=CANCELLED, reason=STOPPED))
+        tx.jobs.close("task", JobEnding(status=CANCELLED, reason=STOPPED))
     end(store, "root", CANCELLED)
     with store.begin() as tx:
         tx.jobs.delegations.restore_withheld("root")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
+from maestro.domain.jobs.job import JobEnding, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from tests.support.job_rows import JobRows
 
@@ -20,7 +20,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows.store.close()
 
 
-def store(rows: JobRows, job_id: str, *contents: str, purpose: Purpose = Purpose.ANSWER) -> list[int]:
+def store(rows: JobRows, job_id: str, *contents: str, purpose: DeliveryPurpose = DeliveryPurpose.ANSWER) -> list[int]:
     """Store chunks before any of them is sent, as the delivery step does, and return their ids."""
     with rows.store.begin() as tx:
         chunks = [
@@ -66,7 +66,7 @@ def test_a_chunk_whose_rest_was_given_up_is_the_last_until_the_job_goes_on(rows:
     send(rows, first)
     with rows.store.begin() as tx:
         tx.jobs.update(job, status=JobStatus.RUNNING)
-        tx.jobs.close(job, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(job, JobEnding(status=JobStatus.CANCELLED))
     assert [(chunk.content, chunk.more) for chunk in missed(rows)] == [("a", False)]
     with rows.store.begin() as tx:
         tx.deliveries.revive(job)
@@ -75,5 +75,5 @@ def test_a_chunk_whose_rest_was_given_up_is_the_last_until_the_job_goes_on(rows:
 
 def test_what_maestro_itself_says_is_a_notice(rows: JobRows) -> None:
     job = rows.add()
-    send(rows, *store(rows, job, "a part of the answer"), *store(rows, job, "sorry", purpose=Purpose.NOTICE))
+    send(rows, *store(rows, job, "a part of the answer"), *store(rows, job, "sorry", purpose=DeliveryPurpose.NOTICE))
     assert [(chunk.notice, chunk.more) for chunk in missed(rows)] == [(False, False), (True, False)]

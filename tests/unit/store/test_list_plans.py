@@ -12,11 +12,10 @@ import pytest
 from sqlalchemy import Engine, event
 
 from maestro.domain.conversations.views import ConversationFilter
-from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.llm.usage import Period, UsageBy, UsageOf, UsageWish
-from maestro.domain.llm.usage_latency import LatencyQuery
+from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageScope
+from maestro.domain.llm.usage_views import LatencyQuery
 from maestro.store.overviews import jobs as browse
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import MORNING, JobRows
@@ -24,7 +23,7 @@ from tests.support.job_rows import MORNING, JobRows
 Look = Callable[[Transaction], object]
 
 DAYS = Period(MORNING.date() - timedelta(days=29), MORNING.date())
-AFTER = Cursor(MORNING, "message-1")
+AFTER = PageCursor(MORNING, "message-1")
 GROW = ("queue", "messages", "messages_archive", "job_steps", "llm_calls", "usage_log", "deliveries", "inbox")
 """Tables that have a row or more for each message."""
 NARROW = re.compile(r"USING COVERING INDEX ix_(queue_listed|queue_told|queue_status_turn|job_steps_failed)")
@@ -36,7 +35,7 @@ def jobs(**wanted: Any) -> Look:
 
 
 def usage(by: UsageBy) -> Look:
-    return lambda tx: tx.llm.usage.sums(UsageWish(by, DAYS), 50)
+    return lambda tx: tx.llm.usage.sums(UsageRequest(by, DAYS), 50)
 
 
 LOOKS: dict[str, Look] = {
@@ -77,7 +76,7 @@ LOOKS: dict[str, Look] = {
     ),
     **{f"usage by {by}": usage(by) for by in UsageBy},
     "usage of an agent": lambda tx: tx.llm.usage.total(
-        DAYS, UsageOf(agent="ada", account="main", model="m", client="c")
+        DAYS, UsageScope(agent="ada", account="main", model="m", client="c")
     ),
     "usage of days": lambda tx: tx.llm.usage.parts(UsageBy.AGENT, DAYS),
 }

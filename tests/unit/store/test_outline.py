@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maestro.domain.context.history import Shown, Utterance, select_history
-from maestro.domain.conversations.conversation import Line, Message, Said
+from maestro.domain.context.history import HistoryEntry, RenderedEntry, select_history
+from maestro.domain.conversations.conversation import Message, MessageColumns, StoredMessage
 from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
@@ -46,8 +46,8 @@ def conversation(tx: Transaction, channel: str = "here") -> int:
     return talk_with(tx, 1, place).id or 0
 
 
-def said(rows: JobRows, tx: Transaction, content: str, role: Role = Role.USER, **more: object) -> Said:
-    return Said.model_validate(
+def said(rows: JobRows, tx: Transaction, content: str, role: Role = Role.USER, **more: object) -> MessageColumns:
+    return MessageColumns.model_validate(
         {
             "conversation_id": conversation(tx),
             "role": role,
@@ -121,11 +121,11 @@ def test_plain_messages_are_looked_up_in_the_index_alone(rows: JobRows) -> None:
     ]
 
 
-def _history(lines: list[Line]) -> tuple[Shown, ...]:
-    return select_history([Utterance.of(line) for line in lines], 10_000)
+def _history(lines: list[StoredMessage]) -> tuple[RenderedEntry, ...]:
+    return select_history([HistoryEntry.of(line) for line in lines], 10_000)
 
 
-def _told(shown: Shown) -> tuple[object, ...]:
+def _told(shown: RenderedEntry) -> tuple[object, ...]:
     """Return what of it is kept with the prompt and shown to people."""
     turn = shown.turn
     return turn.role, turn.message_id, turn.message_id or turn.content, shown.tokens, shown.characters

@@ -9,7 +9,7 @@ import pytest
 
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus
+from maestro.domain.questions.question import Question, QuestionAnswer, QuestionKind, QuestionStatus
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
@@ -76,8 +76,8 @@ def test_a_question_is_settled_once(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         number = ask(tx, job_id)
         question = tx.jobs.questions.get(number).question
-        assert tx.jobs.questions.settle(Answer(question, "blue"), "web:grace")
-        assert not tx.jobs.questions.settle(Answer(question, "red"), "web:grace")
+        assert tx.jobs.questions.settle(QuestionAnswer(question, "blue"), "web:grace")
+        assert not tx.jobs.questions.settle(QuestionAnswer(question, "red"), "web:grace")
     assert stands(rows, number) == (QuestionStatus.ANSWERED, "blue", "web:grace")
 
 
@@ -87,7 +87,7 @@ def test_after_its_time_a_question_cannot_be_settled(rows: JobRows) -> None:
         number = ask(tx, job_id)
     rows.clock.go(hours=1)
     with rows.store.begin() as tx:
-        assert not tx.jobs.questions.settle(Answer(tx.jobs.questions.get(number).question, "blue"), "web:grace")
+        assert not tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(number).question, "blue"), "web:grace")
     assert stands(rows, number) == (QuestionStatus.OPEN, "", "")
 
 
@@ -95,7 +95,7 @@ def test_a_job_that_ends_takes_its_open_questions_with_it(rows: JobRows) -> None
     job_id, other = rows.add(), rows.add()
     with rows.store.begin() as tx:
         answered, left, of_other = ask(tx, job_id, 0), ask(tx, job_id, 1), ask(tx, other)
-        tx.jobs.questions.settle(Answer(tx.jobs.questions.get(answered).question, "blue"), "web:grace")
+        tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(answered).question, "blue"), "web:grace")
         tx.jobs.questions.cancel_of(job_id)
     assert [stands(rows, one)[0] for one in (answered, left, of_other)] == ["answered", "cancelled", "open"]
 
@@ -116,7 +116,7 @@ def test_pages_come_newest_first_and_miss_nothing(rows: JobRows) -> None:
     job_id = rows.add()
     with rows.store.begin() as tx:
         numbers = [ask(tx, job_id, place, hours=1 + place % 2) for place in range(5)]
-        tx.jobs.questions.settle(Answer(tx.jobs.questions.get(numbers[0]).question, "blue"), "web:grace")
+        tx.jobs.questions.settle(QuestionAnswer(tx.jobs.questions.get(numbers[0]).question, "blue"), "web:grace")
     rows.clock.go(hours=1)
 
     def found(*wanted: QuestionStatus) -> list[int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.context.quotes import Quote
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.context.history import RepliedMessage
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessage, Receipt
 from maestro.store.conversations.quotes import QuotedMessages
 from tests.support.job_rows import JobRows
@@ -25,7 +25,7 @@ def sent(rows: JobRows, job_id: str, known_as: str, content: str, seq: int = 0, 
     with rows.store.begin() as tx:
         chunk = Delivery(
             job_id=job_id,
-            purpose=Purpose.ANSWER,
+            purpose=DeliveryPurpose.ANSWER,
             seq=seq,
             content=content,
             created_at=tx.now,
@@ -52,7 +52,7 @@ def heard(rows: JobRows, message_id: str, content: str = "words", **fields: obje
         return tx.inbox.get(tx.inbox.add(message, job_id).id)
 
 
-def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> Quote | None:
+def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> RepliedMessage | None:
     with rows.store.view() as tx:
         return tx.inbox.quotes.of(row, agent)
 
@@ -66,17 +66,21 @@ def test_ours_is_what_the_agent_said_or_another_one(rows: JobRows) -> None:
     sent(rows, job_id, "m-7", "the blue one")
     sent(rows, job_id, "m-8", "", seq=1, filename="plan.png", digest="0")
     reply = heard(rows, "r-1", reply_to="m-7")
-    assert quote(rows, reply, ada) == Quote("the blue one", message_id=answer)
-    assert quote(rows, reply, 99) == Quote("the blue one", "@ada", message_id=answer)
-    assert quote(rows, heard(rows, "r-2", reply_to="m-8"), ada) == Quote("plan.png", message_id=answer)
+    assert quote(rows, reply, ada) == RepliedMessage("the blue one", message_id=answer)
+    assert quote(rows, reply, 99) == RepliedMessage("the blue one", "@ada", message_id=answer)
+    assert quote(rows, heard(rows, "r-2", reply_to="m-8"), ada) == RepliedMessage("plan.png", message_id=answer)
 
 
 def test_theirs_is_what_a_person_said_or_the_names_of_what_came_with_it(rows: JobRows) -> None:
     first = heard(rows, "m-1", "who paints the shed?")
-    assert quote(rows, heard(rows, "r-1", reply_to="m-1")) == Quote("who paints the shed?", "Grace", inbox_id=first.id)
+    assert quote(rows, heard(rows, "r-1", reply_to="m-1")) == RepliedMessage(
+        "who paints the shed?", "Grace", inbox_id=first.id
+    )
     files = (Attachment(id="1", filename="a.png"), Attachment(id="2"), Attachment(id="3", filename="b.png"))
     second = heard(rows, "m-2", "", user_name="", attachments=files)
-    assert quote(rows, heard(rows, "r-2", reply_to="m-2")) == Quote("a.png, b.png", "somebody", inbox_id=second.id)
+    assert quote(rows, heard(rows, "r-2", reply_to="m-2")) == RepliedMessage(
+        "a.png, b.png", "somebody", inbox_id=second.id
+    )
 
 
 def test_a_reply_to_nothing_that_is_here_quotes_nothing(rows: JobRows) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel
+from maestro.domain.columns import RowVersions
 from maestro.domain.conversations.conversation import Compaction
-from maestro.domain.editions import Editions
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.messages import Address
-from maestro.domain.skills.library import FoundFile
+from maestro.domain.skills.files import SkillSource
 from maestro.store.transaction import savepoint
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
@@ -25,7 +25,7 @@ SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil wate
 def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
-        tx.agents.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.agents.skills.put(SkillSource.read("tea.md", SKILL, shipped=False))
         talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
         tx.conversations.compactions.add(
             Compaction(
@@ -55,7 +55,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows.store.close()
 
 
-def now(rows: JobRows) -> Editions:
+def now(rows: JobRows) -> RowVersions:
     with rows.store.view() as tx:
         return tx.system.versions.now()
 
@@ -93,7 +93,7 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
         known = {"skills": 1, "agent_channels": 3, "memory_state": 3}.get(kind, 2)
         database.execute(statement.format(others="".join(f', "{name}"' for name in columns[known:])))
     after = now(rows)
-    assert [one for one in Editions._fields if getattr(before, one) != getattr(after, one)] == [kind]
+    assert [one for one in RowVersions._fields if getattr(before, one) != getattr(after, one)] == [kind]
 
 
 def test_what_is_counted_of_an_account_is_no_change(rows: JobRows) -> None:
@@ -118,7 +118,7 @@ def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: Jo
 def test_after_all_editions_were_deleted_a_change_draws_one(rows: JobRows, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
         database.execute("DELETE FROM editions")
-    assert now(rows) == Editions()
+    assert now(rows) == RowVersions()
     with rows.store.begin() as tx:
         tx.agents.skills.enable("tea", enabled=False)
     assert now(rows).skills is not None

@@ -9,9 +9,9 @@ import pytest
 
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
-from maestro.domain.jobs.job import Ending, JobKind, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobKind, JobStatus
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.edits import BackfillWish, NewSchedule, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.edits import BackfillRequest, NewSchedule, ScheduleChange, ScheduleKind
 from maestro.domain.schedules.views import BackfillView, ScheduleState
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.outside import add_agent
@@ -41,7 +41,7 @@ def run(rows: JobRows, ref: str) -> str:
 
 
 def backfill(rows: JobRows, ref: str, hours: int, *, preview: bool = False) -> BackfillView:
-    wish = BackfillWish(start=rows.clock.now - timedelta(hours=hours), end=rows.clock.now, preview=preview)
+    wish = BackfillRequest(start=rows.clock.now - timedelta(hours=hours), end=rows.clock.now, preview=preview)
     with rows.store.begin() as tx:
         return tx.background.starts.backfill(tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator")
 
@@ -118,7 +118,7 @@ def test_each_time_is_made_up_for_once_and_in_its_turn(rows: JobRows) -> None:
     assert backfill(rows, ref, 4, preview=True).count == 1
     with rows.store.begin() as tx:
         for one in begun.times:
-            tx.jobs.close(one.job_id, Ending(status=JobStatus.FAILED))
+            tx.jobs.close(one.job_id, JobEnding(status=JobStatus.FAILED))
     again = backfill(rows, ref, 4)
     assert (again.count, [one.ran for one in again.times]) == (1, [True] * 4 + [False])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.conversations.conversation import Said
+from maestro.domain.conversations.conversation import MessageColumns
 from maestro.domain.conversations.views import ConversationFilter
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
@@ -26,7 +26,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRows]:
             conversation = talk_with(tx, 1, where)
             text = "the Needle" if number in (2, 3, 9) else "hay"
             tx.conversations.add(
-                Said(
+                MessageColumns(
                     conversation_id=conversation.id or 0,
                     role=Role.USER,
                     content=text,

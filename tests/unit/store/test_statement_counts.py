@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.chat.message import HUMAN
+from maestro.domain.agent_chat import HUMAN
 from maestro.domain.context.composition import Composition
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.flow import ModelStep
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobStatus
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import BudgetScope, Limit
+from maestro.domain.llm.budgets import BudgetLimit, BudgetScope
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import PROMPT_TURNS, CallKey, ComposedTurn, LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.domain.messages import Address, LaneKey, Receipt
@@ -88,7 +88,12 @@ def send(tx: Transaction, key: CallKey) -> int:
 def chunk(rows: JobRows, job_id: str) -> Delivery:
     """Return a chunk that is not stored yet."""
     return Delivery(
-        job_id=job_id, purpose=Purpose.ANSWER, seq=0, content="hi", created_at=rows.clock.now, **PLACE.model_dump()
+        job_id=job_id,
+        purpose=DeliveryPurpose.ANSWER,
+        seq=0,
+        content="hi",
+        created_at=rows.clock.now,
+        **PLACE.model_dump(),
     )
 
 
@@ -146,7 +151,11 @@ def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one
 def test_what_a_call_may_cost_is_reserved_in_two_statements_and_settled_in_two(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         payer = tx.jobs.callers.payer(key.job_id)
-    limits = [Limit(BudgetScope.DAY, "", 9.0), Limit(BudgetScope.AGENT, "1", 9.0), Limit(BudgetScope.CLIENT, "3", 9.0)]
+    limits = [
+        BudgetLimit(BudgetScope.DAY, "", 9.0),
+        BudgetLimit(BudgetScope.AGENT, "1", 9.0),
+        BudgetLimit(BudgetScope.CLIENT, "3", 9.0),
+    ]
     assert count(rows, lambda tx: tx.jobs.callers.payer(key.job_id)) == 1
     assert count(rows, lambda tx: tx.llm.budgets.exceeded(limits)) == 1
     assert count(rows, lambda tx: tx.llm.budgets.reserve(key, payer, 0.25, limits)) == 2, (
@@ -176,7 +185,7 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
     second.seq = 1
 
     def begin(tx: Transaction) -> None:
-        start = tx.deliveries.begin(tx.jobs.read(key.job_id), Purpose.ANSWER)
+        start = tx.deliveries.begin(tx.jobs.read(key.job_id), DeliveryPurpose.ANSWER)
         assert (start.has_lane, start.chunks) == (True, False)
         first.id = tx.deliveries.add(first, sending=True).id
 
@@ -184,11 +193,11 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
     assert count(rows, lambda tx: tx.deliveries.add(second)) == 1
     assert count(rows, lambda tx: tx.deliveries.sending(second.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
-    assert count(rows, lambda tx: tx.jobs.dependents.progress(key.job_id, Purpose.ANSWER, first.id or 0)) == 1
-    assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, Purpose.ANSWER)) == 1
+    assert count(rows, lambda tx: tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, first.id or 0)) == 1
+    assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, DeliveryPurpose.ANSWER)) == 1
     assert count(rows, lambda tx: tx.deliveries.files.of(key.job_id)) == 1
     with rows.store.view() as tx:
-        assert [(one.state, one.attempts) for one in tx.deliveries.chunks(key.job_id, Purpose.ANSWER)] == [
+        assert [(one.state, one.attempts) for one in tx.deliveries.chunks(key.job_id, DeliveryPurpose.ANSWER)] == [
             (DeliveryState.SENT, 1),
             (DeliveryState.SENDING, 1),
         ]
@@ -197,12 +206,12 @@ def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRow
 def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.llm.calls.keep_answer(key, send(tx, key), ANSWER)
-        tx.deliveries.begin(tx.jobs.read(key.job_id), Purpose.ANSWER)
+        tx.deliveries.begin(tx.jobs.read(key.job_id), DeliveryPurpose.ANSWER)
         only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
         tx.deliveries.sent(only, Receipt(platform_message_id="m"))
-        dependents = tx.jobs.dependents.progress(key.job_id, Purpose.ANSWER, only).dependents
+        dependents = tx.jobs.dependents.progress(key.job_id, DeliveryPurpose.ANSWER, only).dependents
         assert dependents == tx.jobs.dependents.of(key.job_id)
-    completed = Ending(status=JobStatus.COMPLETED)
+    completed = JobEnding(status=JobStatus.COMPLETED)
     assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
     assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed)) == 2, "it has ended already"
     assert count(rows, lambda tx: tx.jobs.close(key.job_id, completed, dependents)) == 2, "its lane, its end"

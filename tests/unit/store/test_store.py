@@ -12,9 +12,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
-from maestro.domain.deliveries import Purpose
+from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.errors import NewerDatabase, NotFound, OlderDatabase, StepTaken, StoreUnreadable
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, StepState
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, StepState
 from maestro.domain.values import Value
 from maestro.store.engine.database import open_readers
 from maestro.store.engine.repository import with_values
@@ -94,7 +94,7 @@ def begun(store: Store) -> StepRef:
 def end(store: Store, name: str) -> None:
     """End a job."""
     with store.begin() as tx:
-        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 # Transactions
@@ -281,7 +281,7 @@ def test_a_reopened_job_goes_to_the_end_of_its_lane(store: Store, clock: Clock) 
     for name in ("first", "second"):
         add(store, name)
     with store.begin() as tx:
-        tx.jobs.close("first", Ending(status=JobStatus.FAILED, error="X", reason="y"))
+        tx.jobs.close("first", JobEnding(status=JobStatus.FAILED, error="X", reason="y"))
         tx.jobs.reopen(tx.jobs.get("first"))
     assert claimed(store, clock) == ["second"]
     with store.view() as tx:
@@ -302,8 +302,8 @@ def test_a_rerun_keeps_its_place(store: Store, clock: Clock) -> None:
 def test_a_job_ends_once(store: Store) -> None:
     add(store, "job")
     with store.begin() as tx:
-        assert tx.jobs.close("job", Ending(status=JobStatus.CANCELLED)) is True
-        assert tx.jobs.close("job", Ending(status=JobStatus.FAILED)) is False
+        assert tx.jobs.close("job", JobEnding(status=JobStatus.CANCELLED)) is True
+        assert tx.jobs.close("job", JobEnding(status=JobStatus.FAILED)) is False
         assert tx.jobs.status("job") is JobStatus.CANCELLED
         assert tx.jobs.request_stop("job") is False
 
@@ -337,11 +337,11 @@ def test_one_job_at_a_time_sends_in_a_channel(store: Store) -> None:
     with store.begin() as tx:
         one, two = tx.jobs.read("one"), tx.jobs.read("two")
         elsewhere = with_values(two, channel="elsewhere")
-        begun = [tx.deliveries.begin(job, Purpose.ANSWER).has_lane for job in (one, one, two, elsewhere)]
+        begun = [tx.deliveries.begin(job, DeliveryPurpose.ANSWER).has_lane for job in (one, one, two, elsewhere)]
         assert begun == [True, True, False, True]
     end(store, "one")
     with store.begin() as tx:
-        assert tx.deliveries.begin(two, Purpose.ANSWER).has_lane
+        assert tx.deliveries.begin(two, DeliveryPurpose.ANSWER).has_lane
 
 
 # Steps

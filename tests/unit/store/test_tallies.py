@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.clients.edits import NewClient
+from maestro.domain.jobs.batch_preview import JobPreview
 from maestro.domain.jobs.batches import BatchAction, ItemState, ReplayBatch
 from maestro.domain.jobs.failures import grouped
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import CloseOutcome
-from maestro.domain.jobs.forecast import Outlook
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
+from maestro.domain.llm.clients import NewClient
 from tests.support.job_rows import JobRows
 
 
@@ -77,7 +77,7 @@ def test_jobs_are_chosen_by_the_batch_that_began_them(rows: JobRows) -> None:
     begun, refused = rows.failed(), rows.failed()
     with rows.store.begin() as tx:
         batch = ReplayBatch(id="batch-1", action=BatchAction.RESUME, created_at=tx.now)
-        tx.jobs.batches.add(batch, [Outlook(begun, "lane"), Outlook(refused, "lane")])
+        tx.jobs.batches.add(batch, [JobPreview(begun, "lane"), JobPreview(refused, "lane")])
         tx.jobs.batches.settle(batch.id, 1, ItemState.BEGUN, began=begun)
         tx.jobs.batches.settle(batch.id, 2, ItemState.REFUSED, problem="why")
     assert found(rows, batch="batch-1") == [begun]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.job import JobEnding, JobStatus
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
-from maestro.domain.llm.budgets import BudgetScope, Level
+from maestro.domain.llm.budgets import BudgetScope, SpendingLevel
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense
 from maestro.domain.llm.prompts import CallKey, LLMResponse, ToolCall, Usage
 from maestro.domain.llm.usage import UsageRow
@@ -61,7 +61,7 @@ def usage(store: Store, key: CallKey) -> list[UsageRow]:
         return list(tx.llm.usage.of_job(key.job_id))
 
 
-def spent(store: Store, scope: BudgetScope = BudgetScope.DAY, subject: str = "") -> Level:
+def spent(store: Store, scope: BudgetScope = BudgetScope.DAY, subject: str = "") -> SpendingLevel:
     with store.view() as tx:
         return tx.llm.budgets.level((scope, subject))
 
@@ -121,11 +121,11 @@ def test_an_attempt_whose_process_died_is_found_by_the_next_one(rows: JobRows, k
 def test_an_attempt_whose_process_died_is_found_at_the_end_of_its_job(rows: JobRows, key: CallKey) -> None:
     send(rows, key)
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.CANCELLED))
     assert [(row.state, row.cost_usd) for row in usage(rows.store, key)] == [("interrupted", 0.25)]
     assert spent(rows.store).spent_usd == 0.25
     with rows.store.begin() as tx:
-        tx.jobs.close(key.job_id, Ending(status=JobStatus.CANCELLED))
+        tx.jobs.close(key.job_id, JobEnding(status=JobStatus.CANCELLED))
     assert len(usage(rows.store, key)) == 1
 
 
@@ -180,7 +180,7 @@ def account(rows: JobRows, key: CallKey) -> tuple[float, int]:
 def test_an_unknown_price_is_not_counted_and_not_nothing(rows: JobRows, key: CallKey) -> None:
     answer(rows, key, send(rows, key), ANSWER.model_copy(update={"cost_usd": None}))
     assert [row.cost_usd for row in usage(rows.store, key)] == [None]
-    assert spent(rows.store) == Level()
+    assert spent(rows.store) == SpendingLevel()
 
 
 def test_an_answer_is_given_back_as_it_was_kept(rows: JobRows, key: CallKey) -> None:

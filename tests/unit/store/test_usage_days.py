@@ -11,14 +11,14 @@ import pytest
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.llm.usage import (
-    EVERYBODY,
+    EVERY_SCOPE,
     VOICE,
     Period,
     UsageBy,
-    UsageOf,
+    UsageRequest,
     UsageRow,
+    UsageScope,
     UsageSum,
-    UsageWish,
     added,
     by_day,
     by_key,
@@ -54,13 +54,13 @@ def together(found: list[UsageSum]) -> UsageSum:
     )
 
 
-def said_by_the_log(rows: JobRows, whose: UsageOf = EVERYBODY) -> UsageSum:
+def said_by_the_log(rows: JobRows, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
     """Return what the rows of the log say, which are read for sums of jobs."""
     with rows.store.view() as tx:
-        return together(list(tx.llm.usage.sums(UsageWish(UsageBy.JOB, BOTH, whose), 100)))
+        return together(list(tx.llm.usage.sums(UsageRequest(UsageBy.JOB, BOTH, whose), 100)))
 
 
-def said_by_the_days(rows: JobRows, whose: UsageOf = EVERYBODY) -> UsageSum:
+def said_by_the_days(rows: JobRows, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
     with rows.store.view() as tx:
         return tx.llm.usage.total(BOTH, whose)
 
@@ -98,7 +98,7 @@ def test_a_transcription_counts_as_what_it_ended_as_on_the_day_of_its_end(rows: 
     )  # fmt: skip
     with rows.store.begin() as tx:
         number = tx.llm.usage.add(voice)
-    heard = UsageOf(purpose=VOICE)
+    heard = UsageScope(purpose=VOICE)
     assert (said_by_the_days(rows, heard).interrupted, said_by_the_days(rows, heard).interrupted_cost_usd) == (1, 0.25)
     with rows.store.begin() as tx:
         tx.llm.usage.end(number, CallState.ANSWERED, 900, "")
@@ -109,28 +109,28 @@ def test_a_transcription_counts_as_what_it_ended_as_on_the_day_of_its_end(rows: 
 @pytest.mark.parametrize(
     ("whose", "calls"),
     [
-        (UsageOf(agent="ada"), 3),
-        (UsageOf(agent="nobody"), 0),
-        (UsageOf(client="Acme"), 1),
-        (UsageOf(account="spare"), 1),
-        (UsageOf(model=HAIKU), 3),
-        (UsageOf(model="claude-haiku-4-5"), 3),
-        (UsageOf(purpose="answer"), 4),
-        (UsageOf(purpose="summary"), 0),
-        (UsageOf(platform="web"), 4),
-        (UsageOf(platform="discord"), 0),
-        (UsageOf(agent="ada", account="main", client="Acme"), 1),
+        (UsageScope(agent="ada"), 3),
+        (UsageScope(agent="nobody"), 0),
+        (UsageScope(client="Acme"), 1),
+        (UsageScope(account="spare"), 1),
+        (UsageScope(model=HAIKU), 3),
+        (UsageScope(model="claude-haiku-4-5"), 3),
+        (UsageScope(purpose="answer"), 4),
+        (UsageScope(purpose="summary"), 0),
+        (UsageScope(platform="web"), 4),
+        (UsageScope(platform="discord"), 0),
+        (UsageScope(agent="ada", account="main", client="Acme"), 1),
     ],
     ids=str,
 )
-def test_filters_go_together_and_mean_the_same_in_the_log(whose: UsageOf, calls: int, rows: JobRows) -> None:
+def test_filters_go_together_and_mean_the_same_in_the_log(whose: UsageScope, calls: int, rows: JobRows) -> None:
     assert said_by_the_days(rows, whose).calls == calls
     assert said_by_the_log(rows, whose) == said_by_the_days(rows, whose)
 
 
 def test_the_cost_of_one_agent_by_day(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        found = tx.llm.usage.sums(UsageWish(UsageBy.DAY, BOTH, UsageOf(agent="ada")), 10)
+        found = tx.llm.usage.sums(UsageRequest(UsageBy.DAY, BOTH, UsageScope(agent="ada")), 10)
     assert [(one.key, one.calls, one.cost_usd) for one in found] == [(str(SECOND), 2, 0.25), (str(FIRST), 1, 0.5)]
 
 
@@ -141,7 +141,7 @@ def test_the_cost_of_one_agent_by_day(rows: JobRows) -> None:
 def test_purpose_and_platform_are_told_apart(by: UsageBy, keys: list[str], rows: JobRows) -> None:
     answered(rows, rows.add(platform="discord"), 3)
     with rows.store.view() as tx:
-        assert [one.key for one in tx.llm.usage.sums(UsageWish(by, BOTH), 10)] == keys
+        assert [one.key for one in tx.llm.usage.sums(UsageRequest(by, BOTH), 10)] == keys
 
 
 def test_there_is_a_part_for_each_day_and_key(rows: JobRows) -> None:
@@ -158,7 +158,7 @@ def test_there_is_a_part_for_each_day_and_key(rows: JobRows) -> None:
 def test_parts_add_up_to_what_the_sums_say(rows: JobRows, by: UsageBy) -> None:
     with rows.store.view() as tx:
         parts, total = tx.llm.usage.parts(by, BOTH), tx.llm.usage.total(BOTH)
-        by_days, by_keys = (tx.llm.usage.sums(UsageWish(one, BOTH), 100) for one in (UsageBy.DAY, by))
+        by_days, by_keys = (tx.llm.usage.sums(UsageRequest(one, BOTH), 100) for one in (UsageBy.DAY, by))
     assert by_day(parts) == by_days
     assert by_key(parts) == by_keys
     assert added("", (one.sum for one in parts)) == total

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
@@ -52,7 +52,7 @@ def park(store: Store, name: str, wake_at: datetime | None, reason: WaitReason =
 
 def end(store: Store, name: str) -> None:
     with store.begin() as tx:
-        tx.jobs.close(name, Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(name, JobEnding(status=JobStatus.COMPLETED))
 
 
 def job(store: Store, name: str) -> Job:

@@ -10,10 +10,18 @@ import pytest
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound, StoreBusy
-from maestro.domain.jobs.batch_views import BatchItemView, BatchView, BatchWish, batch_view
-from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState
+from maestro.domain.jobs.batches import (
+    AT_ONCE,
+    IN_A_LANE,
+    BatchAction,
+    BatchItemView,
+    BatchRequest,
+    BatchView,
+    ItemState,
+    batch_view,
+)
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Edits, Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Job, JobEdits, JobEnding, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.operations.batches import BatchOperations
@@ -57,7 +65,7 @@ def worker(store: Store, told: list[str]) -> BatchWork:
 
 
 def begin(rows: JobRows, action: BatchAction, wanted: JobFilter | None = FAILED, **more: object) -> BatchView:
-    return BatchOperations(rows.store).begin(BatchWish(action=action, filter=wanted, **more), "ada")
+    return BatchOperations(rows.store).begin(BatchRequest(action=action, filter=wanted, **more), "ada")
 
 
 def now(rows: JobRows, batch: BatchView) -> BatchView:
@@ -98,7 +106,7 @@ def finish_open(rows: JobRows, status: JobStatus = JobStatus.COMPLETED) -> int:
         found, _ = tx.jobs.lists.jobs(JobFilter(status=(JobStatus.PENDING,)), None, 200)
     with rows.store.begin() as tx:
         for one in found:
-            tx.jobs.close(one.job.id, Ending(status=status))
+            tx.jobs.close(one.job.id, JobEnding(status=status))
     return len(found)
 
 
@@ -146,7 +154,7 @@ async def test_in_one_lane_few_wait_so_that_a_person_is_soon_next(rows: JobRows,
     newer = rows.add("somebody writes")
     with rows.store.begin() as tx:
         tx.jobs.update(newer, lane="c-0")
-        tx.jobs.close(first[0], Ending(status=JobStatus.COMPLETED))
+        tx.jobs.close(first[0], JobEnding(status=JobStatus.COMPLETED))
     assert await work.advance()
     assert job(rows, first[2]).status is JobStatus.PENDING
     with rows.store.view() as tx:
@@ -178,7 +186,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
     answered = rows.add()
     rows.worked(answered)
     rows.end(answered, JobStatus.FAILED, "PermanentSend", "closed")
-    wish = BatchWish(action=BatchAction.RESUME, filter=EVERY)
+    wish = BatchRequest(action=BatchAction.RESUME, filter=EVERY)
     with rows.store.view() as tx:
         before = len(tx.system.audit.latest(100))
     told = BatchOperations(rows.store).forecast(wish)
@@ -211,7 +219,7 @@ async def test_a_restart_of_two_jobs_of_one_message_is_one_restart(rows: JobRows
     control = JobOperations(rows.store, no_temporal)
     second = await control.replay(first, ReplayMode.RESTART, "ada")
     rows.end(second, JobStatus.FAILED, "ProviderDown")
-    told = BatchOperations(rows.store).forecast(BatchWish(action=BatchAction.RESTART, filter=FAILED))
+    told = BatchOperations(rows.store).forecast(BatchRequest(action=BatchAction.RESTART, filter=FAILED))
     assert (told.matching, told.possible) == (2, 1)
     batch = begin(rows, BatchAction.RESTART)
     while await work.advance():
@@ -270,28 +278,28 @@ async def test_a_batch_with_nothing_to_do_has_ended(rows: JobRows, work: BatchWo
 
 async def test_edits_are_those_of_every_restart(rows: JobRows, work: BatchWork) -> None:
     failed = rows.failed()
-    batch = begin(rows, BatchAction.RESTART, edits=Edits(model="claude-other"))
+    batch = begin(rows, BatchAction.RESTART, edits=JobEdits(model="claude-other"))
     while await work.advance():
         pass
     (item,) = items(rows, batch)
     assert item.began != failed
     assert job(rows, item.began).edits == '{"model":"claude-other"}'
-    assert batch.edits == Edits(model="claude-other")
+    assert batch.edits == JobEdits(model="claude-other")
 
 
 def test_an_agent_that_does_not_exist_is_no_edit(rows: JobRows) -> None:
     rows.failed()
     with pytest.raises(InvalidEdit, match="nobody"):
-        begin(rows, BatchAction.RESTART, edits=Edits(agent="nobody"))
+        begin(rows, BatchAction.RESTART, edits=JobEdits(agent="nobody"))
 
 
 async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: JobRows, work: BatchWork) -> None:
     add_agent(rows, "bob")
     control = JobOperations(rows.store, no_temporal)
-    edited = await control.replay(rows.failed(), ReplayMode.RESTART, "ada", Edits(agent="bob"))
+    edited = await control.replay(rows.failed(), ReplayMode.RESTART, "ada", JobEdits(agent="bob"))
     rows.end(edited, JobStatus.FAILED, "NoAgent")
     chosen = JobFilter(error="NoAgent")
-    wish = BatchWish(action=BatchAction.RESTART, filter=chosen)
+    wish = BatchRequest(action=BatchAction.RESTART, filter=chosen)
     assert BatchOperations(rows.store).forecast(wish).possible == 1
     with rows.store.begin() as tx:
         bob = tx.agents.by_slug("bob")
@@ -312,7 +320,7 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
 async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRows, work: BatchWork) -> None:
     failed, shown = rows.failed(), await asked(rows)
     rows.end(shown, JobStatus.FAILED, "ProviderDown")
-    told = BatchOperations(rows.store).forecast(BatchWish(action=BatchAction.RESUME, filter=FAILED))
+    told = BatchOperations(rows.store).forecast(BatchRequest(action=BatchAction.RESUME, filter=FAILED))
     with rows.store.view() as tx:
         assert told.matching == tx.jobs.counts.statuses(FAILED)[JobStatus.FAILED] == 2, "as many as the list shows"
     assert [(group.count, group.example) for group in told.refused] == [(1, shown)]

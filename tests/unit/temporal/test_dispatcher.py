@@ -10,7 +10,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.cache import StoreState
 from maestro.store.jobs.claims import ClaimedJob
@@ -70,7 +70,7 @@ class Desk:
         self.dispatcher = CountingDispatcher(rows.store, Queues("maestro"), lambda: PACE, self.said.append)
         self.intake = Intake(rows.store, lambda: RULES, self.dispatcher.wake, self.dispatcher)
 
-    async def take(self, name: str, channel: str) -> Accepted:
+    async def take(self, name: str, channel: str) -> AcceptedMessage:
         """Take a message in, as a connector does."""
         message = IncomingMessage(
             id=name,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from maestro.domain.chat.message import ARCHITECT
+from maestro.domain.agent_chat import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
 from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, parse_call, prepare
 from maestro.tools.base import ToolCaller

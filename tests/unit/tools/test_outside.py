@@ -13,7 +13,7 @@ from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
 from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import QuestionStatus, of_operator
-from maestro.domain.scanning import ScanResult, ScanRules
+from maestro.domain.redaction import ScanResult, ScanRules
 from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
 from maestro.store.store import Store

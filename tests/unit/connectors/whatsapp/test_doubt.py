@@ -8,7 +8,7 @@ import pytest
 
 from connectors.base import OnAmbiguous
 from connectors.failures import AmbiguousSend, NotDispatched, SendFailure, Unsettled
-from maestro.domain.messages import Report, Standing
+from maestro.domain.messages import ReceiptReport, ReceiptState
 from tests.support.whatsapp_number import ADA, WhatsAppNumber, chunk, whatsapp_and_number
 from tests.support.whatsapp_server import Fault
 
@@ -78,7 +78,7 @@ async def test_statuses_in_any_order_leave_the_furthest() -> None:
         await number.connector.send(chunk("hello"))
         [sent] = number.whatsapp.sent(ADA)
         await number.whatsapp.taken(number.whatsapp.report(sent, "read", "sent", "delivered"))
-        report = Report(platform_message_id=sent["id"], standing=Standing.READ)
+        report = ReceiptReport(platform_message_id=sent["id"], standing=ReceiptState.READ)
         assert number.context.reports == {chunk("").key: report}
         await number.whatsapp.taken(number.whatsapp.report(sent, "failed", code=131026))
         assert "not on WhatsApp" in number.context.reports[chunk("").key].error

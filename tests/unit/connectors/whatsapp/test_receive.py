@@ -19,7 +19,7 @@ from connectors.whatsapp.receive import (
     events_in,
     press_in,
 )
-from maestro.domain.messages import IncomingMessage, Standing
+from maestro.domain.messages import IncomingMessage, ReceiptState
 
 US = WhatsAppNumber("default", "1")
 ADA = "4915100000001"
@@ -155,19 +155,19 @@ def test_a_button_of_somebody_else_is_its_title(other: str) -> None:
 @pytest.mark.parametrize(
     ("status", "standing"),
     [
-        ("sent", Standing.SENT),
-        ("delivered", Standing.DELIVERED),
-        ("read", Standing.READ),
-        ("played", Standing.READ),
-        ("failed", Standing.FAILED),
+        ("sent", ReceiptState.SENT),
+        ("delivered", ReceiptState.DELIVERED),
+        ("read", ReceiptState.READ),
+        ("played", ReceiptState.READ),
+        ("failed", ReceiptState.FAILED),
     ],
 )
-def test_a_status_tells_of_a_message_of_ours(status: str, standing: Standing) -> None:
+def test_a_status_tells_of_a_message_of_ours(status: str, standing: ReceiptState) -> None:
     told = {"id": "wamid.5", "status": status, "recipient_id": ADA, "biz_opaque_callback_data": "key1"}
     [one] = events_in(change(statuses=[told]), US)
     assert isinstance(one, StatusReport)
     assert (one.key, one.report.platform_message_id, one.report.standing) == ("key1", "wamid.5", standing)
-    assert bool(one.report.error) == (standing is Standing.FAILED)
+    assert bool(one.report.error) == (standing is ReceiptState.FAILED)
 
 
 @pytest.mark.parametrize("key", ["", "not ours", "k" * 26, "ключ"])

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import JsonValue
 
-from maestro.domain.agents.differences import MOST_LINES, lines_of
-from maestro.domain.agents.versions import FieldChange
+from maestro.domain.agents.versions import MOST_LINES, FieldChange, lines_of
 
 EVERYBODY = "(what everybody has)"
 

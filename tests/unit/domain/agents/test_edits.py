@@ -16,9 +16,9 @@ from maestro.domain.agents.edits import (
     only_conductor,
 )
 from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
-from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.reading import read
+from maestro.domain.fields import read
+from maestro.domain.llm.clients import NewClient
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 WHOLE = AgentFields(

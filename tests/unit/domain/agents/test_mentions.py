@@ -2,22 +2,22 @@
 
 import pytest
 
-from maestro.domain.agents.routing import MOST_MARKS, Candidate, marked, mentioned
+from maestro.domain.agents.routing import MOST_MARKS, RoutableAgent, find_mention, may_mention
 
 NAMES = (
-    Candidate(1, "boss", "The Boss"),
-    Candidate(2, "coder", "C++ Coder"),
-    Candidate(3, "cpp-dev", "C++ Dev (beta)"),
-    Candidate(4, "cpp-old", "C++ Dev"),
-    Candidate(5, "writer", "Wanda"),
-    Candidate(6, "helper-jp", "助手"),
-    Candidate(7, "strasse", "Straße"),
-    Candidate(8, "hindi", "हिन्दी"),
-    Candidate(9, "fox", "🦊 Fox"),
-    Candidate(10, "odd", ".*"),
-    Candidate(11, "anna", "Анна"),
-    Candidate(12, "hi", "हि"),
-    Candidate(13, "cafe", "Café"),
+    RoutableAgent(1, "boss", "The Boss"),
+    RoutableAgent(2, "coder", "C++ Coder"),
+    RoutableAgent(3, "cpp-dev", "C++ Dev (beta)"),
+    RoutableAgent(4, "cpp-old", "C++ Dev"),
+    RoutableAgent(5, "writer", "Wanda"),
+    RoutableAgent(6, "helper-jp", "助手"),
+    RoutableAgent(7, "strasse", "Straße"),
+    RoutableAgent(8, "hindi", "हिन्दी"),
+    RoutableAgent(9, "fox", "🦊 Fox"),
+    RoutableAgent(10, "odd", ".*"),
+    RoutableAgent(11, "anna", "Анна"),
+    RoutableAgent(12, "hi", "हि"),
+    RoutableAgent(13, "cafe", "Café"),
 )
 
 
@@ -59,7 +59,7 @@ NAMES = (
     ],
 )
 def test_a_mention_is_a_whole_token_in_any_case_and_script(content: str, slug: str) -> None:
-    found = mentioned(content, NAMES)
+    found = find_mention(content, NAMES)
     assert [agent.slug for agent in NAMES if agent.id == found] == [slug]
 
 
@@ -90,27 +90,27 @@ def test_a_mention_is_a_whole_token_in_any_case_and_script(content: str, slug: s
     ],
 )
 def test_what_is_no_mention(content: str) -> None:
-    assert mentioned(content, NAMES) is None
+    assert find_mention(content, NAMES) is None
 
 
 def test_a_slug_beats_a_name_and_then_the_first_agent() -> None:
-    agents = (Candidate(1, "a", "writer"), Candidate(2, "b", "Ada"), Candidate(3, "writer", "Ada"))
-    assert mentioned("@writer", agents) == 3
-    assert mentioned("@ada", agents) == 2
+    agents = (RoutableAgent(1, "a", "writer"), RoutableAgent(2, "b", "Ada"), RoutableAgent(3, "writer", "Ada"))
+    assert find_mention("@writer", agents) == 3
+    assert find_mention("@ada", agents) == 2
 
 
 def test_an_agent_without_a_name_is_mentioned_by_its_slug_alone() -> None:
-    agents = (Candidate(1, "a", ""), Candidate(2, "b", "  "))
-    assert mentioned("@b", agents) == 2
-    assert mentioned("@ hello", agents) is None
+    agents = (RoutableAgent(1, "a", ""), RoutableAgent(2, "b", "  "))
+    assert find_mention("@b", agents) == 2
+    assert find_mention("@ hello", agents) is None
 
 
 def test_a_text_full_of_marks_is_not_searched_to_its_end() -> None:
-    assert mentioned("@ " * (MOST_MARKS - 1) + "@coder", NAMES) == 2
-    assert mentioned("@ " * MOST_MARKS + "@coder", NAMES) is None
+    assert find_mention("@ " * (MOST_MARKS - 1) + "@coder", NAMES) == 2
+    assert find_mention("@ " * MOST_MARKS + "@coder", NAMES) is None
 
 
 def test_where_nothing_is_marked_nobody_need_be_looked_up() -> None:
-    assert not marked("hello, coder")
-    assert marked("hello @coder")
-    assert marked("hello ﹫coder")
+    assert not may_mention("hello, coder")
+    assert may_mention("hello @coder")
+    assert may_mention("hello ﹫coder")

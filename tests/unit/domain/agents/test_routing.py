@@ -6,23 +6,23 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR
-from maestro.domain.agents.routing import Candidate, Snapshot, route
+from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, route
 from maestro.domain.messages import Address, Addressing, IncomingMessage
 from maestro.domain.settings.access import RoutingSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-BOSS = Candidate(1, "boss", "The Boss", CONDUCTOR)
-OWN = Candidate(2, "own", "Own")
-BOUND = Candidate(3, "bound", "Bound")
-MENTIONED = Candidate(4, "mentioned", "C++ Dev (beta)")
-OF_THE_DASHBOARD = Candidate(5, "board", "Board")
-LAST = Candidate(6, "last", "Last")
-SECOND_BOSS = Candidate(7, "boss-2", "Boss 2", CONDUCTOR)
+BOSS = RoutableAgent(1, "boss", "The Boss", CONDUCTOR)
+OWN = RoutableAgent(2, "own", "Own")
+BOUND = RoutableAgent(3, "bound", "Bound")
+MENTIONED = RoutableAgent(4, "mentioned", "C++ Dev (beta)")
+OF_THE_DASHBOARD = RoutableAgent(5, "board", "Board")
+LAST = RoutableAgent(6, "last", "Last")
+SECOND_BOSS = RoutableAgent(7, "boss-2", "Boss 2", CONDUCTOR)
 AGENTS = (BOSS, OWN, BOUND, MENTIONED, OF_THE_DASHBOARD, LAST, SECOND_BOSS)
 
 CHANNEL = "dashboard-agent-5"
-EVERYTHING = Snapshot(
+EVERYTHING = RoutingSnapshot(
     AGENTS,
     account_agent=OWN.id,
     bound_agent=BOUND.id,
@@ -74,7 +74,7 @@ ALONE = replace(UNTIED, rules=RoutingSettings())
     ],
 )
 def test_the_rules_with_their_conditions_taken_away_one_at_a_time(
-    said: IncomingMessage, snapshot: Snapshot, chosen: Candidate | None, reason: str
+    said: IncomingMessage, snapshot: RoutingSnapshot, chosen: RoutableAgent | None, reason: str
 ) -> None:
     found = route(said, snapshot)
     assert (found.agent, found.reason) == (chosen, reason)
@@ -93,7 +93,7 @@ def test_the_rules_with_their_conditions_taken_away_one_at_a_time(
     ],
 )
 def test_a_rule_whose_agent_is_not_active_gives_way_to_the_next(
-    inactive: set[Candidate], chosen: Candidate | None
+    inactive: set[RoutableAgent], chosen: RoutableAgent | None
 ) -> None:
     active = tuple(agent for agent in AGENTS if agent not in inactive)
     assert route(ALL, replace(EVERYTHING, agents=active)).agent is chosen
@@ -112,22 +112,22 @@ def test_a_rule_whose_agent_is_not_active_gives_way_to_the_next(
         ("discord", "dashboard-agent-5", None),
     ],
 )
-def test_the_dashboard_has_a_channel_for_each_agent(platform: str, channel: str, chosen: Candidate | None) -> None:
+def test_the_dashboard_has_a_channel_for_each_agent(platform: str, channel: str, chosen: RoutableAgent | None) -> None:
     assert route(message(platform=platform, channel=channel), ALONE).agent is chosen
 
 
 def test_the_conductors_channel_is_one_of_its_platform_alone() -> None:
     rules = RoutingSettings(conductor_channels=("slack:c",))
-    assert route(message(platform="slack"), Snapshot(AGENTS, rules=rules)).agent is BOSS
-    assert route(message(platform="discord"), Snapshot(AGENTS, rules=rules)).agent is None
+    assert route(message(platform="slack"), RoutingSnapshot(AGENTS, rules=rules)).agent is BOSS
+    assert route(message(platform="discord"), RoutingSnapshot(AGENTS, rules=rules)).agent is None
 
 
 def test_the_fallback_is_named_by_its_slug_and_must_be_active() -> None:
-    assert route(message(), Snapshot(AGENTS, rules=RoutingSettings(fallback_agent="nobody"))).agent is None
-    assert route(message(), Snapshot((BOSS,), rules=RoutingSettings(fallback_agent="last"))).agent is None
+    assert route(message(), RoutingSnapshot(AGENTS, rules=RoutingSettings(fallback_agent="nobody"))).agent is None
+    assert route(message(), RoutingSnapshot((BOSS,), rules=RoutingSettings(fallback_agent="last"))).agent is None
 
 
-OF_ITS_OWN = Snapshot(
+OF_ITS_OWN = RoutingSnapshot(
     AGENTS, account_agent=OWN.id, rules=RoutingSettings(conductor_channels=("discord:c",), fallback_agent="last")
 )
 
@@ -150,7 +150,7 @@ OF_ITS_OWN = Snapshot(
     ],
 )
 def test_in_a_group_the_agent_of_our_account_answers_what_is_said_to_it(
-    said: IncomingMessage, snapshot: Snapshot, chosen: Candidate | None
+    said: IncomingMessage, snapshot: RoutingSnapshot, chosen: RoutableAgent | None
 ) -> None:
     assert route(said, snapshot).agent is chosen
 
@@ -165,28 +165,28 @@ def test_in_a_group_the_agent_of_our_account_answers_what_is_said_to_it(
     ],
 )
 def test_who_mentions_a_bot_that_has_no_agent_means_the_conductor(
-    said: IncomingMessage, chosen: Candidate | None
+    said: IncomingMessage, chosen: RoutableAgent | None
 ) -> None:
     assert route(said, ALONE).agent is chosen
 
 
 def test_without_a_conductor_a_mention_of_the_bot_is_the_fallbacks() -> None:
     rules = RoutingSettings(fallback_agent="last")
-    assert route(message(to=Addressing.US), Snapshot((LAST,), rules=rules)).agent is LAST
+    assert route(message(to=Addressing.US), RoutingSnapshot((LAST,), rules=rules)).agent is LAST
 
 
 @pytest.mark.parametrize(
     ("said", "snapshot", "reason"),
     [
-        (message(direct=True), Snapshot((OWN,)), "there is no active conductor"),
+        (message(direct=True), RoutingSnapshot((OWN,)), "there is no active conductor"),
         (message(), OF_ITS_OWN, "neither the bot nor its agent is mentioned (requireMention)"),
         (
             message(),
-            Snapshot((OWN,), bound_agent=BOUND.id),
+            RoutingSnapshot((OWN,), bound_agent=BOUND.id),
             "the agent that is meant to answer here is not active, and no other rule names one",
         ),
     ],
 )
-def test_a_drop_has_its_reason(said: IncomingMessage, snapshot: Snapshot, reason: str) -> None:
+def test_a_drop_has_its_reason(said: IncomingMessage, snapshot: RoutingSnapshot, reason: str) -> None:
     found = route(said, snapshot)
     assert (found.agent, found.reason) == (None, reason)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from maestro.domain.conducting.answers import NOTED, shown
-from maestro.domain.jobs.delegations import Handover
+from maestro.domain.conducting.conductor import NOTED, answer_text
+from maestro.domain.jobs.delegations import DelegatedTask
 
-ASKED, GIVEN = Handover("bob", "count", hears=True), Handover("cleo", "sing", hears=False)
+ASKED, GIVEN = DelegatedTask("bob", "count", hears=True), DelegatedTask("cleo", "sing", hears=False)
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ ASKED, GIVEN = Handover("bob", "count", hears=True), Handover("cleo", "sing", he
         ("", [], [], NOTED),
     ],
 )
-def test_an_answer_always_says_something(visible: str, told: list[str], tasks: list[Handover], text: str) -> None:
-    assert shown(visible, told, tasks) == text
+def test_an_answer_always_says_something(visible: str, told: list[str], tasks: list[DelegatedTask], text: str) -> None:
+    assert answer_text(visible, told, tasks) == text

@@ -6,11 +6,11 @@ import pytest
 
 from maestro.domain.agents.edits import AgentFields
 from maestro.domain.conducting.conductor import without_tags
+from maestro.domain.conducting.directives import FIELDS
 from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, rules, with_prompt
-from maestro.domain.conducting.wishes import FIELDS
 from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory
-from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse
+from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse_answer
 
 NAMES = re.compile(r"\b[A-Z]+_[A-Z]+\b|(?<=\[)[A-Z]+\b")
 
@@ -39,9 +39,9 @@ def test_every_category_and_every_field_is_taught() -> None:
 
 
 def test_what_is_taught_can_be_read() -> None:
-    [example] = [tag for tag in parse(rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")]
+    [example] = [tag for tag in parse_answer(rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")]
     assert example.complete
-    assert parse(without_tags(CONDUCTOR_PROMPT)).tags == ()
+    assert parse_answer(without_tags(CONDUCTOR_PROMPT)).tags == ()
 
 
 @pytest.mark.parametrize(

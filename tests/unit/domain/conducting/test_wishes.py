@@ -6,21 +6,26 @@ import pytest
 
 from maestro.domain.agents.agent import AgentStatus, Permission
 from maestro.domain.agents.edits import NewAgent, NewBinding
-from maestro.domain.conducting.wishes import agent_wish, change_wish, client_wish, schedule_wish
+from maestro.domain.conducting.directives import (
+    read_agent_creation,
+    read_agent_update,
+    read_client_creation,
+    read_schedule_creation,
+)
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.messages import Address
-from maestro.domain.tags.grammar import Tag, TagName, parse
+from maestro.domain.tags.grammar import Tag, TagName, parse_answer
 
 READERS: dict[TagName, Callable[[Tag, Address], object]] = {
-    TagName.CREATE_AGENT: agent_wish,
-    TagName.UPDATE_AGENT: change_wish,
-    TagName.CREATE_CLIENT: lambda tag, asked_in: client_wish(tag),
+    TagName.CREATE_AGENT: read_agent_creation,
+    TagName.UPDATE_AGENT: read_agent_update,
+    TagName.CREATE_CLIENT: lambda tag, asked_in: read_client_creation(tag),
 }
 HERE = Address(platform="discord", account="main", channel="42", thread="t")
 
 
 def written(name: str, body: str, key: str = "") -> Tag:
-    [tag] = parse(f"[{name}{key}]\n{body}\n[/{name}]").tags
+    [tag] = parse_answer(f"[{name}{key}]\n{body}\n[/{name}]").tags
     assert tag.complete
     return tag
 
@@ -48,7 +53,7 @@ channels: [
 ]
 allow_users: discord:1 slack:U2
 daily_budget: 2.5"""
-    wish = agent_wish(written("CREATE_AGENT", body), HERE)
+    wish = read_agent_creation(written("CREATE_AGENT", body), HERE)
     agent = wish.agent
     assert (agent.slug, agent.name, agent.role, agent.description) == ("ada", "Ada L.", "coder", "Writes code")
     assert (agent.model, agent.fallbacks) == ("anthropic/claude-haiku-4-5", ("openai/gpt-4o-mini", "ollama/qwen"))
@@ -64,11 +69,11 @@ daily_budget: 2.5"""
 
 
 def test_what_is_left_empty_is_as_for_everybody() -> None:
-    wish = agent_wish(written("CREATE_AGENT", "slug: ada\nname:\ntools: null\nrole:"), HERE)
+    wish = read_agent_creation(written("CREATE_AGENT", "slug: ada\nname:\ntools: null\nrole:"), HERE)
     assert (wish.agent.name, wish.agent.role, wish.agent.tools, wish.channels) == ("", "assistant", None, ())
     blank = "slug: ada\nmodel: null\nclient: null\ntools:\nskills:\nallow_users:\nquirks:\ndaily_budget:\nchannels:"
-    assert agent_wish(written("CREATE_AGENT", blank), HERE).agent == NewAgent(slug="ada", name="")
-    change = change_wish(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE).change
+    assert read_agent_creation(written("CREATE_AGENT", blank), HERE).agent == NewAgent(slug="ada", name="")
+    change = read_agent_update(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE).change
     assert (change.model, change.daily_budget_usd, change.tools) == ("", None, ())
     assert change.given == {"model", "daily_budget_usd", "tools"}
 
@@ -77,21 +82,23 @@ def test_lists_may_be_written_without_quotation_marks() -> None:
     body = (
         "slug: ada\ntools: [calculate, 'get_time']\nquirks: [rhymes, never shouts]\nskills: []\nchannels: [here, C1, 7]"
     )
-    wish = agent_wish(written("CREATE_AGENT", body), HERE)
+    wish = read_agent_creation(written("CREATE_AGENT", body), HERE)
     assert (wish.agent.tools, wish.agent.skills) == (("calculate", "get_time"), ())
     assert wish.agent.quirks == ("rhymes", "never shouts")
     assert [channel.channel for channel in wish.channels] == ["42", "C1", "7"]
-    [bound] = agent_wish(written("CREATE_AGENT", "slug: ada\nchannels: [123456]"), HERE).channels
+    [bound] = read_agent_creation(written("CREATE_AGENT", "slug: ada\nchannels: [123456]"), HERE).channels
     assert bound.channel == "123456"
 
 
 def test_a_change_names_only_what_changes() -> None:
-    wish = change_wish(written("UPDATE_AGENT", "voice: dry\nlanguage: German\nstatus: paused\nmodel:", ":@Ada"), HERE)
+    wish = read_agent_update(
+        written("UPDATE_AGENT", "voice: dry\nlanguage: German\nstatus: paused\nmodel:", ":@Ada"), HERE
+    )
     assert wish.slug == "ada"
     assert wish.change.given == {"voice", "language", "status", "model"}
     assert wish.change.language == "German"
     assert (wish.change.status, wish.change.model, wish.channels) == (AgentStatus.PAUSED, "", ())
-    assert change_wish(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given == frozenset()
+    assert read_agent_update(written("UPDATE_AGENT", "channels: here", ":ada"), HERE).change.given == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -108,13 +115,13 @@ def test_a_schedule_speaks_where_it_was_asked_for_unless_a_place_is_named(
     place: str, expected: tuple[str, str, str]
 ) -> None:
     body = f"agent: ada\nname: morning\nschedule: 0 9 * * 1-5\ntime_zone: Europe/Amsterdam\nprompt: 5\n{place}"
-    wish = schedule_wish(written("CREATE_CRON", body), HERE)
+    wish = read_schedule_creation(written("CREATE_CRON", body), HERE)
     assert (wish.platform, wish.account, wish.channel) == expected
     assert (wish.agent, wish.name, wish.prompt, wish.timezone) == ("ada", "morning", "5", "Europe/Amsterdam")
 
 
 def test_a_client_has_one_of_three_plans() -> None:
-    wish = client_wish(written("CREATE_CLIENT", "name: Acme\nslug: acme\nplan: Per-Task\ndaily_budget: 3"))
+    wish = read_client_creation(written("CREATE_CLIENT", "name: Acme\nslug: acme\nplan: Per-Task\ndaily_budget: 3"))
     assert (wish.name, wish.slug, wish.plan, wish.daily_budget_usd) == ("Acme", "acme", "per_task", 3)
 
 
@@ -151,5 +158,5 @@ def test_a_client_has_one_of_three_plans() -> None:
 def test_a_wish_that_breaks_a_rule_says_which(name: str, key: str, body: str, reason: str) -> None:
     tag = written(name, body, key)
     with pytest.raises(InvalidEdit) as refused:
-        READERS.get(tag.name, schedule_wish)(tag, HERE)
+        READERS.get(tag.name, read_schedule_creation)(tag, HERE)
     assert reason in str(refused.value)

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from maestro.domain.context.composition import FACTS, other_facts, state, sticky_facts, summaries
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import estimate
-from maestro.domain.memory.memory import FactCategory, MemoryState, Remembered
+from maestro.domain.memory.memory import FactCategory, MemoryState, RecalledFact
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def fact(number: int, category: FactCategory = FactCategory.USER_PREFERENCE, text: str = "a fact") -> Remembered:
-    return Remembered(number, category, f"{text} {number}")
+def fact(number: int, category: FactCategory = FactCategory.USER_PREFERENCE, text: str = "a fact") -> RecalledFact:
+    return RecalledFact(number, category, f"{text} {number}")
 
 
 def kept(key: str, value: str, minute: int = 0) -> MemoryState:

@@ -9,9 +9,9 @@ from maestro.domain.conversations.conversation import (
     excerpt,
     excerpt_budget,
     instruct,
-    is_due,
-    may_go,
+    is_compaction_due,
     output_tokens,
+    removable_messages,
 )
 from maestro.domain.llm.models import cut, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, Role
@@ -54,23 +54,23 @@ def read(*messages: Message) -> list[tuple[Message, str]]:
 
 
 def test_due_is_strictly_above_three_quarters_of_the_window() -> None:
-    assert not is_due(conversation(6_144), 8_192)
-    assert is_due(conversation(6_145), 8_192)
-    assert not is_due(conversation(150_000), 200_000)
-    assert is_due(conversation(150_001), 200_000)
+    assert not is_compaction_due(conversation(6_144), 8_192)
+    assert is_compaction_due(conversation(6_145), 8_192)
+    assert not is_compaction_due(conversation(150_000), 200_000)
+    assert is_compaction_due(conversation(150_001), 200_000)
 
 
 def test_ten_messages_never_go_however_long_they_are() -> None:
-    assert not is_due(conversation(1_000_000, KEPT_MESSAGES), 8_192)
-    assert is_due(conversation(1_000_000, KEPT_MESSAGES + 1), 8_192)
+    assert not is_compaction_due(conversation(1_000_000, KEPT_MESSAGES), 8_192)
+    assert is_compaction_due(conversation(1_000_000, KEPT_MESSAGES + 1), 8_192)
 
 
 def test_the_newest_ten_and_the_one_being_answered_stay() -> None:
     everything = [message(number) for number in range(1, 15)]
-    assert [one.id for one in may_go(everything, {13})] == [1, 2, 3, 4]
-    assert [one.id for one in may_go(everything, {3})] == [1, 2, 4]
-    assert [one.id for one in may_go(everything, {1, 3})] == [2, 4]
-    assert may_go(everything[:10], ()) == ()
+    assert [one.id for one in removable_messages(everything, {13})] == [1, 2, 3, 4]
+    assert [one.id for one in removable_messages(everything, {3})] == [1, 2, 4]
+    assert [one.id for one in removable_messages(everything, {1, 3})] == [2, 4]
+    assert removable_messages(everything[:10], ()) == ()
 
 
 def test_what_does_not_fit_goes_another_time() -> None:

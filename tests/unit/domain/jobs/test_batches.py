@@ -6,13 +6,31 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from maestro.domain.jobs.batch_views import BatchWish, Progress, batch_view, estimated_end
-from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.failures import LONGEST, Failures, grouped, pattern_of
+from maestro.domain.jobs.batch_preview import (
+    BatchCandidate,
+    CallAttempt,
+    JobPreviews,
+    Prices,
+    build_batch_preview,
+    calls_to_pay,
+    step_of,
+)
+from maestro.domain.jobs.batches import (
+    AT_ONCE,
+    IN_A_LANE,
+    BatchAction,
+    BatchProgress,
+    BatchRequest,
+    ItemState,
+    ReplayBatch,
+    batch_view,
+    estimated_end,
+    next_places,
+)
+from maestro.domain.jobs.failures import LONGEST, FailureCount, grouped, pattern_of
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs.forecast import Made, Outlooks, Prices, Prospect, calls_to_pay, forecast, step_of
-from maestro.domain.jobs.job import Edits, Job, JobStatus, StepState
+from maestro.domain.jobs.job import Job, JobEdits, JobStatus, StepState
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 
@@ -32,12 +50,12 @@ def call(
     asks_tools: bool = False,
     cost: float | None = 0.5,
     purpose: CallPurpose = CallPurpose.ANSWER,
-) -> Made:
-    return Made(purpose, number, state, asks_tools, cost)
+) -> CallAttempt:
+    return CallAttempt(purpose, number, state, asks_tools, cost)
 
 
-def prospect(one: Job, *calls: Made, newest: Job | None = None) -> Prospect:
-    return Prospect(job=one, newest=newest or one, calls=calls, step=("model-1", StepState.FAILED))
+def prospect(one: Job, *calls: CallAttempt, newest: Job | None = None) -> BatchCandidate:
+    return BatchCandidate(job=one, newest=newest or one, calls=calls, step=("model-1", StepState.FAILED))
 
 
 # Which begin now
@@ -76,7 +94,7 @@ def test_in_one_lane_a_batch_begins_so_few_that_who_writes_now_is_soon_next() ->
         (CANCEL, [], 0),
     ],
 )
-def test_only_answers_that_nobody_holds_are_paid_for(action: BatchAction, calls: list[Made], paid: int) -> None:
+def test_only_answers_that_nobody_holds_are_paid_for(action: BatchAction, calls: list[CallAttempt], paid: int) -> None:
     assert calls_to_pay(action, job(), calls) == paid
 
 
@@ -87,28 +105,28 @@ def test_what_maestro_itself_says_costs_nothing() -> None:
 def test_the_cost_is_that_of_the_job_itself_else_of_its_agent_else_of_all() -> None:
     prices = Prices(agents={1: 0.25}, models={"dear": 8.0}, overall=2.0)
 
-    def cost(one: Prospect, action: BatchAction = RESTART, edits: Edits | None = None) -> float | None:
-        return Outlooks(action, prices, edits or Edits()).of(one).cost_usd
+    def cost(one: BatchCandidate, action: BatchAction = RESTART, edits: JobEdits | None = None) -> float | None:
+        return JobPreviews(action, prices, edits or JobEdits()).of(one).cost_usd
 
     assert cost(prospect(job(), call(cost=0.5), call(2, cost=1.0))) == 1.5
     assert cost(prospect(job(), call(cost=None))) == 0.25
     assert cost(prospect(job(agent_id=7))) == 2.0
-    assert cost(prospect(job(), call()), edits=Edits(model="dear")) == 8.0
-    assert cost(prospect(job(), call()), edits=Edits(model="unheard-of")) is None
+    assert cost(prospect(job(), call()), edits=JobEdits(model="dear")) == 8.0
+    assert cost(prospect(job(), call()), edits=JobEdits(model="unheard-of")) is None
     assert cost(prospect(job(), call()), RESUME) == 0.0
 
 
 def test_with_another_agent_it_costs_what_that_one_costs() -> None:
     prices = Prices(agents={1: 0.25, 2: 4.0})
-    assert Outlooks(RESTART, prices, Edits(agent="bob"), {"bob": 2}).of(prospect(job(), call())).cost_usd == 4.0
+    assert JobPreviews(RESTART, prices, JobEdits(agent="bob"), {"bob": 2}).of(prospect(job(), call())).cost_usd == 4.0
 
 
 # What becomes of each job
 
 
-def standing(step: str, state: StepState, done: dict[str, str] | None = None) -> Prospect:
+def standing(step: str, state: StepState, done: dict[str, str] | None = None) -> BatchCandidate:
     one = job()
-    return Prospect(job=one, newest=one, step=(step, state), done=done or {})
+    return BatchCandidate(job=one, newest=one, step=(step, state), done=done or {})
 
 
 def test_the_step_is_the_one_that_did_not_end_well_else_the_one_after_what_is_done() -> None:
@@ -116,29 +134,29 @@ def test_the_step_is_the_one_that_did_not_end_well_else_the_one_after_what_is_do
     assert step_of(RESUME, standing("deliver", StepState.FAILED)) == "deliver"
     assert step_of(RESUME, standing("route", StepState.DONE, routed)) == "conversation"
     assert step_of(RESUME, standing("media", StepState.FAILED, routed)) == "conversation", "it does without the files"
-    assert step_of(RESUME, Prospect(job=job(), newest=job())) == "route"
+    assert step_of(RESUME, BatchCandidate(job=job(), newest=job())) == "route"
     assert step_of(RESTART, standing("deliver", StepState.FAILED)) == "start"
     assert step_of(CANCEL, standing("model-1", StepState.RUNNING)) == "model-1"
-    assert step_of(CANCEL, Prospect(job=job(), newest=job())) == "start"
+    assert step_of(CANCEL, BatchCandidate(job=job(), newest=job())) == "start"
 
 
 def test_a_message_is_restarted_once_even_when_two_of_its_jobs_match() -> None:
     newer = job("message-2")
-    outlooks = Outlooks(RESTART, Prices())
+    outlooks = JobPreviews(RESTART, Prices())
     assert outlooks.of(prospect(job("message-1"), newest=newer)).problem == ""
     assert "message-1 of this batch" in outlooks.of(prospect(newer)).problem
     assert outlooks.of(prospect(job("message-3"))).problem == ""
 
 
 def test_only_open_jobs_are_cancelled() -> None:
-    outlooks = Outlooks(CANCEL, Prices())
+    outlooks = JobPreviews(CANCEL, Prices())
     assert outlooks.of(prospect(job(status=JobStatus.RUNNING))).problem == ""
     assert "nothing to cancel" in outlooks.of(prospect(job(status=JobStatus.COMPLETED))).problem
 
 
 def test_a_forecast_adds_up() -> None:
-    outlooks = Outlooks(RESUME, Prices())
-    found = forecast(
+    outlooks = JobPreviews(RESUME, Prices())
+    found = build_batch_preview(
         RESUME,
         [
             outlooks.of(prospect(job("message-1"), call())),
@@ -179,8 +197,8 @@ def test_a_long_reason_has_a_short_pattern() -> None:
 
 
 def test_a_thousand_failures_of_one_kind_are_one_group() -> None:
-    def failures(count: int, at: datetime, agent: str | None) -> Failures:
-        return Failures(
+    def failures(count: int, at: datetime, agent: str | None) -> FailureCount:
+        return FailureCount(
             "ProviderDown", "model-1", f"failed after {at.minute} ms", agent, count, str(at), str(at), f"m-{agent}"
         )
 
@@ -196,8 +214,8 @@ def test_the_newest_kind_of_failure_comes_first() -> None:
     old, new = NOW, NOW + timedelta(hours=1)
     page = grouped(
         [
-            Failures("A", "", "a", None, 9, str(old), str(old), "m"),
-            Failures("B", "", "a", None, 1, str(new), str(new), "m"),
+            FailureCount("A", "", "a", None, 9, str(old), str(old), "m"),
+            FailureCount("B", "", "a", None, 1, str(new), str(new), "m"),
         ]
     )
     assert [group.error for group in page.items] == ["B", "A"]
@@ -212,16 +230,16 @@ def batch(**more: Any) -> ReplayBatch:
 
 def test_the_end_is_estimated_from_what_has_ended() -> None:
     later = NOW + timedelta(minutes=10)
-    some = Progress({ItemState.WAITING: 20, ItemState.BEGUN: 20}, {JobStatus.COMPLETED: 10, JobStatus.RUNNING: 10})
+    some = BatchProgress({ItemState.WAITING: 20, ItemState.BEGUN: 20}, {JobStatus.COMPLETED: 10, JobStatus.RUNNING: 10})
     assert estimated_end(batch(), some, later) == later + timedelta(minutes=30)
-    assert estimated_end(batch(), Progress({ItemState.WAITING: 20}, {}), later) is None
-    assert estimated_end(batch(), Progress({ItemState.BEGUN: 1}, {JobStatus.FAILED: 1}), later) is None
+    assert estimated_end(batch(), BatchProgress({ItemState.WAITING: 20}, {}), later) is None
+    assert estimated_end(batch(), BatchProgress({ItemState.BEGUN: 1}, {JobStatus.FAILED: 1}), later) is None
 
 
 def test_a_view_tells_where_every_job_is() -> None:
     begun = {JobStatus.COMPLETED: 3, JobStatus.FAILED: 1, JobStatus.PENDING: 2, JobStatus.DROPPED: 1}
     items = {ItemState.BEGUN: 7, ItemState.REFUSED: 2, ItemState.SKIPPED: 1}
-    view = batch_view(batch(total=10, wanted='{"status":["failed"]}'), Progress(items, begun), NOW)
+    view = batch_view(batch(total=10, wanted='{"status":["failed"]}'), BatchProgress(items, begun), NOW)
     assert (view.waiting, view.begun, view.refused, view.skipped) == (0, 7, 2, 1)
     assert (view.completed, view.failed, view.open, view.otherwise) == (3, 1, 2, 1)
     assert view.filter == JobFilter(status=(JobStatus.FAILED,))
@@ -233,13 +251,13 @@ def test_a_view_tells_where_every_job_is() -> None:
 @pytest.mark.parametrize("wrong", [{}, {"filter": {}, "ids": ["a"]}, {"ids": []}, {"ids": [""]}])
 def test_jobs_are_meant_by_a_filter_or_by_their_ids(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        BatchWish.model_validate({"action": "resume", **wrong})
+        BatchRequest.model_validate({"action": "resume", **wrong})
 
 
 def test_edits_go_with_a_restart_only() -> None:
-    BatchWish(action=RESTART, filter=JobFilter(), edits=Edits(model="m"))
+    BatchRequest(action=RESTART, filter=JobFilter(), edits=JobEdits(model="m"))
     with pytest.raises(ValidationError, match="edits need the mode restart"):
-        BatchWish(action=RESUME, filter=JobFilter(), edits=Edits(model="m"))
+        BatchRequest(action=RESUME, filter=JobFilter(), edits=JobEdits(model="m"))
 
 
 @pytest.mark.parametrize(

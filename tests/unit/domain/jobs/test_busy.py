@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel, BusyMode, mode_of
-from maestro.domain.jobs.busy import MOST_MERGED, Asked, absorbed, collected, interrupted
+from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, absorbed, collected, interrupted
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
 
@@ -28,12 +28,12 @@ def row(number: int, user: str = "grace", **changes: Any) -> InboxRow:
     )
 
 
-def asked(number: int, user: str = "grace", job: dict[str, Any] | None = None, **changes: Any) -> Asked:
+def asked(number: int, user: str = "grace", job: dict[str, Any] | None = None, **changes: Any) -> QueuedMessage:
     columns = {"platform": "web", "account": "default", "channel": "general", "created_at": NOW, **(job or {})}
-    return Asked(Job(id=f"message-{number}", **columns), row(number, user, **changes))
+    return QueuedMessage(Job(id=f"message-{number}", **columns), row(number, user, **changes))
 
 
-def numbers(found: tuple[Asked, ...]) -> list[int | None]:
+def numbers(found: tuple[QueuedMessage, ...]) -> list[int | None]:
     return [one.row.id for one in found]
 
 
@@ -63,7 +63,7 @@ def test_what_waits_is_collected_in_order() -> None:
         pytest.param(asked(3, job={"kind": JobKind.DELEGATION}), id="a task"),
     ],
 )
-def test_another_matter_ends_the_collection(other: Asked) -> None:
+def test_another_matter_ends_the_collection(other: QueuedMessage) -> None:
     waiting = [asked(2), other, asked(4)]
     assert numbers(collected(row(1), waiting, None, lambda _: True)) == [2]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.jobs.course import THIN, WIDTH, Bar, Course, at_work, course
+from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.jobs.page import THIN, WIDTH, JobTimeline, TimelineBar, build_timeline, current_step
 from maestro.domain.jobs.timeline import ToolTexts
-from maestro.domain.jobs.views import Listed, Record, detail
+from maestro.domain.jobs.views import JobRecord, ListedJob, job_detail
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tools import ToolRun, ToolState
@@ -46,7 +46,7 @@ def call(number: int, began: float, purpose: CallPurpose = CallPurpose.ANSWER, a
     )
 
 
-def chunk(purpose: Purpose) -> Delivery:
+def chunk(purpose: DeliveryPurpose) -> Delivery:
     return Delivery(
         job_id=ID, purpose=purpose, seq=0, platform="web", account="a", channel="c", content="hi", created_at=NOON
     )
@@ -58,14 +58,14 @@ def record(
     calls: Sequence[LLMCall] = (),
     tools: Sequence[ToolTexts] = (),
     deliveries: Sequence[Delivery] = (),
-) -> Record:
+) -> JobRecord:
     job = Job(id=ID, kind=JobKind.MESSAGE, status=status, platform="web", account="a", channel="c", created_at=NOON)
-    listed = Listed(job, "ada", "Grace", "hello", None)
-    return Record(listed, steps=steps, calls=calls, tools=tools, deliveries=deliveries)
+    listed = ListedJob(job, "ada", "Grace", "hello", None)
+    return JobRecord(listed, steps=steps, calls=calls, tools=tools, deliveries=deliveries)
 
 
-def course_of(of: Record, now: float = 100) -> Course:
-    return course(of, detail(of), at(now))
+def course_of(of: JobRecord, now: float = 100) -> JobTimeline:
+    return build_timeline(of, job_detail(of), at(now))
 
 
 def test_a_call_stands_under_the_attempt_that_made_it() -> None:
@@ -96,18 +96,18 @@ def test_what_is_repeated_stands_under_the_last_attempt() -> None:
 
 def test_an_answer_and_a_notice_stand_under_the_steps_that_send_them() -> None:
     steps = step("deliver", 0, 1), step("notice", 2, 3)
-    sent = chunk(Purpose.ANSWER), chunk(Purpose.NOTICE)
+    sent = chunk(DeliveryPurpose.ANSWER), chunk(DeliveryPurpose.NOTICE)
     [stretch] = course_of(record(*steps, deliveries=sent)).stretches
     assert [[one.purpose for one in entry.deliveries] for entry in stretch.entries] == [["answer"], ["notice"]]
 
 
 def test_a_notice_that_is_all_there_is_to_say_is_delivered() -> None:
-    [stretch] = course_of(record(step("deliver", 0, 1), deliveries=[chunk(Purpose.NOTICE)])).stretches
+    [stretch] = course_of(record(step("deliver", 0, 1), deliveries=[chunk(DeliveryPurpose.NOTICE)])).stretches
     assert len(stretch.entries[0].deliveries) == 1
 
 
 def test_what_has_no_step_is_not_lost() -> None:
-    found = course_of(record(calls=[call(1, 0)], deliveries=[chunk(Purpose.ANSWER)]))
+    found = course_of(record(calls=[call(1, 0)], deliveries=[chunk(DeliveryPurpose.ANSWER)]))
     assert not found.stretches
     assert (len(found.loose.calls), len(found.loose.deliveries)) == (1, 1)
 
@@ -116,8 +116,8 @@ def test_runs_come_newest_first_and_each_has_a_scale_of_its_own() -> None:
     steps = step("context", 0, 1), step("model-1", 1, 4), step("model-1", 10_000, 10_002, run=2, attempt=2)
     newest, first = course_of(record(*steps)).stretches
     assert (newest.run, first.run) == (2, 1)
-    assert [entry.bar for entry in first.entries] == [Bar(0, 25), Bar(25, 75)]
-    assert [entry.bar for entry in newest.entries] == [Bar(0, WIDTH)]
+    assert [entry.bar for entry in first.entries] == [TimelineBar(0, 25), TimelineBar(25, 75)]
+    assert [entry.bar for entry in newest.entries] == [TimelineBar(0, WIDTH)]
     assert (first.milliseconds, newest.milliseconds) == (4_000, 2_000)
 
 
@@ -127,27 +127,27 @@ def test_the_newest_runs_are_those_with_few_steps_together_and_one_in_any_case()
     assert [stretch.run for stretch in found.newest(5)] == [3, 2]
     assert [stretch.run for stretch in found.newest(6)] == [3, 2, 1]
     assert [stretch.run for stretch in found.newest(1)] == [3]
-    assert Course().newest(5) == ()
+    assert JobTimeline().newest(5) == ()
 
 
 def test_what_took_no_time_is_seen_and_stays_within_the_scale() -> None:
     [stretch] = course_of(record(step("model-1", 0, 10), step("tags", 10, 10))).stretches
-    assert stretch.entries[1].bar == Bar(WIDTH - THIN, THIN)
+    assert stretch.entries[1].bar == TimelineBar(WIDTH - THIN, THIN)
     [alone] = course_of(record(step("tags", 10, 10))).stretches
-    assert alone.entries[0].bar == Bar(0, WIDTH)
+    assert alone.entries[0].bar == TimelineBar(0, WIDTH)
 
 
 def test_what_still_goes_on_reaches_to_now() -> None:
     [stretch] = course_of(record(step("context", 0, 1), step("model-1", 1, None)), now=4).stretches
-    assert stretch.entries[1].bar == Bar(25, 75)
+    assert stretch.entries[1].bar == TimelineBar(25, 75)
 
 
 def test_what_a_job_does_now_is_its_last_step_while_it_goes_on() -> None:
     running = record(step("context", 0, 1), step("model-1", 1, None))
-    found = at_work(detail(running))
+    found = current_step(job_detail(running))
     assert found is not None
     assert found.step == "model-1"
-    assert at_work(detail(record(step("context", 0, 1)))) is None, "between two steps"
+    assert current_step(job_detail(record(step("context", 0, 1)))) is None, "between two steps"
     ended = record(step("model-1", 1, None), status=JobStatus.CANCELLED)
-    assert at_work(detail(ended)) is None
-    assert at_work(detail(record())) is None
+    assert current_step(job_detail(ended)) is None
+    assert current_step(job_detail(record())) is None

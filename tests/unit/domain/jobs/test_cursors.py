@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import PageCursor
 
 
 def packed(text: str) -> str:
@@ -13,8 +13,8 @@ def packed(text: str) -> str:
 
 
 def test_a_cursor_comes_back_as_it_was() -> None:
-    cursor = Cursor(datetime(2026, 11, 20, 8, tzinfo=UTC), "message-1")
-    assert Cursor.decode(cursor.encode()) == cursor
+    cursor = PageCursor(datetime(2026, 11, 20, 8, tzinfo=UTC), "message-1")
+    assert PageCursor.decode(cursor.encode()) == cursor
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_cursor_comes_back_as_it_was() -> None:
 )
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a cursor"):
-        Cursor.decode(text)
+        PageCursor.decode(text)

@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, edits_of, task_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of, task_of
 from maestro.domain.messages import MAX_CONTENT_CHARS
 
 
-def job(edits: Edits = NO_EDITS, task: str = "") -> Job:
+def job(edits: JobEdits = NO_EDITS, task: str = "") -> Job:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return Job(id="one", platform="web", account="default", channel="c", created_at=at, task=task, edits=edits.text)
 
 
 def test_a_job_keeps_what_was_changed() -> None:
-    edits = Edits(agent="ada", model="anthropic/claude-haiku-4-5", prompt="Say it in German.")
+    edits = JobEdits(agent="ada", model="anthropic/claude-haiku-4-5", prompt="Say it in German.")
     assert edits_of(job(edits)) == edits
     assert edits.any
 
@@ -38,15 +38,15 @@ def test_no_edits_leave_nothing_in_the_row() -> None:
 )
 def test_what_cannot_be_meant_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
-        Edits.model_validate(wrong)
+        JobEdits.model_validate(wrong)
 
 
 def test_a_prompt_is_kept_as_every_store_takes_it() -> None:
-    assert Edits(prompt="a\0b").prompt == "ab"
+    assert JobEdits(prompt="a\0b").prompt == "ab"
 
 
 def test_a_task_is_told_as_it_was_changed_and_a_message_is_no_task() -> None:
-    changed = Edits(prompt="Look at the disks.")
+    changed = JobEdits(prompt="Look at the disks.")
     assert task_of(job(task="Look around.")) == "Look around."
     assert task_of(job(changed, task="Look around.")) == "Look at the disks."
     assert task_of(job(changed)) == ""

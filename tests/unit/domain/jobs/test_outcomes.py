@@ -16,7 +16,7 @@ from maestro.domain.jobs.flow import (
     RouteAction,
     RouteOutcome,
     ScriptOutcome,
-    TakenUp,
+    TakeUpOutcome,
     VoiceOutcome,
 )
 from maestro.domain.jobs.job import JobStep, StepState, Wait
@@ -36,7 +36,7 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
         ("route", RouteOutcome(action=RouteAction.ANSWER, agent="ada", reason="bound"), "ada answers: bound"),
         ("route", RouteOutcome(action=RouteAction.DROP, reason="no rule"), "nobody answers: no rule"),
         ("route", RouteOutcome(action=RouteAction.REPLY), "Maestro itself replies"),
-        ("take-up", TakenUp(agent="bob", conversation_id=1, heard=True, typing=False), "another agent hears"),
+        ("take-up", TakeUpOutcome(agent="bob", conversation_id=1, heard=True, typing=False), "another agent hears"),
         ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on it, by a script"),
         ("media", MediaOutcome(files=2, unavailable=1), "2 fetched, 1 not to be had"),
         ("media", MediaOutcome(files=0), "no files"),

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.messages import Address
-from maestro.domain.precedence import KEPT, Candidate, ClaimOrder, FairLine, Priority, precedence_of
+from maestro.domain.precedence import KEPT, ClaimCandidate, ClaimOrder, FairQueue, Priority, precedence_of
 
 PLACE = Address(platform="whatsapp", account="shop", channel="+31612345678")
 
 
-def served(line: FairLine[str], times: int) -> list[str]:
+def served(line: FairQueue[str], times: int) -> list[str]:
     """Serve so many times, and let everybody who was served wait again at once."""
     found = []
     for _ in range(times):
@@ -27,20 +27,20 @@ def served(line: FairLine[str], times: int) -> list[str]:
 WEIGHTS = {"heavy": 5.0}
 
 
-def line_of(*names: str) -> FairLine[str]:
+def line_of(*names: str) -> FairQueue[str]:
     """Return a line in which each of these waits once."""
-    line: FairLine[str] = FairLine()
+    line: FairQueue[str] = FairQueue()
     for name in names:
         line.add(name, WEIGHTS.get(name, 1.0), name)
     return line
 
 
-def candidate(job_id: str, client: int | None = None, *, priority: int = 5, weight: float = 1.0) -> Candidate:
+def candidate(job_id: str, client: int | None = None, *, priority: int = 5, weight: float = 1.0) -> ClaimCandidate:
     """Return a job of a client, or of a channel of its own."""
-    return Candidate(job_id, priority, client, weight if client else None, "web", "default", f"of {job_id}")
+    return ClaimCandidate(job_id, priority, client, weight if client else None, "web", "default", f"of {job_id}")
 
 
-def ids(chosen: Iterable[Candidate]) -> list[str]:
+def ids(chosen: Iterable[ClaimCandidate]) -> list[str]:
     """Return the jobs by their ids."""
     return [one.id for one in chosen]
 
@@ -76,7 +76,7 @@ def test_each_has_its_turn_and_one_of_weight_five_has_five() -> None:
 
 
 def test_the_jobs_of_one_keep_their_order() -> None:
-    line: FairLine[str] = FairLine()
+    line: FairQueue[str] = FairQueue()
     for name in ("a1", "a2", "b1", "a3", "b2"):
         line.add(name[0], 1.0, name)
     assert [line.serve() for _ in range(5)] == ["a1", "b1", "a2", "b2", "a3"]
@@ -103,7 +103,7 @@ def test_who_leaves_without_a_turn_pays_for_none() -> None:
     turns=st.integers(min_value=200, max_value=600),
 )
 def test_shares_follow_the_weights(weights: list[float], turns: int) -> None:
-    line: FairLine[int] = FairLine()
+    line: FairQueue[int] = FairQueue()
     for number, weight in enumerate(weights):
         line.add(number, weight, number)
     had: Counter[int] = Counter()
@@ -134,7 +134,7 @@ def test_nobody_waits_for_ever_behind_those_who_come_later(fresh: int, rounds: i
 
 
 def test_those_who_came_once_are_forgotten() -> None:
-    line: FairLine[str] = FairLine()
+    line: FairQueue[str] = FairQueue()
     for number in range(20 * KEPT):
         line.add(f"channel-{number}", 1.0, "once")
         line.serve()

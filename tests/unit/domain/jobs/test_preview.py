@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStep, StepState
-from maestro.domain.jobs.preview import EffectKind, Evidence, Preview, preview, refused
+from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStep, StepState
+from maestro.domain.jobs.preview import EffectKind, ReplayEvidence, ReplayPreview, build_preview, refused_preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.steps import finished, next_step, tried_again
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -61,15 +61,17 @@ def call(number: int, cost: float | None = 0.5, tools: str = "", state: CallStat
 
 def chunk(seq: int, state: DeliveryState) -> Delivery:
     place: dict[str, Any] = {"platform": "web", "account": "default", "channel": "c"}
-    return Delivery(job_id="one", purpose=Purpose.ANSWER, seq=seq, content="x", state=state, created_at=AT, **place)
+    return Delivery(
+        job_id="one", purpose=DeliveryPurpose.ANSWER, seq=seq, content="x", state=state, created_at=AT, **place
+    )
 
 
 def tool_run(name: str, place: int, state: ToolState = ToolState.DONE) -> ToolRun:
     return ToolRun(job_id="one", number=1, place=place, tool=name, arguments="", state=state, attempts=1, started_at=AT)
 
 
-def resumed(*steps: JobStep, of: Job | None = None, **rows: Any) -> Preview:
-    return preview(Evidence(of or job(), steps, **rows), ReplayMode.RESUME, NO_EDITS)
+def resumed(*steps: JobStep, of: Job | None = None, **rows: Any) -> ReplayPreview:
+    return build_preview(ReplayEvidence(of or job(), steps, **rows), ReplayMode.RESUME, NO_EDITS)
 
 
 @pytest.mark.parametrize("name", [one for one in ORDER if one not in ("media", "voice", "compaction")])
@@ -142,13 +144,13 @@ def test_an_answer_that_we_hold_is_not_paid_again() -> None:
 def test_what_is_paid_is_guessed_by_what_was_paid() -> None:
     calls = [call(1, 0.25), call(2, 0.75)]
     assert resumed(*until("tool-1-0"), calls=calls).cost_usd == 0.5
-    again = preview(Evidence(job(), until("deliver"), calls), ReplayMode.RESTART, NO_EDITS)
+    again = build_preview(ReplayEvidence(job(), until("deliver"), calls), ReplayMode.RESTART, NO_EDITS)
     assert (again.step, again.model_calls, again.more, again.first_calls) == ("start", 1, True, 2)
     assert (again.cost_usd, again.first_cost_usd) == (1.0, 1.0)
-    unknown = preview(Evidence(job(), (), [call(1, None)]), ReplayMode.RESTART, NO_EDITS)
+    unknown = build_preview(ReplayEvidence(job(), (), [call(1, None)]), ReplayMode.RESTART, NO_EDITS)
     assert (unknown.cost_usd, unknown.first_cost_usd) == (None, None)
-    other = preview(Evidence(job(), (), calls), ReplayMode.WHAT_IF, Edits(model="another"))
-    assert (other.cost_usd, other.edits) == (None, Edits(model="another"))
+    other = build_preview(ReplayEvidence(job(), (), calls), ReplayMode.WHAT_IF, JobEdits(model="another"))
+    assert (other.cost_usd, other.edits) == (None, JobEdits(model="another"))
 
 
 # What happens, happens again, or stays
@@ -177,7 +179,7 @@ def test_tasks_that_were_withheld_begin() -> None:
 
 def test_a_restart_tells_what_would_be_done_twice() -> None:
     done: dict[str, Any] = {"job_id": "one", "state": ActionState.DONE, "at": AT}
-    of = Evidence(
+    of = ReplayEvidence(
         job(),
         until("deliver"),
         deliveries=[chunk(0, DeliveryState.SENT)],
@@ -185,7 +187,7 @@ def test_a_restart_tells_what_would_be_done_twice() -> None:
         tools=[tool_run("pay", place) for place in (0, 1)],
         tasks=1,
     )
-    found = preview(of, ReplayMode.RESTART, NO_EDITS)
+    found = build_preview(of, ReplayMode.RESTART, NO_EDITS)
     assert [(effect.kind, effect.count, effect.again) for effect in found.effects] == [
         (EffectKind.SEND, 1, False),
         (EffectKind.SEND, 1, True),
@@ -193,9 +195,9 @@ def test_a_restart_tells_what_would_be_done_twice() -> None:
         (EffectKind.TASK, 1, True),
         (EffectKind.TOOL, 2, True),
     ]
-    assert [effect.kind for effect in preview(of, ReplayMode.WHAT_IF, NO_EDITS).effects] == [EffectKind.TOOL]
+    assert [effect.kind for effect in build_preview(of, ReplayMode.WHAT_IF, NO_EDITS).effects] == [EffectKind.TOOL]
 
 
 def test_what_cannot_be_says_only_why() -> None:
-    found = refused(ReplayMode.RESUME, "it runs")
+    found = refused_preview(ReplayMode.RESUME, "it runs")
     assert (found.possible, found.problem, found.step, found.effects) == (False, "it runs", "", ())

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStatus, edits_of, task_of
-from maestro.domain.jobs.replay import ReplayMode, asked_of, edits_refusal, refusal, restarted, what_if
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, edits_of, task_of
+from maestro.domain.jobs.replay import ReplayMode, edits_refusal, refusal, restarted, what_if, what_if_input
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -93,9 +93,9 @@ def test_a_what_if_holds_nothing_that_others_wait_for() -> None:
 def test_a_what_if_reads_what_the_job_was_asked_as_it_is_changed() -> None:
     task = job("task", JobStatus.COMPLETED)
     task.parent_id, task.task, task.depth = "above", "Do it.", 2
-    asked = what_if(task, "what-if-1", AT, Edits(model="m", prompt="Do it twice."))
+    asked = what_if(task, "what-if-1", AT, JobEdits(model="m", prompt="Do it twice."))
     asked.agent_id = 9
-    read = asked_of(asked, task)
+    read = what_if_input(asked, task)
     assert (read.id, read.parent_id, read.depth, read.agent_id) == ("task", "above", 2, 9)
     assert (task_of(read), edits_of(read).model, task_of(task)) == ("Do it twice.", "m", "Do it.")
 
@@ -104,7 +104,7 @@ def test_a_script_has_no_answer_to_look_at() -> None:
     script = job("script", JobStatus.COMPLETED)
     script.kind, script.inbox_id, script.lane = JobKind.HEARTBEAT, None, None
     assert "runs a script" in (refusal(script, script, ReplayMode.WHAT_IF) or "")
-    assert "change the script" in (edits_refusal(script, ReplayMode.RESTART, Edits(model="m")) or "")
+    assert "change the script" in (edits_refusal(script, ReplayMode.RESTART, JobEdits(model="m")) or "")
 
 
 # Edits
@@ -112,21 +112,21 @@ def test_a_script_has_no_answer_to_look_at() -> None:
 
 def test_only_what_begins_anew_can_be_changed() -> None:
     for mode in ReplayMode:
-        assert (edits_refusal(FAILED, mode, Edits(model="m")) is None) is (mode is not ReplayMode.RESUME)
+        assert (edits_refusal(FAILED, mode, JobEdits(model="m")) is None) is (mode is not ReplayMode.RESUME)
         assert edits_refusal(FAILED, mode, NO_EDITS) is None
 
 
 def test_a_task_keeps_its_agent_and_what_goes_on_with_results_its_text() -> None:
     task = job("task", JobStatus.FAILED)
     task.parent_id, task.task = "above", "Do it."
-    assert "restart job above" in (edits_refusal(task, ReplayMode.RESTART, Edits(agent="ada")) or "")
-    assert edits_refusal(task, ReplayMode.RESTART, Edits(model="m", prompt="Do it twice.")) is None
+    assert "restart job above" in (edits_refusal(task, ReplayMode.RESTART, JobEdits(agent="ada")) or "")
+    assert edits_refusal(task, ReplayMode.RESTART, JobEdits(model="m", prompt="Do it twice.")) is None
     task.task = ""
-    assert "restart above" in (edits_refusal(task, ReplayMode.RESTART, Edits(prompt="Do it twice.")) or "")
+    assert "restart above" in (edits_refusal(task, ReplayMode.RESTART, JobEdits(prompt="Do it twice.")) or "")
 
 
 def test_a_restart_keeps_its_edits_unless_others_are_given() -> None:
-    first = restarted(FAILED, "second", AT, Edits(model="m"))
-    assert edits_of(restarted(first, "third", AT)) == Edits(model="m")
-    assert edits_of(restarted(first, "third", AT, Edits(prompt="again"))) == Edits(prompt="again")
+    first = restarted(FAILED, "second", AT, JobEdits(model="m"))
+    assert edits_of(restarted(first, "third", AT)) == JobEdits(model="m")
+    assert edits_of(restarted(first, "third", AT, JobEdits(prompt="again"))) == JobEdits(prompt="again")
     assert edits_of(restarted(first, "third", AT, NO_EDITS)) == NO_EDITS

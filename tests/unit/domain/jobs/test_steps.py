@@ -14,7 +14,7 @@ from maestro.domain.jobs.flow import (
     RouteAction,
     RouteOutcome,
     ScriptOutcome,
-    TakenUp,
+    TakeUpOutcome,
 )
 from maestro.domain.jobs.steps import (
     StepKind,
@@ -80,7 +80,7 @@ def test_the_tools_of_an_answer_are_called_side_by_side_before_the_model_is_aske
 
 
 def test_the_path_of_a_task() -> None:
-    task = TakenUp(agent="ada", conversation_id=1, heard=True, typing=False)
+    task = TakeUpOutcome(agent="ada", conversation_id=1, heard=True, typing=False)
     assert list(names(task_steps, take_up=task)) == ["take-up", *ANSWERED]
 
 
@@ -119,5 +119,5 @@ def test_a_step_has_a_kind_numbers_and_words(
 
 
 def test_a_task_and_background_work_are_told_apart_by_what_they_return() -> None:
-    for taken in (TakenUp(agent="a", conversation_id=1, heard=True, typing=False), BackgroundOutcome(agent="a")):
+    for taken in (TakeUpOutcome(agent="a", conversation_id=1, heard=True, typing=False), BackgroundOutcome(agent="a")):
         assert read_outcome("take-up", taken.model_dump_json()) == taken

@@ -10,7 +10,7 @@ from maestro.domain.llm.accounts import (
     AccountSource,
     AccountStatus,
     ModelAccount,
-    choose,
+    choose_account,
     cool_down,
     soonest,
 )
@@ -46,7 +46,7 @@ ALL = (LOCAL, SPARE, CLAUDE, ROUTER, GPT)
 
 def chosen(*wanted: str, **how: object) -> tuple[str, str] | None:
     """Return the name of the account and its model."""
-    one = choose(how.pop("accounts", ALL), wanted, how.pop("limited", {}), **how)  # type: ignore[arg-type]
+    one = choose_account(how.pop("accounts", ALL), wanted, how.pop("limited", {}), **how)  # type: ignore[arg-type]
     return (one.account.name, one.model) if one else None
 
 

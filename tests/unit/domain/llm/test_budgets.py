@@ -2,11 +2,19 @@
 
 import pytest
 
-from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level, Limit, Payer, exceeded, limits_of
+from maestro.domain.llm.budgets import (
+    BudgetLimit,
+    BudgetScope,
+    DailyBudgets,
+    Payer,
+    SpendingLevel,
+    exceeded_limit,
+    limits_of,
+)
 
 EVERY = DailyBudgets(day_usd=10, agent_usd=4, client_usd=3, conversation_usd=1)
 PAYER = Payer(agent_id=7, agent="ada", client_id=8, client="Acme", conversation_id=9)
-DAY, AGENT = Limit(BudgetScope.DAY, "", 10), Limit(BudgetScope.AGENT, "7", 4, "ada")
+DAY, AGENT = BudgetLimit(BudgetScope.DAY, "", 10), BudgetLimit(BudgetScope.AGENT, "7", 4, "ada")
 
 
 def shown(payer: Payer, budgets: DailyBudgets) -> dict[str, float]:
@@ -37,17 +45,19 @@ def test_zero_is_no_limit_in_either_place() -> None:
 @pytest.mark.parametrize(
     ("levels", "found"),
     [
-        ([(DAY, Level()), (AGENT, Level())], None),
-        ([(DAY, Level(9.99)), (AGENT, Level(3, 0.99))], None),
-        ([(DAY, Level(10)), (AGENT, Level(4))], DAY),
-        ([(DAY, Level(1)), (AGENT, Level(3, 1))], AGENT),
-        ([(DAY, Level(0, 11))], DAY),
+        ([(DAY, SpendingLevel()), (AGENT, SpendingLevel())], None),
+        ([(DAY, SpendingLevel(9.99)), (AGENT, SpendingLevel(3, 0.99))], None),
+        ([(DAY, SpendingLevel(10)), (AGENT, SpendingLevel(4))], DAY),
+        ([(DAY, SpendingLevel(1)), (AGENT, SpendingLevel(3, 1))], AGENT),
+        ([(DAY, SpendingLevel(0, 11))], DAY),
         ([], None),
     ],
 )
-def test_a_limit_is_used_up_when_nothing_is_left_of_it(levels: list[tuple[Limit, Level]], found: Limit | None) -> None:
+def test_a_limit_is_used_up_when_nothing_is_left_of_it(
+    levels: list[tuple[BudgetLimit, SpendingLevel]], found: BudgetLimit | None
+) -> None:
     known = {(limit.scope, limit.subject): level for limit, level in levels}
-    assert exceeded([limit for limit, _ in levels], known) is found
+    assert exceeded_limit([limit for limit, _ in levels], known) is found
 
 
 def test_an_operator_reads_whose_budget_it_is_and_where_it_is_set() -> None:

@@ -5,7 +5,7 @@ See docs/decisions.md: duplicate facts.
 
 import pytest
 
-from maestro.domain.memory.likeness import key, lengths, repeated, same
+from maestro.domain.memory.likeness import key_lengths, likeness_key, say_the_same, similar_facts
 
 SAME = [
     ("User likes tea.", "the user likes tea"),
@@ -88,8 +88,12 @@ DIFFERENT = [
 
 def is_repeat(fact: str, known: str) -> bool:
     """Decide as the store does: find what is near, then compare."""
-    least, most = lengths([fact])
-    return least <= len(key(known)) <= most and bool(repeated(fact, {7: key(known)})) and same(fact, known)
+    least, most = key_lengths([fact])
+    return (
+        least <= len(likeness_key(known)) <= most
+        and bool(similar_facts(fact, {7: likeness_key(known)}))
+        and say_the_same(fact, known)
+    )
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
@@ -105,21 +109,24 @@ def test_what_may_mean_something_else_is_kept(one: str, other: str) -> None:
 
 
 def test_what_is_near_is_found_among_many_the_most_similar_first() -> None:
-    keys = {number: key(f"likes number {number} of the things there are") for number in range(5_000)}
-    keys |= {6_000: key("prefers documentation in Markdown, mostly"), 6_001: key("prefers documentation in Markdown")}
-    assert list(repeated("The documentation in Markdown prefers", keys))[:1] == [6_001]
+    keys = {number: likeness_key(f"likes number {number} of the things there are") for number in range(5_000)}
+    keys |= {
+        6_000: likeness_key("prefers documentation in Markdown, mostly"),
+        6_001: likeness_key("prefers documentation in Markdown"),
+    }
+    assert list(similar_facts("The documentation in Markdown prefers", keys))[:1] == [6_001]
 
 
 def test_what_is_near_is_not_left_out_for_its_length() -> None:
     for size in (*range(1, 60), 499, 500):
-        least, most = lengths(["x" * size])
-        near = [other for other in range(1, 700) if repeated("x" * size, {7: "x" * other})]
+        least, most = key_lengths(["x" * size])
+        near = [other for other in range(1, 700) if similar_facts("x" * size, {7: "x" * other})]
         assert least <= near[0]
         assert near[-1] <= most <= near[-1] + 1
 
 
 def test_of_several_the_shortest_and_the_longest_count() -> None:
-    assert lengths(["x" * 20, "x" * 100, "x" * 50]) == (lengths(["x" * 20])[0], lengths(["x" * 100])[1])
+    assert key_lengths(["x" * 20, "x" * 100, "x" * 50]) == (key_lengths(["x" * 20])[0], key_lengths(["x" * 100])[1])
 
 
 def test_anything_can_be_compared() -> None:
@@ -127,4 +134,4 @@ def test_anything_can_be_compared() -> None:
     for one in texts:
         for other in texts:
             assert is_repeat(one, other) is is_repeat(other, one)
-        assert same(one, one)
+        assert say_the_same(one, one)

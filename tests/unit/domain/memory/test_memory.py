@@ -9,18 +9,18 @@ from maestro.domain.memory.memory import (
     FRESH,
     MAX_KEY_CHARS,
     MAX_VALUE_CHARS,
-    Standing,
-    confirmed,
-    lasting,
+    FactRank,
+    confirmed_confidence,
+    current_confidence,
+    rank_facts,
     state_problem,
-    surest,
 )
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def fact(confidence: float, days: float = 0, fact_id: int = 1) -> Standing:
-    return Standing(fact_id, confidence, NOW - timedelta(days=days))
+def fact(confidence: float, days: float = 0, fact_id: int = 1) -> FactRank:
+    return FactRank(fact_id, confidence, NOW - timedelta(days=days))
 
 
 @pytest.mark.parametrize(
@@ -38,29 +38,29 @@ def test_the_agents_own_scope_beats_the_settings(own: MemoryScope | None, genera
 
 
 def test_what_is_said_again_is_surer_and_never_more_than_certain() -> None:
-    assert confirmed(0.8, 0.8) == pytest.approx(0.85)
-    assert confirmed(0.2, 0.8) == pytest.approx(0.85)
-    assert confirmed(1.0, 0.5) == 1.0
+    assert confirmed_confidence(0.8, 0.8) == pytest.approx(0.85)
+    assert confirmed_confidence(0.2, 0.8) == pytest.approx(0.85)
+    assert confirmed_confidence(1.0, 0.5) == 1.0
     confidence = 0.0
     for _ in range(100):
-        confidence = confirmed(confidence, 0.8)
+        confidence = confirmed_confidence(confidence, 0.8)
     assert 0.99 < confidence <= 1
 
 
 def test_what_nobody_needs_fades_and_never_goes() -> None:
     month = FRESH.days
-    assert lasting(fact(0.8, month - 1), NOW) == 0.8
-    assert lasting(fact(0.8, month), NOW) == pytest.approx(0.72)
-    assert lasting(fact(0.8, 3 * month), NOW) == pytest.approx(0.8 * 0.9**3)
-    assert lasting(fact(0.8, 10_000), NOW) == pytest.approx(0.1)
-    assert lasting(fact(0.05, 10_000), NOW) == 0.05
-    assert lasting(fact(0.8, -5), NOW) == 0.8, "a clock that was set back does no harm"
+    assert current_confidence(fact(0.8, month - 1), NOW) == 0.8
+    assert current_confidence(fact(0.8, month), NOW) == pytest.approx(0.72)
+    assert current_confidence(fact(0.8, 3 * month), NOW) == pytest.approx(0.8 * 0.9**3)
+    assert current_confidence(fact(0.8, 10_000), NOW) == pytest.approx(0.1)
+    assert current_confidence(fact(0.05, 10_000), NOW) == 0.05
+    assert current_confidence(fact(0.8, -5), NOW) == 0.8, "a clock that was set back does no harm"
 
 
 def test_the_surest_are_told_then_those_used_last_then_the_newest() -> None:
     facts = [fact(0.8, 1, 1), fact(0.9, 2, 2), fact(0.8, 0, 3), fact(0.8, 1, 4), fact(1.0, 400, 5)]
-    assert surest(facts, 4, NOW) == [2, 3, 4, 1]
-    assert surest(facts, 0, NOW) == []
+    assert rank_facts(facts, 4, NOW) == [2, 3, 4, 1]
+    assert rank_facts(facts, 0, NOW) == []
 
 
 def test_a_state_has_bounds_and_the_reason_names_them() -> None:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.facts import Fact, fact_of
 from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
-from maestro.domain.memory.remembering import fact_of
-from maestro.domain.tags.grammar import parse
+from maestro.domain.tags.grammar import parse_answer
 
 
 @pytest.mark.parametrize(
@@ -18,12 +17,12 @@ from maestro.domain.tags.grammar import parse
     ],
 )
 def test_a_fact_is_one_line_of_a_known_category(answer: str, fact: Fact) -> None:
-    [tag] = parse(answer).tags
+    [tag] = parse_answer(answer).tags
     assert fact_of(tag) == fact
 
 
 def test_a_long_fact_is_cut() -> None:
-    [tag] = parse(f"[MEMORY:sticky] {'x' * 600} [/MEMORY]").tags
+    [tag] = parse_answer(f"[MEMORY:sticky] {'x' * 600} [/MEMORY]").tags
     fact = fact_of(tag)
     assert isinstance(fact, Fact)
     assert len(fact.content) == MAX_FACT_CHARS
@@ -31,12 +30,12 @@ def test_a_long_fact_is_cut() -> None:
 
 @pytest.mark.parametrize("key", ["", ":"])
 def test_without_a_category_the_agent_is_told_the_ones_there_are(key: str) -> None:
-    [tag] = parse(f"[MEMORY{key}] tea [/MEMORY]").tags
+    [tag] = parse_answer(f"[MEMORY{key}] tea [/MEMORY]").tags
     reason = fact_of(tag)
     assert isinstance(reason, str)
     assert all(category in reason for category in FactCategory)
 
 
 def test_an_empty_fact_is_none() -> None:
-    [tag] = parse("[MEMORY:sticky] [/MEMORY]").tags
+    [tag] = parse_answer("[MEMORY:sticky] [/MEMORY]").tags
     assert fact_of(tag) == "There was nothing to remember."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.memory.wording import MOST_WORDS, indexed, wanted
+from maestro.domain.memory.likeness import MOST_WORDS, indexed, wanted
 
 
 @pytest.mark.parametrize(

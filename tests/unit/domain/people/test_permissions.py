@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import PersonId
 from maestro.domain.people.permissions import Person, refusal, stranger
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from maestro.domain.questions.choices import as_kept, as_offered, listed, picked, problem_of, tidied
+from maestro.domain.questions.question import (
+    choices_json,
+    choices_text,
+    pick_choice,
+    problem_of_choices,
+    read_choices,
+    tidy_choices,
+)
 
 COLOURS = ("Red", "Dark blue", "None of them")
 PORTS = ("2", "3", "4")
@@ -29,7 +36,7 @@ PORTS = ("2", "3", "4")
 def test_a_choice_is_meant_by_its_text_or_else_by_its_number(
     choices: tuple[str, ...], words: str, meant: str | None
 ) -> None:
-    assert picked(choices, words) == meant
+    assert pick_choice(choices, words) == meant
 
 
 @pytest.mark.parametrize(
@@ -45,16 +52,16 @@ def test_a_choice_is_meant_by_its_text_or_else_by_its_number(
     ],
 )
 def test_what_cannot_be_offered_is_told(choices: tuple[str, ...], problem: str) -> None:
-    found = problem_of(tidied(choices))
+    found = problem_of_choices(tidy_choices(choices))
     assert found.startswith(problem)
     assert bool(found) is bool(problem)
 
 
 def test_people_read_a_numbered_list_below_the_question() -> None:
-    assert listed(COLOURS[:2]) == "Answer with a number or your own words:\n1. Red\n2. Dark blue"
-    assert listed(()) == ""
+    assert choices_text(COLOURS[:2]) == "Answer with a number or your own words:\n1. Red\n2. Dark blue"
+    assert choices_text(()) == ""
 
 
 @pytest.mark.parametrize("choices", [(), COLOURS, ("„so“", 'with "quotes"')])
 def test_a_row_keeps_them_as_they_are(choices: tuple[str, ...]) -> None:
-    assert as_offered(as_kept(choices)) == choices
+    assert read_choices(choices_json(choices)) == choices

@@ -6,22 +6,22 @@ import pytest
 
 from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.messages import Button
-from maestro.domain.people.owners import PersonId
-from maestro.domain.questions.choices import as_kept
+from maestro.domain.people.people import PersonId
 from maestro.domain.questions.question import (
-    Answer,
+    AnswerRefusal,
     Question,
+    QuestionAnswer,
     QuestionKind,
     QuestionStatus,
-    Refusal,
     Speaker,
-    choosing,
+    choices_json,
     may_answer,
     meant_for,
     meant_from_afar,
     meant_here,
     of_operator,
-    said,
+    parse_choice,
+    parse_reply,
 )
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -53,9 +53,9 @@ def deciding(number: int, status: QuestionStatus = QuestionStatus.OPEN, approver
     return question
 
 
-def outcome(meant: Answer | Refusal | None) -> str:
+def outcome(meant: QuestionAnswer | AnswerRefusal | None) -> str:
     """Say shortly what was made of a message: ``#1 ...``, ``refused``, ``told`` (that it is none) or ``message``."""
-    if isinstance(meant, Refusal):
+    if isinstance(meant, AnswerRefusal):
         return "refused" if meant.withheld is not None else "told"
     if meant is None:
         return "message"
@@ -98,7 +98,7 @@ def outcome(meant: Answer | Refusal | None) -> str:
 def test_a_message_is_read_as_a_number_words_and_a_yes_or_no(
     content: str, number: int | None, words: str, approves: bool | None
 ) -> None:
-    what = said(content)
+    what = parse_reply(content)
     assert (what.number, what.words, what.approves) == (number, words, approves)
 
 
@@ -161,12 +161,12 @@ def test_who_was_asked_or_listed_may_answer_and_owners_always(
     ],
 )
 def test_a_message_without_a_number(waiting: list[Question], speaker: Speaker, content: str, expected: str) -> None:
-    assert outcome(meant_here(said(content), speaker, waiting)) == expected
+    assert outcome(meant_here(parse_reply(content), speaker, waiting)) == expected
 
 
 def test_who_does_not_say_which_is_told_the_numbers() -> None:
-    meant = meant_here(said("yes"), ALAN, [deciding(12), deciding(7)])
-    assert isinstance(meant, Refusal)
+    meant = meant_here(parse_reply("yes"), ALAN, [deciding(12), deciding(7)])
+    assert isinstance(meant, AnswerRefusal)
     assert meant.reply == ("Several things wait for an answer here: #7, #12. Say which one you mean, such as: yes #7")
 
 
@@ -191,7 +191,7 @@ def test_who_does_not_say_which_is_told_the_numbers() -> None:
     ],
 )
 def test_a_message_that_points_to_a_question(pointed: Question, speaker: Speaker, content: str, expected: str) -> None:
-    assert outcome(meant_for(said(content), speaker, pointed, NOW)) == expected
+    assert outcome(meant_for(parse_reply(content), speaker, pointed, NOW)) == expected
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_a_message_that_points_to_a_question(pointed: Question, speaker: Speaker
 )
 def test_a_late_answer_is_told_so_and_how_to_say_it_to_the_agent(status: QuestionStatus, why: str) -> None:
     for pointed, speaker, content in ((asking(7, status), GRACE, "#7 blue"), (deciding(7, status), ALAN, "yes #7")):
-        meant = meant_for(said(content), speaker, pointed, NOW)
-        assert isinstance(meant, Refusal)
+        meant = meant_for(parse_reply(content), speaker, pointed, NOW)
+        assert isinstance(meant, AnswerRefusal)
         assert meant.reply == f"{why} To say this to the agent, send it without the number."
         assert meant.withheld is None
 
@@ -216,12 +216,12 @@ def test_a_question_whose_time_is_over_takes_no_answer_even_if_nobody_noted_it(p
     late = NOW + timedelta(hours=1)
     assert pointed.standing(late - timedelta(microseconds=1)) is QuestionStatus.OPEN
     assert pointed.standing(late) is QuestionStatus.EXPIRED
-    assert outcome(meant_for(said(content), BOSS, pointed, late)) == "told"
+    assert outcome(meant_for(parse_reply(content), BOSS, pointed, late)) == "told"
 
 
 def test_the_number_of_an_old_question_in_somebody_elses_message_is_just_a_number() -> None:
     over = asking(7, QuestionStatus.ANSWERED)
-    assert outcome(meant_for(said("#7 is broken again"), ALAN, over, NOW)) == "message"
+    assert outcome(meant_for(parse_reply("#7 is broken again"), ALAN, over, NOW)) == "message"
 
 
 # From another lane
@@ -243,7 +243,7 @@ def test_the_number_of_an_old_question_in_somebody_elses_message_is_just_a_numbe
 def test_only_an_approval_is_answered_from_elsewhere_and_strangers_learn_nothing_of_it(
     pointed: Question, speaker: Speaker, content: str, expected: str
 ) -> None:
-    assert outcome(meant_from_afar(said(content), speaker, pointed, NOW)) == expected
+    assert outcome(meant_from_afar(parse_reply(content), speaker, pointed, NOW)) == expected
 
 
 # An operator
@@ -283,7 +283,7 @@ def test_an_operator_cannot_answer_what_is_over() -> None:
 
 def offering(number: int, *choices: str) -> Question:
     question = asking(number)
-    question.choices = as_kept(choices)
+    question.choices = choices_json(choices)
     return question
 
 
@@ -292,7 +292,7 @@ def offering(number: int, *choices: str) -> Question:
     [("Red #7", 7, "Red"), (" 2 #7 ", 7, "2"), ("no #7 bus #9", 9, "no #7 bus"), ("Red", None, ""), ("#7", None, "")],
 )
 def test_a_number_may_stand_behind_a_choice(content: str, number: int | None, words: str) -> None:
-    what = choosing(content)
+    what = parse_choice(content)
     assert (what.number, what.words) == (number, words) if what is not None else number is None
 
 
@@ -300,8 +300,8 @@ def test_a_number_may_stand_behind_a_choice(content: str, number: int | None, wo
     "text", [f"a{' ' * 250_000}b", f"a{' #1' * 80_000}x", "#1" * 100_000], ids=["blanks", "numbers", "no words"]
 )
 def test_a_long_row_of_blanks_or_numbers_is_read_at_once(text: str) -> None:
-    assert choosing(text) is None
-    assert said(text).number is None
+    assert parse_choice(text) is None
+    assert parse_reply(text).number is None
 
 
 def test_what_may_be_pressed_names_its_question() -> None:
@@ -325,7 +325,7 @@ def test_what_may_be_pressed_names_its_question() -> None:
 )
 def test_the_number_of_a_choice_means_it_and_any_other_words_count_as_they_are(content: str, expected: str) -> None:
     question = offering(1, "Red", "Blue")
-    what = said(content)
+    what = parse_reply(content)
     meant = meant_for(what, GRACE, question, NOW) if what.number else meant_here(what, GRACE, [question])
     assert outcome(meant) == expected
     assert outcome(of_operator(question, what.words, None, NOW)) == expected

@@ -6,17 +6,16 @@ from typing import Any
 import pytest
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.reading import read
-from maestro.domain.schedules.changes import changes
-from maestro.domain.schedules.edits import ScheduleChange
-from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
-from maestro.domain.schedules.texts import SHORTEST
+from maestro.domain.fields import read
+from maestro.domain.schedules.edits import ScheduleChange, changed_columns
+from maestro.domain.schedules.expressions import SHORTEST
+from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 
 MADE = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 NOW = MADE + timedelta(hours=1)
 
 
-def planned(kind: type[Planned] = Heartbeat, **columns: Any) -> Planned:
+def planned(kind: type[ScheduleColumns] = Heartbeat, **columns: Any) -> ScheduleColumns:
     row = {
         "agent_id": 1,
         "name": "n",
@@ -33,8 +32,8 @@ def planned(kind: type[Planned] = Heartbeat, **columns: Any) -> Planned:
     return kind(**{**row, **columns})
 
 
-def change(row: Planned, **fields: object) -> dict[str, object]:
-    return changes(row, read(ScheduleChange, fields), NOW, SHORTEST)
+def change(row: ScheduleColumns, **fields: object) -> dict[str, object]:
+    return changed_columns(row, read(ScheduleChange, fields), NOW, SHORTEST)
 
 
 def test_only_another_schedule_or_zone_counts_from_now() -> None:

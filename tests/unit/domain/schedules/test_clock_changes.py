@@ -5,9 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from maestro.domain.schedules.clock_changes import doubtful_hours, times_within
-from maestro.domain.schedules.cron_times import read_cron
-from maestro.domain.schedules.times import passed
+from maestro.domain.schedules.cron import read_cron
+from maestro.domain.schedules.times import doubtful_hours, passed, times_within
 
 TODAY = date(2026, 11, 22)
 

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.schedules.once import Once
-from maestro.domain.schedules.texts import check_jitter, read_schedule, read_zone, recall_schedule
-from maestro.domain.schedules.times import passed, preview, times
+from maestro.domain.schedules.expressions import Once, check_jitter, read_schedule, read_zone, recall_schedule
+from maestro.domain.schedules.times import next_times, passed, times_after
 
 NOW = datetime(2026, 3, 1, 12, 7, 30, 500_000, tzinfo=UTC)
 AMSTERDAM = "Europe/Amsterdam"
@@ -23,7 +22,7 @@ NEW_YORK = "America/New_York"
 
 def coming(written: str, zone: str, after: datetime, number: int = 5) -> list[str]:
     place = ZoneInfo(zone)
-    found = islice(times(recall_schedule(written, zone, NOW), place, NOW, after), number)
+    found = islice(times_after(recall_schedule(written, zone, NOW), place, NOW, after), number)
     return [f"{time.astimezone(place):%m-%d %H:%M:%S%z}" for time in found]
 
 
@@ -86,8 +85,8 @@ def test_a_cron_follows_the_clocks_of_its_zone(written: str, zone: str, after: s
 def test_a_single_moment_comes_once(written: str, zone: str, moment: str) -> None:
     once = Once(datetime.fromisoformat(moment).replace(tzinfo=UTC))
     assert read_schedule(written, zone, NOW) == once
-    assert preview(once, read_zone(zone), NOW, NOW) == (once.moment,)
-    assert preview(once, read_zone(zone), NOW, once.moment) == ()
+    assert next_times(once, read_zone(zone), NOW, NOW) == (once.moment,)
+    assert next_times(once, read_zone(zone), NOW, once.moment) == ()
     assert passed(once, read_zone(zone), NOW, NOW, once.moment + timedelta(seconds=1)) == 1
 
 
@@ -120,7 +119,7 @@ def test_a_moment_that_cannot_come_is_refused_with_the_reason(written: str, reas
 def test_what_was_accepted_once_is_read_again_whatever_the_limits_are_now() -> None:
     with pytest.raises(InvalidEdit, match="at least 60 seconds"):
         read_schedule("every 45s", "UTC", NOW, timedelta(seconds=60))
-    assert preview(recall_schedule("every 2s", "UTC", NOW), read_zone("UTC"), NOW, NOW)
+    assert next_times(recall_schedule("every 2s", "UTC", NOW), read_zone("UTC"), NOW, NOW)
     assert recall_schedule("at 2020-01-01 00:00", "UTC", NOW) == Once(datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(InvalidEdit):
         recall_schedule("every 0m", "UTC", NOW)
@@ -154,7 +153,7 @@ MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.
 @given(WRITTEN, ZONES, MOMENTS, st.timedeltas(timedelta(0), timedelta(days=40)))
 def test_counting_agrees_with_looking(written: str, zone: str, after: datetime, span: timedelta) -> None:
     schedule, place, until = recall_schedule(written, zone, NOW), read_zone(zone), after + span
-    seen = list(takewhile(lambda time: time < until, times(schedule, place, NOW, after)))
+    seen = list(takewhile(lambda time: time < until, times_after(schedule, place, NOW, after)))
     assert seen == sorted(set(seen))
     assert passed(schedule, place, NOW, after, until) == len(seen)
 
@@ -180,7 +179,7 @@ class Counting(ZoneInfo):
 def test_a_preview_of_every_minute_does_not_look_at_every_minute(after: str) -> None:
     zone, moment = Counting(AMSTERDAM), datetime.fromisoformat(after).replace(tzinfo=UTC)
     Counting.asked = 0
-    found = preview(recall_schedule("* * * * *", AMSTERDAM, NOW), zone, NOW, moment)
+    found = next_times(recall_schedule("* * * * *", AMSTERDAM, NOW), zone, NOW, moment)
     assert found == tuple(moment + timedelta(minutes=ahead) for ahead in range(1, 6))
     assert Counting.asked < 500
 

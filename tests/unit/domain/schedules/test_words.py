@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from maestro.domain.schedules.texts import read_schedule
-from maestro.domain.schedules.words import distance, in_words
+from maestro.domain.schedules.descriptions import distance, in_words
+from maestro.domain.schedules.expressions import read_schedule
 
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 

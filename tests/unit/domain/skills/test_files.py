@@ -2,9 +2,7 @@
 
 import pytest
 
-from maestro.domain.skills.files import MAX_BYTES, SkillFile, read_skill
-from maestro.domain.skills.front_matter import InvalidSkill
-from maestro.domain.skills.library import FoundFile, Known, arrange
+from maestro.domain.skills.files import MAX_BYTES, InvalidSkill, KnownSkill, SkillFile, SkillSource, arrange, read_skill
 
 WHOLE = """---
 slug: tea
@@ -155,10 +153,10 @@ def test_a_file_that_is_no_skill_says_why(data: bytes | str, reason: str) -> Non
 # Several files
 
 
-def found(source: str, slug: str | None, *, shipped: bool = False) -> FoundFile:
+def found(source: str, slug: str | None, *, shipped: bool = False) -> SkillSource:
     """A file with a skill of this slug, or a broken one."""
     text = f"---\nslug: {slug}\ntriggers: {{keywords: [tea]}}\n---\n{source}" if slug else "broken"
-    return FoundFile.read(source, text.encode(), shipped=shipped)
+    return SkillSource.read(source, text.encode(), shipped=shipped)
 
 
 def test_an_own_skill_replaces_a_shipped_one() -> None:
@@ -174,7 +172,7 @@ def test_of_two_own_skills_with_one_slug_the_first_by_path_stays() -> None:
 
 
 def test_a_broken_file_keeps_what_it_said_before() -> None:
-    known = [Known("tea", "/own/a.md"), Known("gone", "/own/gone.md")]
+    known = [KnownSkill("tea", "/own/a.md"), KnownSkill("gone", "/own/gone.md")]
     library = arrange([found("/own/a.md", None), found("/m/tea.md", "tea", shipped=True)], known)
     assert library.kept == {"tea"}
     assert not library.taken
@@ -182,5 +180,5 @@ def test_a_broken_file_keeps_what_it_said_before() -> None:
 
 
 def test_a_broken_file_does_not_keep_a_slug_that_another_file_has_now() -> None:
-    library = arrange([found("/own/a.md", None), found("/own/b.md", "tea")], [Known("tea", "/own/a.md")])
+    library = arrange([found("/own/a.md", None), found("/own/b.md", "tea")], [KnownSkill("tea", "/own/a.md")])
     assert (library.kept, library.taken["tea"].source) == (frozenset(), "/own/b.md")

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.skills.skill import SCORED_CHARS, Repertoire, Skill, SkillRow, choose, problem_of, ranking
-from maestro.domain.skills.trial import try_message
+from maestro.domain.skills.skill import (
+    SCORED_CHARS,
+    Repertoire,
+    Skill,
+    SkillRow,
+    choose_skills,
+    problem_of_pattern,
+    ranking,
+)
+from maestro.domain.skills.views import try_message
 from tests.support.job_rows import MORNING
 
 NO_TOOLS: frozenset[str] = frozenset()
@@ -20,7 +28,7 @@ def skill(
 def chosen(
     skills: list[Skill], message: str, tools: frozenset[str] = NO_TOOLS, allowed: frozenset[str] | None = None
 ) -> list[str]:
-    plainly = choose(skills, message, tools, allowed)
+    plainly = choose_skills(skills, message, tools, allowed)
     assert Repertoire(skills).choose(message, tools, allowed) == plainly
     return [skill.slug for skill in plainly]
 
@@ -137,7 +145,7 @@ def test_a_keyword_that_is_part_of_a_word_first_is_found_further_on() -> None:
 def test_keywords_and_messages_of_odd_characters_do_no_harm() -> None:
     odd = skill("a", " ", "\u200d", "++", patterns=("(",))
     for message in ("", " ", "\ud800 half", "\0", "+++", "\u200d", "👩‍💻"):
-        choose([odd, skill("b", "half")], message, NO_TOOLS, None)
+        choose_skills([odd, skill("b", "half")], message, NO_TOOLS, None)
     assert chosen([odd, skill("b", "half")], "\ud800 half") == ["b"]
 
 
@@ -170,7 +178,7 @@ def test_patterns_of_one_skill_do_not_meddle_with_each_other(
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){30}b", "([a-z]+)*!", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_no_pattern_is_slow(pattern: str) -> None:
     """Each of these takes longer than the universe has existed, where patterns are searched by trying all ways."""
-    assert problem_of(pattern) is None
+    assert problem_of_pattern(pattern) is None
     assert chosen([skill("a", patterns=(pattern,)), skill("b", "zebra")], "a" * 60_000 + "! zebra") in (
         ["b"],
         ["a", "b"],
@@ -192,7 +200,7 @@ def test_no_pattern_is_slow(pattern: str) -> None:
     ],
 )
 def test_a_pattern_that_cannot_be_used_says_why(pattern: str, reason: str) -> None:
-    assert reason in (problem_of(pattern) or "")
+    assert reason in (problem_of_pattern(pattern) or "")
 
 
 # Long messages
@@ -312,7 +320,7 @@ def test_a_repertoire_chooses_as_each_skill_by_itself_would(
     library: list[Skill], said: list[str], between: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> None:
     message = between.join(said)
-    assert Repertoire(library).choose(message, tools, allowed) == choose(library, message, tools, allowed)
+    assert Repertoire(library).choose(message, tools, allowed) == choose_skills(library, message, tools, allowed)
 
 
 def test_one_pattern_among_hundreds_is_found() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.tags import grammar, markdown
-from maestro.domain.tags.grammar import TagName, parse
+from maestro.domain.tags.grammar import TagName, parse_answer
 
 ANY_TEXT = settings(derandomize=True, deadline=None, database=None, max_examples=400)
 
@@ -102,14 +102,14 @@ def without_spans(paragraph: str) -> str:
 @ANY_TEXT
 @given(TEXTS)
 def test_no_known_tag_is_visible_outside_code(text: str) -> None:
-    assert not KNOWN.search(outside_code(parse(text).visible))
+    assert not KNOWN.search(outside_code(parse_answer(text).visible))
 
 
 @ANY_TEXT
 @given(TEXTS)
 def test_what_is_visible_reads_as_itself(text: str) -> None:
-    visible = parse(text).visible
-    again = parse(visible)
+    visible = parse_answer(text).visible
+    again = parse_answer(visible)
     assert again.visible == visible
     assert again.tags == ()
 
@@ -117,13 +117,13 @@ def test_what_is_visible_reads_as_itself(text: str) -> None:
 @ANY_TEXT
 @given(st.text(alphabet=st.characters(exclude_characters="[`~")))
 def test_a_text_without_tags_stays_as_it_is(text: str) -> None:
-    assert parse(text).visible == text.strip()
+    assert parse_answer(text).visible == text.strip()
 
 
 @ANY_TEXT
 @given(st.lists(FRAGMENTS.filter(lambda piece: "`" not in piece and "~" not in piece), max_size=30).map("".join))
 def test_text_after_the_last_tag_is_shown(text: str) -> None:
-    assert parse(f"{text}\n[STATE:k] v [/STATE]\nThe end").visible.endswith("The end")
+    assert parse_answer(f"{text}\n[STATE:k] v [/STATE]\nThe end").visible.endswith("The end")
 
 
 WHOLE = st.sampled_from(
@@ -142,7 +142,7 @@ WHOLE = st.sampled_from(
 @given(st.lists(WHOLE | st.integers(0, 99).map(lambda number: f"word{number} ")))
 def test_words_around_tags_stay_in_their_order(pieces: list[str]) -> None:
     words = [piece.strip() for piece in pieces if piece.startswith("word")]
-    parsed = parse("".join(pieces))
+    parsed = parse_answer("".join(pieces))
     assert parsed.visible.split() == words
     assert len(parsed.tags) == sum("fact" in piece for piece in pieces)
 
@@ -186,7 +186,7 @@ def work(text: str) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        parse(text)
+        parse_answer(text)
     finally:
         sys.settrace(before)
     return count
@@ -213,5 +213,5 @@ def test_fences_and_spans_of_every_length_cost_no_more() -> None:
 def test_a_third_of_a_megabyte_is_read_in_seconds() -> None:
     start = process_time()
     for unit in ("a [STATE:x] y [/STATE] ", "[STATE:x] ", "[DELEGATE:x]`[/DELEGATE]", "\\", " "):
-        parse(f"x{unit * (300_000 // len(unit))}x")
+        parse_answer(f"x{unit * (300_000 // len(unit))}x")
     assert process_time() - start < 60

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.tags.fields import fields
+from maestro.domain.tags.fields import read_fields
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from maestro.domain.tags.fields import fields
     ],
 )
 def test_a_value_is_what_json_says_or_text(value: str, read: object) -> None:
-    assert fields(f"key: {value}\nlast: x") == {"key": read, "last": "x"}
+    assert read_fields(f"key: {value}\nlast: x") == {"key": read, "last": "x"}
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,23 @@ def test_a_value_is_what_json_says_or_text(value: str, read: object) -> None:
     ],
 )
 def test_a_value_may_have_lines(body: str, read: object) -> None:
-    assert fields(body) == {"text": read, "end": "x"}
+    assert read_fields(body) == {"text": read, "end": "x"}
 
 
 def test_fields_and_lists_may_stand_in_a_field() -> None:
     body = "personality:\n  voice: casual\n  quirks:\n    - rhymes\n    - asks: much\nlast: x"
-    assert fields(body)["personality"] == {"voice": "casual", "quirks": ["rhymes", {"asks": "much"}]}
+    assert read_fields(body)["personality"] == {"voice": "casual", "quirks": ["rhymes", {"asks": "much"}]}
     body = "channels:\n- platform: web\n  channel: 123456789012345678\n- platform: slack\nlast: x"
-    assert fields(body)["channels"] == [{"platform": "web", "channel": "123456789012345678"}, {"platform": "slack"}]
+    assert read_fields(body)["channels"] == [
+        {"platform": "web", "channel": "123456789012345678"},
+        {"platform": "slack"},
+    ]
 
 
 @pytest.mark.parametrize("body", ["text: 5", 'text: "5"', "text:\n  5", "text: |\n  5"])
 def test_what_must_be_text_is_text(body: str) -> None:
-    assert fields(body, {"text"}) == {"text": "5"}
-    assert fields("text:\n  Check: it\n  Report: it", {"text"}) == {"text": "Check: it\nReport: it"}
+    assert read_fields(body, {"text"}) == {"text": "5"}
+    assert read_fields("text:\n  Check: it\n  Report: it", {"text"}) == {"text": "Check: it\nReport: it"}
 
 
 def test_keys_are_in_one_form_and_the_whole_may_be_fenced_or_json() -> None:
@@ -81,8 +84,8 @@ def test_keys_are_in_one_form_and_the_whole_may_be_fenced_or_json() -> None:
         "```yaml\nsystem_prompt: x\ndaily_budget: 2\n```",
         '{"systemPrompt": "x", "daily_budget": 2}',
     ):
-        assert fields(body) == read
-    assert fields("") == {}
+        assert read_fields(body) == read
+    assert read_fields("") == {}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_keys_are_in_one_form_and_the_whole_may_be_fenced_or_json() -> None:
 )
 def test_what_cannot_be_read_says_why(body: str, reason: str) -> None:
     with pytest.raises(InvalidEdit, match=reason):
-        fields(body)
+        read_fields(body)
 
 
 PIECES = st.sampled_from(
@@ -102,9 +105,9 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=40).map("".join) | st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(InvalidEdit):
-        fields(text)
+        read_fields(text)
 
 
 def test_deep_nesting_is_text_in_the_end() -> None:
     deep = "".join(f"{' ' * depth}a:\n" for depth in range(500))
-    assert "a" in fields(deep)
+    assert "a" in read_fields(deep)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.tags.grammar import Tag, TagName, parse
+from maestro.domain.tags.grammar import Tag, TagName, parse_answer
 
 FACT = Tag(TagName.MEMORY, "sticky", (), "likes tea", complete=True)
 STATE = Tag(TagName.STATE, "last-topic", (), "x", complete=True)
@@ -42,7 +42,7 @@ TASK = Tag(TagName.DELEGATE, "coder", (), "do it", complete=True)
     ],
 )
 def test_a_tag_is_read_and_taken_out(answer: str, visible: str, tags: list[Tag]) -> None:
-    parsed = parse(answer)
+    parsed = parse_answer(answer)
     assert parsed.visible == visible
     assert list(parsed.tags) == tags
 
@@ -64,7 +64,7 @@ def test_a_tag_is_read_and_taken_out(answer: str, visible: str, tags: list[Tag])
 )
 def test_a_key_is_as_it_was_written(opening: str, key: str, options: tuple[str, ...]) -> None:
     name = opening.strip("[ ]").partition(":")[0].upper()
-    [tag] = parse(f"{opening} x [/{name}]").tags
+    [tag] = parse_answer(f"{opening} x [/{name}]").tags
     assert tag == Tag(TagName(name), key, options, "x", complete=True)
 
 
@@ -87,7 +87,7 @@ def test_a_key_is_as_it_was_written(opening: str, key: str, options: tuple[str, 
     ],
 )
 def test_a_tag_without_its_key_is_taken_out_and_not_acted_on(answer: str, visible: str) -> None:
-    parsed = parse(answer)
+    parsed = parse_answer(answer)
     assert parsed.visible == visible
     assert [tag.complete for tag in parsed.tags] == [False]
 
@@ -125,7 +125,7 @@ def test_a_tag_without_its_key_is_taken_out_and_not_acted_on(answer: str, visibl
     ],
 )
 def test_an_open_block_ends_at_the_next_tag(answer: str, visible: str, tags: list[tuple[str, str, bool]]) -> None:
-    parsed = parse(answer)
+    parsed = parse_answer(answer)
     assert parsed.visible == visible
     assert [(tag.name, tag.body, tag.complete) for tag in parsed.tags] == tags
 
@@ -149,9 +149,9 @@ def test_an_open_block_ends_at_the_next_tag(answer: str, visible: str, tags: lis
     ],
 )
 def test_code_and_plain_text_stay_as_they_are(answer: str) -> None:
-    assert parse(f"  {answer}\n") == parse(answer)
-    assert parse(answer).visible == answer
-    assert parse(answer).tags == ()
+    assert parse_answer(f"  {answer}\n") == parse_answer(answer)
+    assert parse_answer(answer).visible == answer
+    assert parse_answer(answer).tags == ()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_code_and_plain_text_stay_as_they_are(answer: str) -> None:
     ],
 )
 def test_what_only_looks_like_code_hides_nothing(answer: str, visible: str) -> None:
-    parsed = parse(answer)
+    parsed = parse_answer(answer)
     assert parsed.visible == visible
     assert [(tag.key, tag.body) for tag in parsed.tags] == [("k", "v")]
 
@@ -187,16 +187,16 @@ def test_what_only_looks_like_code_hides_nothing(answer: str, visible: str) -> N
     ],
 )
 def test_code_in_a_tag_is_a_part_of_it_and_does_not_hide_its_end(answer: str, visible: str, body: str) -> None:
-    parsed = parse(answer)
+    parsed = parse_answer(answer)
     assert parsed.visible == visible
     assert [tag.body for tag in parsed.tags] == [body]
 
 
 def test_what_becomes_a_tag_when_another_is_gone_is_not_shown_and_not_acted_on() -> None:
-    parsed = parse("a ` [MEMORY:x] b\n\nc [/MEMORY] d ` [STATE:k] v [/STATE] ` e")
+    parsed = parse_answer("a ` [MEMORY:x] b\n\nc [/MEMORY] d ` [STATE:k] v [/STATE] ` e")
     assert parsed.visible == "a ` d ` ` e"
     assert [tag.name for tag in parsed.tags] == [TagName.MEMORY]
-    assert parse("[[MEMORY:x] y [/MEMORY]STATE:k] v [/STATE]").visible == "[ STATE:k] v"
+    assert parse_answer("[[MEMORY:x] y [/MEMORY]STATE:k] v [/STATE]").visible == "[ STATE:k] v"
 
 
 @pytest.mark.parametrize(
@@ -213,12 +213,12 @@ def test_what_becomes_a_tag_when_another_is_gone_is_not_shown_and_not_acted_on()
     ],
 )
 def test_what_is_quoted_is_taken_out_and_is_no_tag_of_the_answer(answer: str, visible: str) -> None:
-    found = parse(answer)
+    found = parse_answer(answer)
     assert found.tags == ()
     assert "[" not in found.visible
     assert found.visible.strip("> \n") == visible.strip("> \n")
 
 
 def test_what_is_not_quoted_acts_beside_what_is() -> None:
-    found = parse("> [STATE:a] b [/STATE]\n[STATE:c] d [/STATE]\n1 > 0 [STATE:e] f [/STATE]")
+    found = parse_answer("> [STATE:a] b [/STATE]\n[STATE:c] d [/STATE]\n1 > 0 [STATE:e] f [/STATE]")
     assert [(tag.key, tag.body) for tag in found.tags] == [("c", "d"), ("e", "f")]

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.tags.grammar import parse
-from maestro.domain.tags.partial_text import visible_so_far
+from maestro.domain.tags.grammar import parse_answer, visible_so_far
 from tests.unit.domain.tags.test_any_text import ANY_TEXT, FRAGMENTS, TEXTS
 
 WORDS = FRAGMENTS | st.sampled_from(["one two ", "secret ", "[/MEMORY]", "[MEMORY:k] secret [/MEMORY]", "\n\n", "[ME"])
@@ -48,7 +47,7 @@ def test_every_text_can_be_read(text: str) -> None:
 @ANY_TEXT
 @given(st.lists(WORDS, max_size=12).map("".join))
 def test_what_is_shown_is_the_beginning_of_what_will_be_seen(text: str) -> None:
-    whole, before = letters(parse(text).visible), ""
+    whole, before = letters(parse_answer(text).visible), ""
     for end in range(len(text) + 1):
         shown = letters(visible_so_far(text[:end]))
         assert whole.startswith(shown)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro.domain.webhooks.payload import FORM, NoJson, read_json, read_payload
+from maestro.domain.webhooks.template import FORM, InvalidJson, read_json, read_payload
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from maestro.domain.webhooks.payload import FORM, NoJson, read_json, read_payloa
     "body", [b"", b"{", b"{'a': 1}", b'{"a": NaN}', b"\xff", b"[" * 200 + b"]" * 200, b"[" * 100_000, b"9" * 5000]
 )
 def test_what_is_called_json_must_be_json(kind: str, body: bytes) -> None:
-    with pytest.raises(NoJson):
+    with pytest.raises(InvalidJson):
         read_payload(body, kind)
 
 
@@ -36,7 +36,7 @@ def test_the_form_of_github_is_the_json_in_it() -> None:
 
 @pytest.mark.parametrize("body", [b"a&" * 5000, b"payload=no+json"])
 def test_a_form_with_a_mistake_is_refused(body: bytes) -> None:
-    with pytest.raises(NoJson):
+    with pytest.raises(InvalidJson):
         read_payload(body, FORM)
 
 
@@ -48,7 +48,7 @@ def test_anything_else_is_text(body: bytes, text: str) -> None:
 @settings(derandomize=True, deadline=None, database=None)
 @given(st.binary(max_size=200), st.sampled_from(["", "application/json", FORM, "text/plain"]))
 def test_any_body_is_read_or_refused(body: bytes, kind: str) -> None:
-    with contextlib.suppress(NoJson):
+    with contextlib.suppress(InvalidJson):
         json.dumps(read_payload(body, kind))
 
 

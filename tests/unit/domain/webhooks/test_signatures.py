@@ -5,8 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.domain.webhooks.signatures import TOLERANCE, BadSignature, Signed, checked_secret, sign, signed
-from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.domain.webhooks.webhook import (
+    TOLERANCE,
+    BadSignature,
+    SignatureScheme,
+    SignedDelivery,
+    check_signature,
+    checked_secret,
+    sign_delivery,
+)
 
 STANDARD, GITHUB = SignatureScheme.STANDARD, SignatureScheme.GITHUB
 NOW = datetime.fromtimestamp(1614265330, UTC)
@@ -23,24 +30,26 @@ GITHUB_HEADERS = {"x-github-delivery": "72d3162e", "x-hub-signature-256": f"sha2
 
 
 def test_both_schemes_are_as_documented() -> None:
-    assert sign(STANDARD, SECRET, ID, BODY, NOW) == HEADERS
-    assert signed(STANDARD, SECRET, HEADERS, BODY, NOW).delivery_id == ID
-    assert sign(GITHUB, GITHUB_SECRET, "72d3162e", GITHUB_BODY, NOW) == GITHUB_HEADERS
-    assert signed(GITHUB, GITHUB_SECRET, GITHUB_HEADERS, GITHUB_BODY, NOW) == Signed("72d3162e", GITHUB_MAC)
+    assert sign_delivery(STANDARD, SECRET, ID, BODY, NOW) == HEADERS
+    assert check_signature(STANDARD, SECRET, HEADERS, BODY, NOW).delivery_id == ID
+    assert sign_delivery(GITHUB, GITHUB_SECRET, "72d3162e", GITHUB_BODY, NOW) == GITHUB_HEADERS
+    assert check_signature(GITHUB, GITHUB_SECRET, GITHUB_HEADERS, GITHUB_BODY, NOW) == SignedDelivery(
+        "72d3162e", GITHUB_MAC
+    )
 
 
 @pytest.mark.parametrize(
     "signatures", [f"v1,AAAA {SIGNATURE}", f"v1a,xyz {SIGNATURE} v2,abc", f"  {SIGNATURE}", f"v1,? {SIGNATURE}"]
 )
 def test_one_of_several_signatures_is_enough(signatures: str) -> None:
-    assert signed(STANDARD, SECRET, {**HEADERS, "webhook-signature": signatures}, BODY, NOW).delivery_id == ID
+    assert check_signature(STANDARD, SECRET, {**HEADERS, "webhook-signature": signatures}, BODY, NOW).delivery_id == ID
 
 
 @pytest.mark.parametrize("away", [TOLERANCE, -TOLERANCE])
 def test_clocks_may_differ_by_the_tolerance(away: timedelta) -> None:
-    assert signed(STANDARD, SECRET, HEADERS, BODY, NOW + away).delivery_id == ID
+    assert check_signature(STANDARD, SECRET, HEADERS, BODY, NOW + away).delivery_id == ID
     with pytest.raises(BadSignature, match="more than 5 minutes"):
-        signed(STANDARD, SECRET, HEADERS, BODY, NOW + away * 1.01)
+        check_signature(STANDARD, SECRET, HEADERS, BODY, NOW + away * 1.01)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_clocks_may_differ_by_the_tolerance(away: timedelta) -> None:
 )
 def test_whatever_is_changed_is_refused(changed: Mapping[str, str]) -> None:
     with pytest.raises(BadSignature):
-        signed(STANDARD, SECRET, {**HEADERS, **changed}, BODY, NOW)
+        check_signature(STANDARD, SECRET, {**HEADERS, **changed}, BODY, NOW)
 
 
 @pytest.mark.parametrize(
@@ -81,18 +90,18 @@ def test_whatever_is_changed_is_refused(changed: Mapping[str, str]) -> None:
 )
 def test_whatever_is_changed_of_github_is_refused(changed: Mapping[str, str], body: bytes) -> None:
     with pytest.raises(BadSignature):
-        signed(GITHUB, GITHUB_SECRET, {**GITHUB_HEADERS, **changed}, body, NOW)
+        check_signature(GITHUB, GITHUB_SECRET, {**GITHUB_HEADERS, **changed}, body, NOW)
 
 
 def test_without_an_id_github_is_known_by_its_signature() -> None:
     headers = {"x-hub-signature-256": f"sha256={GITHUB_MAC}"}
-    assert signed(GITHUB, GITHUB_SECRET, headers, GITHUB_BODY, NOW).delivery_id == GITHUB_MAC
+    assert check_signature(GITHUB, GITHUB_SECRET, headers, GITHUB_BODY, NOW).delivery_id == GITHUB_MAC
 
 
 def test_nobody_learns_our_time_without_the_secret() -> None:
     late = NOW + timedelta(hours=1)
     with pytest.raises(BadSignature, match="another secret"):
-        signed(STANDARD, SECRET, HEADERS, BODY + b" ", late)
+        check_signature(STANDARD, SECRET, HEADERS, BODY + b" ", late)
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_AAAA", "no base64!", "whsec_" + "A" * 800])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro.domain.webhooks.template import LONGEST, MISSING, MOST_PLACEHOLDERS, checked_template, fill
+from maestro.domain.webhooks.template import LONGEST, MISSING, MOST_PLACEHOLDERS, checked_template, fill_template
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -30,33 +30,33 @@ PAYLOAD = {"payload": {"a": {"b": "deep"}, "items": [{"name": "first"}, "second"
     ],
 )
 def test_values_take_the_place_of_their_paths(template: str, text: str) -> None:
-    assert fill(template, PAYLOAD).text == text
-    assert fill(template, PAYLOAD).missing == ()
+    assert fill_template(template, PAYLOAD).text == text
+    assert fill_template(template, PAYLOAD).missing == ()
 
 
 def test_the_whole_payload_is_compact_json() -> None:
-    assert json.loads(fill("{{payload}}", PAYLOAD).text) == PAYLOAD["payload"]
+    assert json.loads(fill_template("{{payload}}", PAYLOAD).text) == PAYLOAD["payload"]
 
 
 @pytest.mark.parametrize(
     "path", ["payload.b", "payload.items.2", "payload.items.-1", "payload.items.x", "payload.n.0", "payload.a.b.0"]
 )
 def test_what_is_not_there_is_marked_and_named(path: str) -> None:
-    filled = fill(f"a {{{{{path}}}}} b", PAYLOAD)
+    filled = fill_template(f"a {{{{{path}}}}} b", PAYLOAD)
     assert (filled.text, filled.missing) == (f"a {MISSING} b", (path,))
 
 
 def test_a_placeholder_that_somebody_sent_is_not_filled() -> None:
     values = {"payload": {"title": "{{payload.secret}}", "secret": "s3cret"}}
-    assert fill("{{payload.title}}", values).text == "{{payload.secret}}"
+    assert fill_template("{{payload.title}}", values).text == "{{payload.secret}}"
 
 
 def test_numbers_are_written_as_the_caller_wants() -> None:
-    assert fill("{{price}}", {"price": 1234.5}, lambda value: f"{value:,.2f}").text == "1,234.50"
+    assert fill_template("{{price}}", {"price": 1234.5}, lambda value: f"{value:,.2f}").text == "1,234.50"
 
 
 def test_of_a_long_text_the_middle_is_left_out() -> None:
-    filled = fill("<{{payload}}>", {"payload": "a" * 30_000 + "z" * 30_000})
+    filled = fill_template("<{{payload}}>", {"payload": "a" * 30_000 + "z" * 30_000})
     assert len(filled.text) <= LONGEST
     assert filled.text.startswith("<aaa")
     assert filled.text.endswith("zzz>")
@@ -66,7 +66,7 @@ def test_of_a_long_text_the_middle_is_left_out() -> None:
 @settings(derandomize=True, deadline=None, database=None)
 @given(TEMPLATE, JSON)
 def test_any_template_can_be_filled_with_anything(template: str, values: object) -> None:
-    text = fill(template, {"payload": values}).text
+    text = fill_template(template, {"payload": values}).text
     assert len(text) <= LONGEST
     text.encode()
     assert "\0" not in text
@@ -78,7 +78,7 @@ def test_any_template_can_be_filled_with_anything(template: str, values: object)
 )
 def test_of_a_checked_template_no_placeholder_is_left(pieces: list[str], values: object) -> None:
     template = checked_template("".join(pieces), "payload")
-    marked = fill(template, {"payload": values}, lambda _: "-")
+    marked = fill_template(template, {"payload": values}, lambda _: "-")
     assert "{{" not in marked.text
 
 

@@ -1,4 +1,7 @@
-"""Five-field cron: minute, hour, day of the month, month, day of the week (docs/decisions.md: schedules)."""
+"""Five-field cron: minute, hour, day of the month, month, day of the week.
+
+See docs/decisions.md: schedules.
+"""
 
 from calendar import monthrange
 from collections.abc import Iterator

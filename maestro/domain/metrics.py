@@ -1,4 +1,4 @@
-"""What monitoring counts: rows that came in or came to an end, reduced to words and numbers that may leave Maestro."""
+"""Values that the metrics count: rows that came in or ended, reduced to names and numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.llm.budgets import Level
+from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState
 
 UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
@@ -14,7 +14,7 @@ UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
 
 
 @dataclass(frozen=True)
-class Marks:
+class MetricMarks:
     """The last row of each table at some moment; jobs are told apart by their turn, for a resumed one takes another."""
 
     inbox: int
@@ -41,7 +41,7 @@ class EndedJob:
 
 
 @dataclass(frozen=True)
-class CallFigure:
+class CallSample:
     """An attempt at a model call; ``error`` is the name of a class, ``cost_usd`` None when unknown."""
 
     id: int
@@ -56,7 +56,7 @@ class CallFigure:
 
 
 @dataclass(frozen=True)
-class DeliveryFigure:
+class DeliverySample:
     """A chunk and what has become of it."""
 
     id: int
@@ -65,7 +65,7 @@ class DeliveryFigure:
 
 
 @dataclass(frozen=True)
-class ConnectorFigure:
+class ConnectorSample:
     """What a connector last said of itself."""
 
     platform: str
@@ -74,7 +74,7 @@ class ConnectorFigure:
 
 
 @dataclass(frozen=True)
-class News:
+class MetricChanges:
     """What is open now, and what happened since the last look: each message, job, call and chunk is told once.
 
     ``ignored`` counts the messages dropped at the door, by reason. ``spending`` is what all calls together have cost
@@ -84,10 +84,10 @@ class News:
     open_jobs: OpenJobs
     calls_open: int
     deliveries_open: int
-    connectors: Sequence[ConnectorFigure]
+    connectors: Sequence[ConnectorSample]
     received: Mapping[str, int]
     ignored: Mapping[str, int]
     ended: Sequence[EndedJob]
-    calls: Sequence[CallFigure]
-    deliveries: Sequence[DeliveryFigure]
-    spending: Level
+    calls: Sequence[CallSample]
+    deliveries: Sequence[DeliverySample]
+    spending: SpendingLevel

@@ -1,12 +1,40 @@
-"""The rules that a slug, a name or an id must keep, whoever writes it, each with the sentence that person reads."""
+"""Field types with the rules of what users write, and the error sentences for input that breaks them."""
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from maestro.domain.errors import InvalidEdit
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, halves of characters, and what turns the direction of writing: a name would look like another."""
+
+FIRST_YEAR = 1970
+LAST_YEAR = 9998
+"""A moment of a year beyond may be none at all in another zone."""
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+_SENTENCES = {
+    "missing": "is missing; add it",
+    "string_type": "expected a text",
+    "string_unicode": "expected whole characters; there is half of one in it",
+    "bool_type": "expected true or false",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "literal_error": "expected {expected}",
+    "tuple_type": "expected a list",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_long": "must have at most {max_length} entries",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+    "value_error": "{error}",
+    "enum": "expected {expected}",
+}
 
 
 def matching(pattern: str, expectation: str) -> AfterValidator:
@@ -65,3 +93,44 @@ ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]
 SkillNames = Annotated[tuple[Slug, ...], Field(max_length=200)]
 PeopleIds = Annotated[tuple[OwnerId, ...], Field(max_length=1_000)]
 ClientName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "the name of a client, or nothing")]
+
+
+def _sensible(moment: datetime) -> datetime:
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"expected a time from {FIRST_YEAR} to {LAST_YEAR}")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+
+
+def in_order(since: datetime | None, until: datetime | None) -> None:
+    """Raise ``ValueError`` for a time that ends before it begins; an open end is none."""
+    if since is not None and until is not None and since > until:
+        raise ValueError("since: expected a time that is not after until")
+
+
+def read(shape: type[Shape], fields: Mapping[str, object]) -> Shape:
+    """Return the value with these fields, named as in JSON or as in code.
+
+    Raises ``InvalidEdit``, which names every field that breaks a rule, and never quotes a value.
+    """
+    try:
+        return shape.model_validate(fields)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+    raise InvalidEdit("; ".join(f"{_place(problem['loc'])}{sentence(problem, shape)}" for problem in found))
+
+
+def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -> str:
+    """Say one finding of pydantic's in our words."""
+    if problem["type"] == "extra_forbidden" and shape is not None:
+        known = ", ".join(field.alias or name for name, field in shape.model_fields.items())
+        return f"unknown field; there are {known}"
+    known_sentence = _SENTENCES.get(problem["type"])
+    return known_sentence.format(**problem.get("ctx", {})) if known_sentence else str(problem["msg"])
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{to_camel(part)}" for part in location)
+    return f"{name.removeprefix('.')}: " if location else ""

@@ -1,28 +1,75 @@
-"""Settings as they are typed into a field, and back: one line for each entry of a list."""
+"""Live settings: their versions, their views, and their values as texts of a form field."""
 
 import json
 import re
+from datetime import datetime
+from typing import Literal
 
 from pydantic import JsonValue
+from sqlmodel import Field, SQLModel
 
+from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.live import SettingView
+from maestro.domain.values import View
+
+RUNTIME = "runtime"
+"""Where a value comes from that was set while Maestro runs."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _FLAGS = {"true": True, "false": False}
 
 
-def written(value: JsonValue) -> str:
+class SettingsVersion(SQLModel, table=True):
+    """All values set at run time as of one change; ``values_json`` is a JSON object by key, as ``chat.pollMs``."""
+
+    __tablename__ = "settings_versions"
+
+    version: int | None = Field(default=None, primary_key=True)
+    values_json: str
+    actor: str
+    changed_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class SettingView(View):
+    """One key: the value that holds, where it comes from, and what it may be.
+
+    ``origin`` is ``default``, ``file``, ``environment``, ``command line`` or ``runtime``. ``changes`` is ``live`` for a
+    key that can be set while Maestro runs, else ``restart``. Of a secret only the last characters are shown, or that it
+    is set. ``problem`` says why a value that was set at run time does not count.
+    """
+
+    key: str
+    value: JsonValue
+    default: JsonValue
+    origin: str
+    changes: Literal["live", "restart"]
+    type: str
+    limits: str
+    choices: tuple[str, ...]
+    description: str
+    variable: str
+    problem: str = ""
+
+
+class SettingsPage(View):
+    """All keys; ``version`` grows with each change at run time, ``file`` is the configuration that was read."""
+
+    items: tuple[SettingView, ...]
+    version: int
+    file: str
+
+
+def value_text(value: JsonValue) -> str:
     """Return a value as it stands in a field."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(map(written, value))
+        return "\n".join(map(value_text, value))
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def typed_value(setting: SettingView, text: str) -> JsonValue:
+def parse_value(setting: SettingView, text: str) -> JsonValue:
     """Return what was typed as a value of this key.
 
     Raises ``InvalidEdit``, which never quotes the text: it may be a misplaced secret. Whether the value may be is for

@@ -1,4 +1,4 @@
-"""The course of a job: every attempt at every step in order, with what it did, each run on a scale of its own."""
+"""The page of one job: the timeline of its attempts at steps, run by run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,11 +6,11 @@ from datetime import datetime
 from itertools import accumulate, groupby
 from typing import TypeVar
 
-from maestro.domain.deliveries import Purpose
+from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
 from maestro.domain.jobs.steps import StepKind, note_of, purpose_of
-from maestro.domain.jobs.timeline import ActionView, AskedView, CallView, DeliveryView, StepView, ToolRunView
-from maestro.domain.jobs.views import JobDetail, Record
+from maestro.domain.jobs.timeline import ActionView, CallView, DeliveryView, JobQuestionView, StepView, ToolRunView
+from maestro.domain.jobs.views import JobDetail, JobRecord
 from maestro.domain.llm.prompts import CallPurpose
 
 WIDTH = 100.0
@@ -23,7 +23,7 @@ Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimelineBar:
     """Where something stands on the scale of its run, which is ``WIDTH`` wide."""
 
     offset: float
@@ -31,28 +31,28 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TimelineEntry:
     """One attempt at one step, and what it did."""
 
     step: StepView
     words: str
     note: str
-    bar: Bar = Bar(0, WIDTH)
+    bar: TimelineBar = TimelineBar(0, WIDTH)
     calls: Sequence[CallView] = ()
     tools: Sequence[ToolRunView] = ()
-    questions: Sequence[AskedView] = ()
+    questions: Sequence[JobQuestionView] = ()
     actions: Sequence[ActionView] = ()
     deliveries: Sequence[DeliveryView] = ()
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RunTimeline:
     """One run of a job: from its first step to its last."""
 
     run: int
     began: datetime
     ended: datetime
-    entries: Sequence[Entry]
+    entries: Sequence[TimelineEntry]
 
     @property
     def milliseconds(self) -> float:
@@ -61,24 +61,24 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Loose:
+class UnplacedRecords:
     """What belongs to no step of the journal, such as that of a release that wrote none."""
 
     calls: Sequence[CallView] = ()
     tools: Sequence[ToolRunView] = ()
-    questions: Sequence[AskedView] = ()
+    questions: Sequence[JobQuestionView] = ()
     actions: Sequence[ActionView] = ()
     deliveries: Sequence[DeliveryView] = ()
 
 
 @dataclass(frozen=True)
-class Course:
+class JobTimeline:
     """The runs of a job, the newest first, and what stands in none."""
 
-    stretches: Sequence[Stretch] = ()
-    loose: Loose = field(default_factory=Loose)
+    stretches: Sequence[RunTimeline] = ()
+    loose: UnplacedRecords = field(default_factory=UnplacedRecords)
 
-    def newest(self, most: int) -> Sequence[Stretch]:
+    def newest(self, most: int) -> Sequence[RunTimeline]:
         """Return the newest runs: as many as have up to ``most`` steps together, and one in any case."""
         steps = accumulate(len(stretch.entries) for stretch in self.stretches)
         return self.stretches[: max(1, sum(count <= most for count in steps))]
@@ -88,7 +88,7 @@ NOWHERE = -1
 """The place of what belongs to no attempt."""
 
 
-def course(record: Record, job: JobDetail, now: datetime) -> Course:
+def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
     """Return the course of a job; ``job`` is how its ``record`` is shown."""
     steps = job.steps
     calls = _gathered(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
@@ -99,7 +99,7 @@ def course(record: Record, job: JobDetail, now: datetime) -> Course:
     actions = _gathered(job.actions, lambda _: _attempt(steps, StepKind.TAGS))
     deliveries = _gathered(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
     entries = [
-        Entry(
+        TimelineEntry(
             step=step,
             words=purpose_of(step.step),
             note=note_of(row),
@@ -112,18 +112,18 @@ def course(record: Record, job: JobDetail, now: datetime) -> Course:
         for place, (row, step) in enumerate(zip(record.steps, steps, strict=True))
     ]
     by_run = groupby(sorted(entries, key=_run), key=_run)
-    stretches = [_stretch(run, list(of_run), now) for run, of_run in by_run]
-    loose = Loose(
+    stretches = [_run_timeline(run, list(of_run), now) for run, of_run in by_run]
+    loose = UnplacedRecords(
         calls=calls.get(NOWHERE, ()),
         tools=tools.get(NOWHERE, ()),
         questions=questions.get(NOWHERE, ()),
         actions=actions.get(NOWHERE, ()),
         deliveries=deliveries.get(NOWHERE, ()),
     )
-    return Course(stretches[::-1], loose)
+    return JobTimeline(stretches[::-1], loose)
 
 
-def at_work(job: JobDetail) -> StepView | None:
+def current_step(job: JobDetail) -> StepView | None:
     """Return what an open job does now, or waits in; None before its first step, between two and after its end."""
     if job.status.ended or not job.steps:
         return None
@@ -152,15 +152,15 @@ def _step_of_call(call: CallView) -> str:
 
 def _step_of_chunk(chunk: DeliveryView, steps: Sequence[StepView]) -> str:
     """A notice has a step of its own, unless it is all that the job has to say."""
-    alone = chunk.purpose is Purpose.ANSWER or not any(step.step == StepKind.NOTICE for step in steps)
+    alone = chunk.purpose is DeliveryPurpose.ANSWER or not any(step.step == StepKind.NOTICE for step in steps)
     return StepKind.DELIVER if alone else StepKind.NOTICE
 
 
-def _run(entry: Entry) -> int:
+def _run(entry: TimelineEntry) -> int:
     return entry.step.run
 
 
-def _stretch(run: int, entries: Sequence[Entry], now: datetime) -> Stretch:
+def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:
     """Put the attempts of a run on one scale of time; what still goes on goes on until now."""
     began = min(entry.step.started_at for entry in entries)
     ended = max(_end(entry, now) for entry in entries)
@@ -171,9 +171,9 @@ def _stretch(run: int, entries: Sequence[Entry], now: datetime) -> Stretch:
             (_end(entry, now) - entry.step.started_at).total_seconds() / whole * WIDTH if whole else WIDTH, THIN
         )
         offset = (entry.step.started_at - began).total_seconds() / whole * WIDTH if whole else 0
-        placed.append(replace(entry, bar=Bar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
-    return Stretch(run, began, ended, placed)
+        placed.append(replace(entry, bar=TimelineBar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
+    return RunTimeline(run, began, ended, placed)
 
 
-def _end(entry: Entry, now: datetime) -> datetime:
+def _end(entry: TimelineEntry, now: datetime) -> datetime:
     return max(entry.step.finished_at or now, entry.step.started_at)

@@ -1,4 +1,4 @@
-"""What the tags of a conductor ask for, as values that keep the same rules as the API."""
+"""Directives of a conductor, read from its tags as values that keep the rules of the API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import JsonValue
 
 from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, NewBinding
-from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import InvalidEdit
+from maestro.domain.fields import read
+from maestro.domain.llm.clients import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
-from maestro.domain.reading import read
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.tags.fields import fields
+from maestro.domain.tags.fields import read_fields
 from maestro.domain.tags.grammar import Tag, TagName
 
 HERE = "here"
@@ -67,7 +67,7 @@ class _NewClient(NewClient):
 
 
 @dataclass(frozen=True)
-class AgentWish:
+class AgentCreation:
     """An agent to make, and the channels that are to be its own."""
 
     agent: NewAgent
@@ -75,7 +75,7 @@ class AgentWish:
 
 
 @dataclass(frozen=True)
-class ChangeWish:
+class AgentUpdate:
     """What to change of an agent, and the channels that are to be its own besides."""
 
     slug: str
@@ -83,23 +83,23 @@ class ChangeWish:
     channels: tuple[NewBinding, ...]
 
 
-def agent_wish(tag: Tag, asked_in: Address) -> AgentWish:
+def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
     """Read CREATE_AGENT; raises ``InvalidEdit``."""
     found = _filled(tag)
     channels = _channels(found, asked_in)
-    return AgentWish(read(NewAgent, _with_slug(found, "slug")), channels)
+    return AgentCreation(read(NewAgent, _with_slug(found, "slug")), channels)
 
 
-def change_wish(tag: Tag, asked_in: Address) -> ChangeWish:
+def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
     """Read UPDATE_AGENT; raises ``InvalidEdit``, also when nothing is to be changed."""
     found = _values(_fields(tag))
     channels = _channels(found, asked_in)
     if not found and not channels:
         raise InvalidEdit(f"nothing to change is named; there are {', '.join(FIELDS[tag.name])}")
-    return ChangeWish(slug_of(tag.key), read(AgentChange, found), channels)
+    return AgentUpdate(slug_of(tag.key), read(AgentChange, found), channels)
 
 
-def schedule_wish(tag: Tag, asked_in: Address) -> NewSchedule:
+def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
     """Read CREATE_CRON or CREATE_HEARTBEAT; raises ``InvalidEdit``.
 
     Without a channel, what the agent says goes where the conductor was asked, in the same thread.
@@ -112,7 +112,7 @@ def schedule_wish(tag: Tag, asked_in: Address) -> NewSchedule:
     return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in), "thread": thread})
 
 
-def client_wish(tag: Tag) -> NewClient:
+def read_client_creation(tag: Tag) -> NewClient:
     """Read CREATE_CLIENT; raises ``InvalidEdit``."""
     found = _filled(tag)
     if "plan" in found:
@@ -137,7 +137,7 @@ def _filled(tag: Tag) -> dict[str, JsonValue]:
 
 def _fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the fields of a tag; where a text is expected, JSON's word for nothing is nothing."""
-    written = {**fields(tag.body, _TEXTS)}
+    written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
     found = _renamed(
         {**written, **_object(personality, "personality", "voice and quirks")} if personality is not None else written

@@ -4,8 +4,8 @@ from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from maestro.domain.schedules.cron_times import CronTimes
-from maestro.domain.schedules.texts import Interval, Once, Schedule
+from maestro.domain.schedules.cron import CronTimes
+from maestro.domain.schedules.expressions import Interval, Once, Schedule
 
 _UNITS = (
     ("day", timedelta(days=1)),

@@ -1,4 +1,4 @@
-"""What was said around one job, in full: for its page, which shows more than its row and its journal."""
+"""The texts of one job, in full, for its page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from maestro.domain.messages import InboxRow
 
 
 @dataclass(frozen=True)
-class Answered:
+class RecordedAnswer:
     """What a job answered; ``superseded`` by that of a restart. Without a conversation nobody kept when it was said."""
 
     text: str
@@ -18,13 +18,13 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Papers:
+class JobPageTexts:
     """The message as it came in, the answer as it is kept, and the layers of the prompt, each where there is one.
 
     ``ahead`` is the job whose turn comes before in the same lane, for one that waits for its own.
     """
 
     message: InboxRow | None = None
-    answer: Answered | None = None
+    answer: RecordedAnswer | None = None
     layers: Sequence[LayerSize] = ()
     ahead: str = ""

@@ -1,18 +1,111 @@
-"""Connectors as operators see and change them, on the API and on the command line alike; no secret is ever shown."""
+"""Accounts on platforms and their channels, as rows and as operators see and change them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field as ValueField
+from pydantic import SecretStr
+from sqlmodel import Field, SQLModel
 
-from maestro.domain.bots.bot import BotInstance
-from maestro.domain.bots.channels import DisabledChannel
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.values import View
-from maestro.domain.words import AccountName, OptionalSlug, Word
+
+
+class BotInstance(SQLModel, table=True):
+    """One account of ours on a platform; what comes in there is for its agent, if it has one.
+
+    ``secrets`` is a JSON object of names and what may be kept of each secret: a reference, or the secret encrypted;
+    ``endings`` of names and the last characters, for people to know them by. ``options`` is a JSON object of what its
+    platform lets one set. One that is ``configured`` stands in the configuration, which alone has its secrets and
+    options; whether it is ``enabled`` is for operators to say in any case.
+
+    See docs/decisions.md: routing.
+    """
+
+    __tablename__ = "bot_instances"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    agent_id: int | None = Field(default=None, foreign_key="agents.id")
+    configured: bool = False
+    enabled: bool = True
+    secrets: str = "{}"
+    endings: str = "{}"
+    options: str = "{}"
+    changed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+    @property
+    def place(self) -> str:
+        """Its name among all bots."""
+        return f"{self.platform}/{self.account}"
+
+    @property
+    def stored_secrets(self) -> Mapping[str, str]:
+        """What is kept of each secret."""
+        found: Mapping[str, str] = json.loads(self.secrets)
+        return found
+
+    @property
+    def last_characters(self) -> Mapping[str, str]:
+        """The end of each secret that was typed and is long enough."""
+        found: Mapping[str, str] = json.loads(self.endings)
+        return found
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """What was set of it."""
+        found: Mapping[str, Any] = json.loads(self.options)
+        return found
+
+
+class ChannelCursor(SQLModel, table=True):
+    """A channel, or a thread of one, that one of our accounts saw.
+
+    Every message up to the platform's id ``mark`` is in the inbox; it is empty where nothing was read.
+    """
+
+    __tablename__ = "channel_cursors"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    thread: str = Field(primary_key=True)
+    mark: str = ""
+    direct: bool = False
+    seen_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class DisabledChannel(SQLModel, table=True):
+    """A channel in which the platform lets us send nothing any more.
+
+    A message from there, or an operator, enables it again.
+    """
+
+    __tablename__ = "disabled_channels"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    reason: str
+    disabled_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class MovedChannel(SQLModel, table=True):
+    """A channel that its platform goes on with under another id, such as a group that became larger."""
+
+    __tablename__ = "moved_channels"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    moved_to: str
+    moved_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class SecretView(View):
@@ -63,8 +156,8 @@ class NewConnector(View):
     account: AccountName = DEFAULT_ACCOUNT
     agent: OptionalSlug = ""
     enabled: bool = True
-    secrets: dict[str, SecretStr] = Field(default={})
-    options: dict[str, Any] = Field(default={})
+    secrets: dict[str, SecretStr] = ValueField(default={})
+    options: dict[str, Any] = ValueField(default={})
 
 
 class ConnectorChange(View):
@@ -101,7 +194,7 @@ _SAID = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_
 
 def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None) -> ConnectorView:
     """Show a connector."""
-    kept, endings = bot.kept_secrets, bot.last_characters
+    kept, endings = bot.stored_secrets, bot.last_characters
     said = {name: getattr(status, name) for name in _SAID} if status is not None else {}
     return ConnectorView(
         platform=bot.platform,

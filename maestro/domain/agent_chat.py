@@ -1,14 +1,22 @@
-"""The #maestro chat: its posts, who takes part, and what a model is told of it."""
+"""The #maestro chat: its sessions and posts, its participants, and the feed that a model reads.
 
+See docs/decisions.md: chat sessions, agent chat.
+"""
+
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlmodel import Field, Index, SQLModel
+from sqlmodel import Field, Index, SQLModel, text
 
 from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.columns import UtcDateTime
 from maestro.domain.llm.models import cut, estimate
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, ToolCall
+from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, SecretScanner, TextSpan, redact
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.values import View
 
 CHANNEL = "#maestro"
 HUMAN = "@human"
@@ -45,6 +53,37 @@ SMALLEST_POST = 8
 """Tokens; no post is told in fewer, because its author and its time are told with it."""
 SHORTEST = 100
 """Tokens; with less room a post waits for a later call instead of being cut."""
+
+TRUNCATED = " … [truncated]"
+NOTE = " (Note: content redacted by scanner)"
+_STEPS_BACK = 32
+_JOINER = "\u200d"
+
+
+class ChatSession(SQLModel, table=True):
+    """One session; ``ended_at`` is None while it is open, and at most one is."""
+
+    __tablename__ = "sessions"
+    __table_args__ = (Index("ix_sessions_open", "id", sqlite_where=text("ended_at IS NULL")),)
+
+    id: str = Field(primary_key=True)
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class SessionView(View):
+    """The open session and how many posts it has; empty and null while none is open."""
+
+    id: str
+    started_at: datetime | None
+    posts: int
+
+
+def session_view(session: ChatSession | None, posts: int) -> SessionView:
+    """Show the open session, if one is."""
+    if session is None:
+        return SessionView(id="", started_at=None, posts=0)
+    return SessionView(id=session.id, started_at=session.started_at, posts=posts)
 
 
 class ChatMessage(SQLModel, table=True):
@@ -96,7 +135,7 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadPosts:
     """What an agent has not read, oldest first, and ``after`` which id."""
 
     messages: Sequence[Post]
@@ -115,10 +154,10 @@ def author_of(slug: str) -> str:
 
 def takes_part(agent: Agent) -> bool:
     """Say whether an agent posts and reads: every active one but architects (docs/decisions.md: agent chat)."""
-    return agent.status is AgentStatus.ACTIVE and hears(agent.slug, agent.role)
+    return agent.status is AgentStatus.ACTIVE and may_read_chat(agent.slug, agent.role)
 
 
-def hears(slug: str, role: str) -> bool:
+def may_read_chat(slug: str, role: str) -> bool:
     """Say whether an agent of this name and role is told what others post; nobody may have a reserved name."""
     return bool(slug) and role != ARCHITECT and slug not in RESERVED
 
@@ -136,7 +175,7 @@ def author_problem(author: str, agent: Agent | None) -> str:
 
 def addendum(agent: Agent) -> str:
     """Return what an agent is told of the chat: only coders that take part are told anything."""
-    return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER and hears(agent.slug, agent.role) else ""
+    return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER and may_read_chat(agent.slug, agent.role) else ""
 
 
 def chat_only(calls: Sequence[ToolCall]) -> bool:
@@ -153,13 +192,13 @@ class Feed:
     posts: int = 0
 
 
-def listens(request: LLMRequest) -> bool:
+def receives_feed(request: LLMRequest) -> bool:
     """Say whether a request is told of the chat: every answer of who takes part, and no compaction.
 
     A what-if does not move the cursor, so it is told in its first call only: the later ones tell of that anyway.
     """
     again = request.what_if and request.key.number > 1
-    return request.key.purpose is CallPurpose.ANSWER and not again and hears(request.agent, request.role)
+    return request.key.purpose is CallPurpose.ANSWER and not again and may_read_chat(request.agent, request.role)
 
 
 def most_posts(room: int) -> int:
@@ -167,7 +206,7 @@ def most_posts(room: int) -> int:
     return max(room // SMALLEST_POST, 1)
 
 
-def feed(unread: Unread, slug: str, room: int, *, may_cut: bool) -> Feed:
+def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> Feed:
     """Return what fits into ``room`` tokens, oldest first; the rest is left for a later call, and nothing is lost.
 
     Every line of a post is quoted, so that none can pose as a line of ours. With ``may_cut`` the oldest post is cut
@@ -205,3 +244,54 @@ def _shortened(message: Post, room: int) -> str:
     if room < SHORTEST:
         return ""
     return f"{_head(message)}\n{cut(quoted_lines(message.text), room)}\n{CUT_MARK}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPost:
+    """A text that may be stored, what was done to it, and why it could not all be scanned, if so."""
+
+    text: str
+    redacted: bool = False
+    truncated: bool = False
+    error: str = ""
+
+
+def scan_post(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -> ScannedPost:
+    """Return a post as it is stored.
+
+    Secrets are found in the whole text, which is then cut to ``limit`` characters, suffix included, without cutting a
+    redaction, and scanned again; the note comes last, once. A redaction may make the text longer than the limit.
+    """
+    truncated = len(text) > limit
+    kept = _edge(text, limit - len(TRUNCATED)) if truncated else len(text)
+    first = scanner.scan(text[: limit + LOOK_AHEAD], rules)
+    spans = [TextSpan(span.start, min(span.end, kept)) for span in first.spans if span.start < kept]
+    clean = redact(text[:kept], spans)
+    # A scan that took too long would do so again, and a post would wait for twice the time it may.
+    second = ScanResult(clean) if first.error else scanner.scan(clean, rules)
+    redacted = bool(spans) or second.redacted
+    cut = second.text + TRUNCATED if truncated else second.text
+    return ScannedPost(add_note(cut) if redacted else cut, redacted, truncated, first.error or second.error)
+
+
+def add_note(text: str) -> str:
+    """Return the text with the note that something was taken out of it at its end, once."""
+    return text if text.endswith(NOTE) else text + NOTE
+
+
+def _edge(text: str, at: int) -> int:
+    """Return the place to cut at: not within what people see as one character."""
+    for place in range(at, max(at - _STEPS_BACK, 0), -1):
+        if not _goes_on(text[place]) and text[place - 1] != _JOINER:
+            return place
+    return at
+
+
+def _goes_on(character: str) -> bool:
+    """Say whether a character is part of the one before: an accent, a vowel sign, a variant, a tone of skin, a tag."""
+    return (
+        unicodedata.category(character) in ("Mn", "Mc", "Me")
+        or character == _JOINER
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\U000e0020" <= character <= "\U000e007f"
+    )

@@ -1,4 +1,4 @@
-"""What a batch would do, told before it does anything: which jobs, from which step, and what that may cost."""
+"""The preview of a batch: which jobs would run, from which step, and what that may cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.failures import pattern_of
-from maestro.domain.jobs.job import NO_EDITS, Edits, Job, StepState, edits_of
+from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, StepState, edits_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import edits_refusal, is_script, refusal
 from maestro.domain.jobs.steps import OPTIONAL, next_step
@@ -16,7 +16,7 @@ from maestro.domain.values import View
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CallAttempt:
     """An attempt at a model call."""
 
     purpose: CallPurpose
@@ -27,7 +27,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class BatchCandidate:
     """A job of which somebody asks what would become of it.
 
     ``newest`` is the job that answers the same message now, ``led_to`` what came of that. ``step`` is its last one and
@@ -40,7 +40,7 @@ class Prospect:
     led_to: Sequence[Job] = ()
     step: tuple[str, StepState] | None = None
     done: Mapping[str, str] = field(default_factory=dict)
-    calls: Sequence[Made] = ()
+    calls: Sequence[CallAttempt] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class JobPreview:
     """What would become of one job; ``problem`` is why nothing would."""
 
     job_id: str
@@ -85,7 +85,7 @@ class StepCount(View):
     count: int
 
 
-class Forecast(View):
+class BatchPreview(View):
     """What a batch would do now. Nothing was changed.
 
     ``matching`` are all that were asked for, of which so many are ``possible``. About so many ``modelCalls`` are paid
@@ -103,14 +103,14 @@ class Forecast(View):
     unknown_cost: int
 
 
-class Outlooks:
+class JobPreviews:
     """Judges the jobs of one batch in their order, by the rules that hold when each has its turn."""
 
     def __init__(
         self,
         action: BatchAction,
         prices: Prices,
-        edits: Edits = NO_EDITS,
+        edits: JobEdits = NO_EDITS,
         agents: Mapping[str, int | None] | None = None,
     ) -> None:
         """``agents`` are those that may answer, by slug, with their ids."""
@@ -121,22 +121,22 @@ class Outlooks:
         self._agent_id = self._agents.get(edits.agent) if edits.agent is not None else None
         self._restarted: dict[str, str] = {}
 
-    def of(self, prospect: Prospect) -> Outlook:
+    def of(self, prospect: BatchCandidate) -> JobPreview:
         """Say what would become of a job, after those before it."""
         job, lane = prospect.job, prospect.job.lane or ""
         problem = self._problem(prospect)
         if problem:
-            return Outlook(job.id, lane, problem)
+            return JobPreview(job.id, lane, problem)
         if self._action is BatchAction.RESTART:
             self._restarted[prospect.newest.id] = job.id
         calls = calls_to_pay(self._action, job, prospect.calls)
-        return Outlook(job.id, lane, "", step_of(self._action, prospect), calls, self._cost(prospect, calls))
+        return JobPreview(job.id, lane, "", step_of(self._action, prospect), calls, self._cost(prospect, calls))
 
-    def missing(self, job_id: str) -> Outlook:
+    def missing(self, job_id: str) -> JobPreview:
         """Say what would become of a job that does not exist."""
-        return Outlook(job_id, "", f"job {job_id} does not exist")
+        return JobPreview(job_id, "", f"job {job_id} does not exist")
 
-    def _problem(self, prospect: Prospect) -> str:
+    def _problem(self, prospect: BatchCandidate) -> str:
         job, mode = prospect.job, self._action.mode
         if mode is None:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
@@ -148,14 +148,14 @@ class Outlooks:
         problem = refusal(job, prospect.newest, mode, prospect.led_to)
         return problem or edits_refusal(job, mode, self._edits) or self._gone(prospect)
 
-    def _gone(self, prospect: Prospect) -> str:
+    def _gone(self, prospect: BatchCandidate) -> str:
         """Return why the agent does not answer that an operator chose the last time, which a restart keeps."""
         if self._action is not BatchAction.RESTART or self._edits.any:
             return ""
         kept = edits_of(prospect.newest).agent
         return f"agent: {kept}, chosen the last time, is not active" if kept and kept not in self._agents else ""
 
-    def _cost(self, prospect: Prospect, calls: int) -> float | None:
+    def _cost(self, prospect: BatchCandidate, calls: int) -> float | None:
         """Return what so many calls may cost, by those the job made before, else by others; None when unknown."""
         if not calls:
             return 0.0
@@ -167,7 +167,7 @@ class Outlooks:
         return price * calls if price is not None else None
 
 
-def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[Made]) -> int:
+def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) -> int:
     """Return how many model calls a job is likely to pay for.
 
     A restart asks as often as the job did the first time. A resumed job pays for one call unless it holds its last
@@ -184,7 +184,7 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[Made]) -> int:
     return 0 if held and not held[0].asks_tools else 1
 
 
-def step_of(action: BatchAction, prospect: Prospect) -> str:
+def step_of(action: BatchAction, prospect: BatchCandidate) -> str:
     """Return the step at which a job goes on, or that it stands at when it is cancelled."""
     if action is BatchAction.RESTART:
         return START
@@ -201,12 +201,12 @@ def leaves_open(step: str, state: StepState) -> bool:
     return state is not StepState.DONE and step not in OPTIONAL
 
 
-def forecast(action: BatchAction, outlooks: Sequence[Outlook]) -> Forecast:
+def build_batch_preview(action: BatchAction, outlooks: Sequence[JobPreview]) -> BatchPreview:
     """Add up what would become of each job."""
     possible = [one for one in outlooks if not one.problem]
     known = [one.cost_usd for one in possible if one.calls and one.cost_usd is not None]
     steps = Counter(one.step for one in possible)
-    return Forecast(
+    return BatchPreview(
         action=action,
         matching=len(outlooks),
         possible=len(possible),
@@ -218,7 +218,7 @@ def forecast(action: BatchAction, outlooks: Sequence[Outlook]) -> Forecast:
     )
 
 
-def _refused(outlooks: Iterable[Outlook]) -> tuple[RefusedGroup, ...]:
+def _refused(outlooks: Iterable[JobPreview]) -> tuple[RefusedGroup, ...]:
     groups: dict[str, list[str]] = {}
     for one in outlooks:
         groups.setdefault(pattern_of(one.problem), []).append(one.job_id)

@@ -1,1 +1,0 @@
-"""Our accounts on platforms: the bots, the channels they saw, and what became of them."""
