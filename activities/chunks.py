@@ -166,7 +166,7 @@ def _not_sent(file: JobFile, most: int) -> str:
 
 def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
     """Return the choices of the question that a job puts to people, if it puts one that has any."""
-    question = tx.jobs.questions.asked_by_job(job.id) if job.notice else None
+    question = tx.jobs.questions.question_of(job.id) if job.notice else None
     return question.buttons() if question is not None else ()
 
 

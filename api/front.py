@@ -96,7 +96,7 @@ class FrontDoor:
     def _requested(self, scope: Scope, headers: Headers) -> RequestOrigin:
         peer = RequestOrigin(scope["client"][0] if scope.get("client") else "", scope["scheme"])
         proxies = self._parts.guard.trusted_proxies
-        return proxies.asked(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
+        return proxies.origin_of(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
 
     def _cap(self, path: str) -> int:
         return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY

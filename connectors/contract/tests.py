@@ -248,7 +248,7 @@ class ConnectorContract:
         await bench.connector.send(chunk(bench, "an answer"))
         assert list(await bench.posts()) == ["an answer"]
 
-    async def test_nothing_that_is_told_holds_the_token(self, bench: Bench) -> None:
+    async def test_no_report_holds_the_token(self, bench: Bench) -> None:
         """States and errors are shown to people and kept."""
         states = bench.context.states
         await until(lambda: ConnectorState.RUNNING in dict(states), "a state that says that it is connected")

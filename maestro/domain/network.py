@@ -102,7 +102,9 @@ class TrustedProxies:
         """Return those of these addresses and networks; raises ``ValueError`` for anything else."""
         return cls(tuple(ip_network(name) for name in names))
 
-    def asked(self, peer: RequestOrigin, forwarded_for: Sequence[str], forwarded_proto: Sequence[str]) -> RequestOrigin:
+    def origin_of(
+        self, peer: RequestOrigin, forwarded_for: Sequence[str], forwarded_proto: Sequence[str]
+    ) -> RequestOrigin:
         """Return who asks: the nearest address that is none of our proxies.
 
         Each proxy adds, at the end, whom it was asked by, so that only what stands behind the last stranger was written

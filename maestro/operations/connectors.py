@@ -58,7 +58,7 @@ class ConnectorOperations:
         if new.platform == WEB:
             raise ConfigurationError("platform: the web connector is there already; it is set in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
-        set_secrets(bot, self._kept(new.secrets))
+        set_secrets(bot, self._stored_secrets(new.secrets))
         bot.options = _written(new.options)
         _check(described(new.platform), bot)
         with self._store.begin() as tx:
@@ -106,11 +106,11 @@ class ConnectorOperations:
             raise ConfigurationError(
                 f"{moved[0]}: give the secrets again with another address, so that none goes where it was not meant for"
             )
-        set_secrets(bot, self._kept(change.secrets or {}))
+        set_secrets(bot, self._stored_secrets(change.secrets or {}))
         bot.options = _written(after)
         _check(described(bot.platform), bot)
 
-    def _kept(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, StoredKey]:
+    def _stored_secrets(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, StoredKey]:
         said = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
         if any(not text.isprintable() for text in said.values()):
             raise ConfigurationError("secrets: expected the secret itself, in one line, or env:NAME, or file:PATH")

@@ -15,8 +15,7 @@ from sqlalchemy import bindparam, func, or_, text
 from sqlalchemy import select as columns
 from sqlmodel import col, select
 
-from maestro.domain.columns import RowVersion
-from maestro.domain.columns import RowVersions as Stamps
+from maestro.domain.columns import RowVersion, RowVersions
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
@@ -61,7 +60,7 @@ class CachedRows(Generic[Key, Made]):
         return made
 
 
-class RowVersions(Repository):
+class RowVersionReader(Repository):
     """The versions of all cached tables; of accounts, only the columns that decide their order count."""
 
     _ALL = PreparedStatement(select(RowVersion.name, RowVersion.stamp))
@@ -72,14 +71,14 @@ class RowVersions(Repository):
         return self._link.reads_cached
 
     @read_once
-    def now(self) -> Stamps:
+    def now(self) -> RowVersions:
         """Return all versions, as they are when the transaction first reads them.
 
         Values made of rows that are read after that, and before this transaction changes rows, may be cached under
         these versions.
         """
         found = dict(self._rows(self._ALL))
-        return Stamps(*map(found.get, Stamps._fields))
+        return RowVersions(*map(found.get, RowVersions._fields))
 
 
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
@@ -93,7 +92,7 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
         def reading(self: Repository, *arguments: Any) -> Any:
             if not self._link.reads_cached:
                 return method(self, *arguments)
-            stamps = RowVersions(self._link, self._now).now()
+            stamps = RowVersionReader(self._link, self._now).now()
             cache = self._link.caches.setdefault(method.__qualname__, CachedRows())
             version = tuple(getattr(stamps, table) for table in tables)
             return cache.get(version, arguments, lambda: method(self, *arguments))

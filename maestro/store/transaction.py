@@ -20,7 +20,7 @@ from maestro.store.agents.tokens import AgentTokens
 from maestro.store.background.runs import ScheduleFollowing, ScheduleRuns, ScheduleStarts
 from maestro.store.background.schedules import ScheduleEdits
 from maestro.store.background.webhooks import WebhookEndpoints
-from maestro.store.cache import RowVersions, StoreStates
+from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat, ChatReminders
 from maestro.store.conversations.conversations import Compactions, Conversations
 from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles
@@ -251,7 +251,7 @@ class SystemTables(Repository):
 
     audit = LazyRepository(Audit)
     settings = LazyRepository(SettingsOverrides)
-    versions = LazyRepository(RowVersions)
+    versions = LazyRepository(RowVersionReader)
     states = LazyRepository(StoreStates)
     overview = LazyRepository(Overview)
     figures = LazyRepository(MonitoringFigures)

@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.unit.architecture import composition, effects, sizes, state, steps
+from tests.unit.architecture import composition, effects, sizes, state, steps, vocabulary
 from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source, read
 
 # All files are read and parsed once, in one worker.
@@ -106,6 +106,78 @@ def test_modules_open_with_a_sentence() -> None:
 def test_a_module_without_a_sentence_is_found() -> None:
     assert breaches(sizes.modules_open_with_a_sentence, "x = 1") == 1
     assert breaches(sizes.modules_open_with_a_sentence, "") == 0
+
+
+# Words and folders
+
+# Each of these names is the field's word in both places, and no module meets both.
+SHARED_NAMES: dict[str, str] = {}
+
+
+def test_class_names_are_unique() -> None:
+    assert len(SHARED_NAMES) <= 10
+    fail_on(list(vocabulary.class_names_are_unique(product(), SHARED_NAMES)), vocabulary.class_names_are_unique)
+
+
+def test_a_class_name_that_is_there_twice_is_found() -> None:
+    sources = [Source("a.py", "class Plan: ..."), Source("b.py", "class Plan: ...\nclass Other: ...")]
+    assert len(list(vocabulary.class_names_are_unique(sources, {}))) == 2
+    assert not list(vocabulary.class_names_are_unique(sources, {"Plan": "a reason"}))
+
+
+def test_names_are_of_the_field() -> None:
+    check(vocabulary.names_are_of_the_field, product())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Shelf: ...",
+        "class JobSheet: ...",
+        "def what_was_said(): ...",
+        "async def f():\n def kept(): ...",
+        "class _Turn: ...",
+    ],
+)
+def test_a_name_that_is_not_of_the_field_is_found(text: str) -> None:
+    assert breaches(vocabulary.names_are_of_the_field, text) == 1
+
+
+def test_a_module_that_is_not_named_by_the_field_is_found() -> None:
+    assert breaches(vocabulary.names_are_of_the_field, "", "maestro/domain/job_papers.py") == 1
+    assert (
+        breaches(
+            vocabulary.names_are_of_the_field,
+            "class Leftover: ...\ndef place_of(): ...\ndef places(): ...",
+            "api/house_of.py",
+        )
+        == 1
+    )
+
+
+def test_folders_are_small() -> None:
+    fail_on(list(vocabulary.folders_are_small(product())), vocabulary.folders_are_small)
+
+
+def test_a_crowded_folder_is_found() -> None:
+    modules = [Source(f"maestro/store/m{number}.py", "") for number in range(25)]
+    package = Source("maestro/store/__init__.py", "")
+    assert not list(vocabulary.folders_are_small([*modules, package]))
+    assert len(list(vocabulary.folders_are_small([*modules, Source("maestro/store/one.py", "")]))) == 1
+
+
+def test_views_are_built_from_rows() -> None:
+    rule = partial(vocabulary.views_are_built_from_rows, vocabulary.fields_of_rows(product()))
+    fail_on([finding for source in product() for finding in rule(source)], vocabulary.views_are_built_from_rows)
+
+
+def test_a_view_that_repeats_a_row_is_found() -> None:
+    row = Source("a.py", "class Row(Model, table=True):\n a: int\n b: int\n c: int\n d: int\n e: int")
+    rule = partial(vocabulary.views_are_built_from_rows, vocabulary.fields_of_rows([row]))
+    assert breaches(rule, "View(a=row.a, b=row.b, c=row.c, d=row.d, x=1)") == 1
+    assert breaches(rule, "View(a=row.a, b=row.b, c=row.c, x=row.d)") == 0
+    assert breaches(rule, "Row(a=row.a, b=row.b, c=row.c, d=row.d)") == 0
+    assert breaches(rule, "View.model_validate(row)") == 0
 
 
 # State

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from maestro.domain.context.history import HistoryEntry, RenderedEntry, render_asked, select_history
+from maestro.domain.context.history import HistoryEntry, RenderedEntry, render_input, select_history
 from maestro.domain.context.layers import (
     SEPARATOR,
     Layer,
@@ -178,7 +178,7 @@ def compose(own: Persona, matter: PromptInput, knowledge: Knowledge, today: date
     for layer in (moment, chat):
         room.take(layer)
     sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
-    shown = render_asked(matter.turns, max(room.left, SHORTEST_ASKED))
+    shown = render_input(matter.turns, max(room.left, SHORTEST_ASKED))
     room.left -= sum(turn.tokens for turn in shown)
     skills = room.take(_skills(knowledge.skills, room.share(3)))
     others = _take(room, other_facts(knowledge.facts, room.share(4)))

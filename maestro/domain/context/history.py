@@ -97,7 +97,7 @@ class RenderedEntry(NamedTuple):
     left_out: int = 0
 
 
-def render_asked(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
+def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
     """Return what is to be answered, oldest first: all of it, whole where there is room.
 
     Where there is not, the longest give way first: of those the beginning and the end are shown, with a mark between.

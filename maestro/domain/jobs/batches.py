@@ -255,7 +255,7 @@ class BatchProgress:
         return sum(self.begun.get(status, 0) for status in OPEN)
 
     @property
-    def left(self) -> int:
+    def unfinished(self) -> int:
         """How many have not ended, or not even begun."""
         return self.items.get(ItemState.WAITING, 0) + self.open
 
@@ -285,7 +285,7 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
     """Return when the last job may have ended, if the others take as long as those that have; None when none has."""
     done = sum(progress.begun.values()) - progress.open
-    left = progress.left
+    left = progress.unfinished
     return now + (now - batch.created_at) * left / done if done and left else None
 
 

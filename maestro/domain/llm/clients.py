@@ -72,13 +72,5 @@ def client_page(
 
 def client_view(client: Client, level: SpendingLevel) -> ClientView:
     """Show a client, with what was spent and is reserved for it today."""
-    return ClientView(
-        name=client.name,
-        slug=client.slug,
-        plan=client.plan,
-        configured=client.configured,
-        daily_budget_usd=client.daily_budget_usd,
-        weight=client.weight,
-        spent_usd=level.spent_usd,
-        reserved_usd=level.reserved_usd,
-    )
+    spending = {"spent_usd": level.spent_usd, "reserved_usd": level.reserved_usd}
+    return ClientView.model_validate(client.model_dump(exclude={"id"}) | spending)

@@ -36,4 +36,4 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
 
 def outside_answer(question: Question, now: datetime) -> OutsideAnswer:
     """Return what the agent is told now."""
-    return OutsideAnswer(question.id or 0, question.standing(now), question.answer)
+    return OutsideAnswer(question.id or 0, question.status_at(now), question.answer)

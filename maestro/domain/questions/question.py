@@ -162,7 +162,7 @@ class Question(SQLModel, table=True):
         """Return what these words answer: the number of a choice means the choice."""
         return pick_choice(self.offered, words) or words
 
-    def standing(self, now: datetime) -> QuestionStatus:
+    def status_at(self, now: datetime) -> QuestionStatus:
         """Return where it stands; an open one whose time is over counts as expired before anybody has noted it."""
         over = self.status is QuestionStatus.OPEN and self.expires_at <= now
         return QuestionStatus.EXPIRED if over else self.status
@@ -252,7 +252,7 @@ def meant_for(
     """Read a message that names this question of its lane by number or replies to it; None makes it an ordinary one."""
     meant = what.approves is not None if pointed.approval else bool(what.words)
     allowed = may_answer(pointed, speaker)
-    standing = pointed.standing(now)
+    standing = pointed.status_at(now)
     if not meant:
         return None
     if standing is not QuestionStatus.OPEN:
@@ -299,7 +299,7 @@ def of_operator(question: Question, words: str | None, approves: bool | None, no
     Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else or
     the words are too many.
     """
-    answer, standing = storable(words or "").strip(), question.standing(now)
+    answer, standing = storable(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")
     if standing is not QuestionStatus.OPEN:

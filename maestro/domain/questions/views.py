@@ -60,7 +60,7 @@ def question_view(question: Question, agent: str | None, job: Job | None, now: d
         **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status", "choices"}),
         **place,
         choices=question.offered,
-        status=question.standing(now),
+        status=question.status_at(now),
         agent=agent,
         asked_of=asked_of,
         approvers=tuple(question.approvers.split()),

@@ -116,7 +116,7 @@ class Questions(Repository):
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
 
-    def asked_by_job(self, job_id: str) -> Question | None:
+    def question_of(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users, None for any other job."""
         number = question_of_job(job_id)
         return self.find(number) if number is not None else None
@@ -179,7 +179,7 @@ class Questions(Repository):
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
-        """Return the condition of a status, with the meaning of ``Question.standing``."""
+        """Return the condition of a status, with the meaning of ``Question.status_at``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:
             return and_(col(Question.status) == status, col(Question.expires_at) > self._now)

@@ -124,7 +124,7 @@ class JobLists(Repository):
             questions=[
                 JobQuestionView(
                     **row.model_dump(include=set(JobQuestionView.model_fields) - {"status"}),
-                    status=row.standing(self._now),
+                    status=row.status_at(self._now),
                 )
                 for row in self._session.exec(
                     select(Question).where(Question.job_id == job_id).order_by(col(Question.id))

@@ -157,7 +157,7 @@ async def test_a_question_that_nobody_answered_in_time_is_put_again(rows: JobRow
     rows.clock.go(hours=2)
     assert await ask(rows) == {"questionId": 2, "status": "open"}
     with rows.store.view() as tx:
-        assert tx.jobs.questions.get(1).question.standing(tx.now) is QuestionStatus.EXPIRED
+        assert tx.jobs.questions.get(1).question.status_at(tx.now) is QuestionStatus.EXPIRED
 
 
 async def test_a_question_that_expires_while_it_is_waited_for_says_so(rows: JobRows) -> None:

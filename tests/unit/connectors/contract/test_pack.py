@@ -217,7 +217,7 @@ FINDS: dict[Flaw, Callable[[Bench], Awaitable[None]]] = {
     Flaw.EXAGGERATES: CONTRACT.test_the_longest_chunk_is_taken_whole,
     Flaw.MISTAKES_SCOPES: CONTRACT.test_each_failure_has_its_class,
     Flaw.GIVES_UP: CONTRACT.test_what_the_platform_did_not_take_may_be_sent_again,
-    Flaw.TELLS_THE_TOKEN: CONTRACT.test_nothing_that_is_told_holds_the_token,
+    Flaw.TELLS_THE_TOKEN: CONTRACT.test_no_report_holds_the_token,
     Flaw.HAS_NO_RECEIPT: CONTRACT.test_a_chunk_arrives_with_a_receipt,
 }
 

@@ -1,6 +1,6 @@
 """What a person replied to, before their words."""
 
-from maestro.domain.context.history import QUOTED_CHARS, HistoryEntry, RepliedMessage, quotation_text, render_asked
+from maestro.domain.context.history import QUOTED_CHARS, HistoryEntry, RepliedMessage, quotation_text, render_input
 from maestro.domain.conversations.conversation import StoredMessage
 from maestro.domain.llm.models import estimate, estimate_messages
 from maestro.domain.llm.prompts import PromptMessage, Role
@@ -42,10 +42,10 @@ def test_it_is_known_by_the_answer_or_the_persons_message_that_it_is() -> None:
 def test_it_stands_before_the_words_and_its_tokens_are_counted() -> None:
     quote = quotation_text(RepliedMessage("the blue one"))
     said = HistoryEntry(Role.USER, "[agent x] buy it", estimate("[agent x] buy it"), 5, quote=quote)
-    (shown,) = render_asked([said], 10_000)
+    (shown,) = render_input([said], 10_000)
     assert shown.turn.content == f"{quote}\n\n> [agent x] buy it"
     assert shown.turn.message_id is None
     assert shown.tokens == estimate_messages([PromptMessage(**shown.turn._asdict())])
-    (tight,) = render_asked([said._replace(content="word " * 4_000)], 200)
+    (tight,) = render_input([said._replace(content="word " * 4_000)], 200)
     assert tight.turn.content.startswith(quote)
     assert tight.left_out > 0

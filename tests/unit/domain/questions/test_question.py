@@ -214,8 +214,8 @@ def test_a_late_answer_is_told_so_and_how_to_say_it_to_the_agent(status: Questio
 @pytest.mark.parametrize(("pointed", "content"), [(asking(7), "#7 blue"), (deciding(7), "#7 yes")])
 def test_a_question_whose_time_is_over_takes_no_answer_even_if_nobody_noted_it(pointed: Question, content: str) -> None:
     late = NOW + timedelta(hours=1)
-    assert pointed.standing(late - timedelta(microseconds=1)) is QuestionStatus.OPEN
-    assert pointed.standing(late) is QuestionStatus.EXPIRED
+    assert pointed.status_at(late - timedelta(microseconds=1)) is QuestionStatus.OPEN
+    assert pointed.status_at(late) is QuestionStatus.EXPIRED
     assert outcome(meant_for(parse_reply(content), BOSS, pointed, late)) == "told"
 
 
