@@ -149,8 +149,8 @@ async def test_no_prompt_takes_more_than_its_share_of_the_window(maestro: Instan
     async with maestro.client("budget") as client:
         await fill(client, ROUNDS + 4)
     prompts = maestro.query("SELECT max(tokens) FROM prompts JOIN queue ON queue.id = job_id WHERE channel = 'budget'")
-    # The tools take some hundreds beside it, and what does not fit whole is left out.
-    assert 4_500 < prompts[0][0] <= 8_192 - 2_048
+    # The tools take some hundreds beside it, and a round of 850 that does not fit whole is left out.
+    assert 4_000 < prompts[0][0] <= 8_192 - 2_048
 
 
 async def test_facts_that_fail_put_the_compaction_off_and_the_answer_comes(maestro: Instance) -> None:
