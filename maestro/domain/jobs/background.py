@@ -1,4 +1,4 @@
-"""Jobs that no person began: heartbeats, crons and webhooks have no conversation, and may have nothing to say."""
+"""The texts of background jobs: heartbeats, crons and webhooks, which have no conversation and may post nothing."""
 
 import re
 from datetime import datetime
@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from maestro.domain.jobs.job import Job, JobKind, task_of
 
 SILENT = "[SILENT]"
-"""What an agent answers when there is nothing to post."""
+"""The answer of an agent that has nothing to post."""
 
 _WHY = {
     JobKind.HEARTBEAT: "This is a heartbeat of yours",
@@ -21,18 +21,21 @@ _SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re
 
 
 def background_text(job: Job, zone: ZoneInfo) -> str:
-    """Return what the model is told: the task, then why it is asked now. ``zone`` is that of the schedule."""
+    """Return the input of the model: the task, and why the job runs now.
+
+    ``zone`` is the time zone of the schedule.
+    """
     planned = f", planned for {_clock(job.slot, zone)}" if job.slot is not None else ""
     return f"{task_of(job)}\n\n({_WHY[job.kind]}{planned}{_POSTED}{_silence(job)})"
 
 
 def going_on_text(job: Job) -> str:
-    """Return how the agent is to go on when it has heard of every task that it passed on in this job."""
+    """Return the instruction for an agent that has the results of all tasks it delegated in this job."""
     return f"{_GO_ON}{_POSTED}{_silence(job)}"
 
 
 def worth_posting(text: str) -> str:
-    """Return what is left of an answer to post: nothing when it holds no more than ``SILENT``."""
+    """Return an answer without its ``SILENT`` lines: empty when it has no other text, so that nothing is posted."""
     return _SILENT_LINE.sub("", text).strip()
 
 

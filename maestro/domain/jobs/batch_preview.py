@@ -1,4 +1,4 @@
-"""The preview of a batch: which jobs would run, from which step, and what that may cost."""
+"""The preview of a batch: which jobs would run, from which step, and the estimated cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +28,11 @@ class CallAttempt:
 
 @dataclass(frozen=True)
 class BatchCandidate:
-    """A job of which somebody asks what would become of it.
+    """A job that a batch would act on, with the rows that its preview needs.
 
-    ``newest`` is the job that answers the same message now, ``led_to`` what came of that. ``step`` is its last one and
-    how that ended; ``done`` are the results of its finished ones, read only where the last one says too little.
-    ``calls`` are its model calls in the order they were made.
+    ``newest`` is the job that now answers the same message, and ``led_to`` are the jobs that its answer started.
+    ``step`` is the last step and its state. ``done`` has the results of finished steps by name; it is read only where
+    the last step does not tell where a resume continues. ``calls`` are the model calls of the job, oldest first.
     """
 
     job: Job
@@ -45,14 +45,18 @@ class BatchCandidate:
 
 @dataclass(frozen=True)
 class Prices:
-    """What one call cost of late, on average in US dollars: by agent, by model, and of all."""
+    """The average cost in US dollars of recent model calls: by agent id, by model name, and of all calls."""
 
     agents: Mapping[int, float] = field(default_factory=dict)
     models: Mapping[str, float] = field(default_factory=dict)
     overall: float | None = None
 
     def of(self, agent_id: int | None, model: str = "") -> float | None:
-        """Return what a call of this agent, or of the model given instead of its own, may cost; None when unknown."""
+        """Return the expected cost of one call in US dollars, None when unknown.
+
+        ``model`` is the model that an operator chose; without it, the average of the agent counts, else that of all
+        calls.
+        """
         if model:
             return self.models.get(model)
         return self.agents.get(agent_id or 0, self.overall)
@@ -60,7 +64,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class JobPreview:
-    """What would become of one job; ``problem`` is why nothing would."""
+    """The effect of a batch on one job; ``problem`` is the reason of a refusal, empty if the job is not refused."""
 
     job_id: str
     lane: str
@@ -71,7 +75,10 @@ class JobPreview:
 
 
 class RefusedGroup(View):
-    """Jobs that are refused for one reason, with ``*`` for what differs; ``example`` is one of them."""
+    """Jobs that are refused for the same reason.
+
+    ``reason`` has ``*`` in place of ids, numbers and quoted values; ``example`` is the id of one of the jobs.
+    """
 
     reason: str
     count: int
@@ -79,18 +86,21 @@ class RefusedGroup(View):
 
 
 class StepCount(View):
-    """How many jobs go on at a step; ``start`` is the top, ``end`` where only the end is missing."""
+    """The number of jobs that continue at a step.
+
+    ``start`` is the beginning of the job; ``end`` means that every step is done and the job only has to be closed.
+    """
 
     step: str
     count: int
 
 
 class BatchPreview(View):
-    """What a batch would do now. Nothing was changed.
+    """The effect that a batch would have now; computing it changes nothing.
 
-    ``matching`` are all that were asked for, of which so many are ``possible``. About so many ``modelCalls`` are paid
-    for, those whose answers nobody holds; for about ``costUsd``, which says nothing of the ``unknownCost`` calls of
-    which nobody knows the price.
+    ``matching`` counts the selected jobs, ``possible`` those that would not be refused. ``modelCalls`` is the estimated
+    number of calls to pay for; a call with a stored answer is not paid again. ``costUsd`` is their estimated cost; it
+    leaves out ``unknownCost`` calls that have no known price.
     """
 
     action: BatchAction
@@ -104,7 +114,10 @@ class BatchPreview(View):
 
 
 class JobPreviews:
-    """Judges the jobs of one batch in their order, by the rules that hold when each has its turn."""
+    """The previews of the jobs of one batch.
+
+    They are made in the order of the batch, by the rules that will apply when each job starts.
+    """
 
     def __init__(
         self,
@@ -113,7 +126,7 @@ class JobPreviews:
         edits: JobEdits = NO_EDITS,
         agents: Mapping[str, int | None] | None = None,
     ) -> None:
-        """``agents`` are those that may answer, by slug, with their ids."""
+        """Store the rules of the batch; ``agents`` maps the slugs of active agents to their ids."""
         self._action = action
         self._prices = prices
         self._edits = edits
@@ -121,57 +134,60 @@ class JobPreviews:
         self._agent_id = self._agents.get(edits.agent) if edits.agent is not None else None
         self._restarted: dict[str, str] = {}
 
-    def of(self, prospect: BatchCandidate) -> JobPreview:
-        """Say what would become of a job, after those before it."""
-        job, lane = prospect.job, prospect.job.lane or ""
-        problem = self._problem(prospect)
+    def of(self, candidate: BatchCandidate) -> JobPreview:
+        """Return the preview of a job, given the jobs of the batch before it."""
+        job, lane = candidate.job, candidate.job.lane or ""
+        problem = self._problem(candidate)
         if problem:
             return JobPreview(job.id, lane, problem)
         if self._action is BatchAction.RESTART:
-            self._restarted[prospect.newest.id] = job.id
-        calls = calls_to_pay(self._action, job, prospect.calls)
-        return JobPreview(job.id, lane, "", step_of(self._action, prospect), calls, self._cost(prospect, calls))
+            self._restarted[candidate.newest.id] = job.id
+        calls = calls_to_pay(self._action, job, candidate.calls)
+        return JobPreview(job.id, lane, "", step_of(self._action, candidate), calls, self._cost(candidate, calls))
 
     def missing(self, job_id: str) -> JobPreview:
-        """Say what would become of a job that does not exist."""
+        """Return the preview for an id that no job has."""
         return JobPreview(job_id, "", f"job {job_id} does not exist")
 
-    def _problem(self, prospect: BatchCandidate) -> str:
-        job, mode = prospect.job, self._action.mode
+    def _problem(self, candidate: BatchCandidate) -> str:
+        job, mode = candidate.job, self._action.mode
         if mode is None:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
-        before = self._restarted.get(prospect.newest.id)
+        before = self._restarted.get(candidate.newest.id)
         if before is not None:
             return f"job {before} of this batch answers the same."
         if job.what_if:
             return f"job {job.id} is a what-if, which is resumed or asked again by itself."
-        problem = refusal(job, prospect.newest, mode, prospect.led_to)
-        return problem or edits_refusal(job, mode, self._edits) or self._gone(prospect)
+        problem = refusal(job, candidate.newest, mode, candidate.led_to)
+        return problem or edits_refusal(job, mode, self._edits) or self._gone(candidate)
 
-    def _gone(self, prospect: BatchCandidate) -> str:
-        """Return why the agent does not answer that an operator chose the last time, which a restart keeps."""
+    def _gone(self, candidate: BatchCandidate) -> str:
+        """Return why a restart cannot keep the agent that an operator chose before: it is not active."""
         if self._action is not BatchAction.RESTART or self._edits.any:
             return ""
-        kept = edits_of(prospect.newest).agent
+        kept = edits_of(candidate.newest).agent
         return f"agent: {kept}, chosen the last time, is not active" if kept and kept not in self._agents else ""
 
-    def _cost(self, prospect: BatchCandidate, calls: int) -> float | None:
-        """Return what so many calls may cost, by those the job made before, else by others; None when unknown."""
+    def _cost(self, candidate: BatchCandidate, calls: int) -> float | None:
+        """Return the estimated cost of ``calls`` model calls in US dollars, None when unknown.
+
+        The average of the job's own calls counts, unless the batch changes the model or the agent.
+        """
         if not calls:
             return 0.0
-        known = [call.cost_usd for call in prospect.calls if call.state is CallState.ANSWERED]
+        known = [call.cost_usd for call in candidate.calls if call.state is CallState.ANSWERED]
         paid = [cost for cost in known if cost is not None]
         if paid and not (self._edits.model or self._edits.agent):
             return sum(paid) / len(paid) * calls
-        price = self._prices.of(self._agent_id or prospect.job.agent_id, self._edits.model or "")
+        price = self._prices.of(self._agent_id or candidate.job.agent_id, self._edits.model or "")
         return price * calls if price is not None else None
 
 
 def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) -> int:
-    """Return how many model calls a job is likely to pay for.
+    """Return the estimated number of model calls that a job will pay for.
 
-    A restart asks as often as the job did the first time. A resumed job pays for one call unless it holds its last
-    answer; one that asks for tools is not the last.
+    A restart makes as many calls as the job made before, at least one. A resumed job pays for one call, unless its last
+    stored answer asks for no tools and so is final.
     """
     if action is BatchAction.CANCEL or job.notice or is_script(job):
         return 0
@@ -184,33 +200,36 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) ->
     return 0 if held and not held[0].asks_tools else 1
 
 
-def step_of(action: BatchAction, prospect: BatchCandidate) -> str:
-    """Return the step at which a job goes on, or that it stands at when it is cancelled."""
+def step_of(action: BatchAction, candidate: BatchCandidate) -> str:
+    """Return the step at which a job would continue, or its last step when the job is to be cancelled."""
     if action is BatchAction.RESTART:
         return START
-    step, state = prospect.step or ("", StepState.DONE)
+    step, state = candidate.step or ("", StepState.DONE)
     if action is BatchAction.CANCEL:
         return step or START
     if leaves_open(step, state):
         return step
-    return next_step(prospect.job, prospect.done) or END
+    return next_step(candidate.job, candidate.done) or END
 
 
 def leaves_open(step: str, state: StepState) -> bool:
-    """Say whether the last step of a job is the one that it goes on with; else what is done tells which that is."""
+    """Return whether a resume continues at the last step of a job.
+
+    If not, the results of the finished steps tell where it continues.
+    """
     return state is not StepState.DONE and step not in OPTIONAL
 
 
-def build_batch_preview(action: BatchAction, outlooks: Sequence[JobPreview]) -> BatchPreview:
-    """Add up what would become of each job."""
-    possible = [one for one in outlooks if not one.problem]
+def build_batch_preview(action: BatchAction, previews: Sequence[JobPreview]) -> BatchPreview:
+    """Return the preview of a batch: the sums over the previews of its jobs."""
+    possible = [one for one in previews if not one.problem]
     known = [one.cost_usd for one in possible if one.calls and one.cost_usd is not None]
     steps = Counter(one.step for one in possible)
     return BatchPreview(
         action=action,
-        matching=len(outlooks),
+        matching=len(previews),
         possible=len(possible),
-        refused=_refused(one for one in outlooks if one.problem),
+        refused=_refused(one for one in previews if one.problem),
         steps=tuple(StepCount(step=step, count=count) for step, count in steps.most_common()),
         model_calls=sum(one.calls for one in possible),
         cost_usd=sum(known) if known or not any(one.calls for one in possible) else None,
@@ -218,9 +237,9 @@ def build_batch_preview(action: BatchAction, outlooks: Sequence[JobPreview]) -> 
     )
 
 
-def _refused(outlooks: Iterable[JobPreview]) -> tuple[RefusedGroup, ...]:
+def _refused(previews: Iterable[JobPreview]) -> tuple[RefusedGroup, ...]:
     groups: dict[str, list[str]] = {}
-    for one in outlooks:
+    for one in previews:
         groups.setdefault(pattern_of(one.problem), []).append(one.job_id)
     by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
     return tuple(RefusedGroup(reason=reason, count=len(ids), example=ids[0]) for reason, ids in by_size)

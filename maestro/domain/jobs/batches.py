@@ -1,4 +1,4 @@
-"""Batches: replays or cancellations of many jobs at once, as rows and as operators see them."""
+"""Batches: replays or cancellations of many jobs at once, with their rows and their API models."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.values import View
 
 MOST = 100_000
-"""Jobs in one batch: as many as one look takes a few seconds for."""
+"""The largest number of jobs in one batch: a preview of so many takes a few seconds."""
 
 AT_ONCE = 50
-"""Jobs of all batches that may wait or run at a time: as many as a dispatcher has in hand anyway (ADR 18)."""
+"""The largest number of open jobs of all batches: as many as a dispatcher runs at a time anyway (ADR 18)."""
 
 IN_A_LANE = 2
-"""Of them in one lane, where a person who writes now waits behind them: one that runs, and one that is next."""
+"""Open batch jobs in one lane, one running and one next: a new message of a user waits behind them."""
 
 Ids = Annotated[
     tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST)
@@ -32,7 +32,7 @@ Ids = Annotated[
 
 
 class BatchAction(StrEnum):
-    """What is done with each job of a batch."""
+    """The action that a batch applies to each of its jobs."""
 
     RESUME = "resume"
     RESTART = "restart"
@@ -40,15 +40,15 @@ class BatchAction(StrEnum):
 
     @property
     def mode(self) -> ReplayMode | None:
-        """Return how a job is replayed, None when it is not."""
+        """The replay mode of the action, None for a cancellation."""
         return None if self is BatchAction.CANCEL else ReplayMode(self)
 
 
 class ItemState(StrEnum):
-    """What came of one job of a batch.
+    """The state of one job of a batch.
 
-    It waits for its turn, was begun again or told to stop, was refused with a reason, or skipped because the batch was
-    stopped.
+    Waiting: not started yet. Begun: replayed or told to stop. Refused: not possible, with a reason. Skipped: not
+    started, because an operator stopped the batch.
     """
 
     WAITING = "waiting"
@@ -58,10 +58,10 @@ class ItemState(StrEnum):
 
 
 class ReplayBatch(SQLModel, table=True):
-    """A row of ``replay_batches``; ``wanted`` and ``edits`` are the JSON of what was asked for.
+    """A row of ``replay_batches``; ``wanted`` is the JSON of the job filter, ``edits`` that of the requested edits.
 
-    ``stopped`` says that an operator wants no more of its jobs to begin; those left are then skipped. It has ended when
-    each of its jobs has its result, even if those that were begun still run.
+    ``stopped`` means that an operator stopped the batch; its waiting jobs are then skipped. The batch has ended when
+    each job was begun, refused or skipped, even if begun jobs still run.
     """
 
     __tablename__ = "replay_batches"
@@ -87,9 +87,10 @@ class ReplayBatch(SQLModel, table=True):
 
 
 class ReplayItem(SQLModel, table=True):
-    """A job of a batch; ``began`` is the job that runs now, or was stopped, ``problem`` why there is none.
+    """A job of a batch; ``began`` is the id of the job that was begun or stopped, ``problem`` the refusal.
 
-    ``place`` is its place in the batch, by the turns of the jobs; ``lane`` is that of its job, empty without one.
+    ``place`` is the position in the batch, in the order of the queue; ``lane`` is the lane of the job, empty without
+    one.
     """
 
     __tablename__ = "replay_items"
@@ -114,11 +115,11 @@ class ReplayItem(SQLModel, table=True):
 
 
 def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
-    """Choose which items of a batch begin now, so that nobody who writes now is kept waiting.
+    """Return the positions of the batch items that start now, few enough that new messages of users are not delayed.
 
-    ``waiting`` are places and lanes in the order of the batch, ``open_lanes`` has the lane of each job that a batch
-    began and that waits or runs, empty for one without. Few begin at a time, and in one lane still fewer: new messages
-    get their turn between them.
+    ``waiting`` are positions and lanes in the order of the batch. ``open_lanes`` has the lane of each job that a batch
+    began and that has not ended, empty for a job without one. At most ``AT_ONCE`` jobs are open in all batches, and
+    ``IN_A_LANE`` in one lane.
     """
     taken = Counter(open_lanes)
     room = AT_ONCE - taken.total()
@@ -133,10 +134,10 @@ def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -
 
 
 class JobSelection(View):
-    """Which jobs are meant: those that a ``filter`` finds, or those with the ``ids``.
+    """A selection of jobs: those that match the ``filter``, or those with the ``ids``; exactly one of the two is given.
 
-    An empty filter means every job. ``expected`` is how many a dry run found: when it is another number by now,
-    nothing is done.
+    An empty filter matches every job. ``expected`` is the number of jobs that a dry run found; if the number has
+    changed since, the request is refused.
     """
 
     filter: JobFilter | None = None
@@ -151,13 +152,13 @@ class JobSelection(View):
 
 
 def check_edits(action: str, edits: JobEdits | None) -> None:
-    """Raise ``ValueError`` for edits of what is no restart."""
+    """Raise ``ValueError`` for edits with an action other than restart."""
     if edits is not None and edits.any and action != BatchAction.RESTART:
         raise ValueError("edits need the mode restart")
 
 
 class BatchRequest(JobSelection):
-    """What is to be done with which jobs; ``edits`` go with a restart."""
+    """A request to apply an action to a selection of jobs; ``edits`` are allowed for a restart only."""
 
     action: BatchAction
     edits: JobEdits | None = None
@@ -169,17 +170,17 @@ class BatchRequest(JobSelection):
 
     @property
     def changes(self) -> JobEdits:
-        """What is changed in each job."""
+        """The edits for each job; ``NO_EDITS`` without any."""
         return self.edits or NO_EDITS
 
 
 class BatchView(View):
-    """How far a batch is. The ``filter`` chose its jobs; null where they were given by their ids.
+    """The progress of a batch; ``filter`` is null for jobs that were selected by id.
 
-    Of the ``total``, some are ``waiting`` for their turn, ``begun``, ``refused`` or ``skipped``, because the batch was
-    ``stopped``. ``endedAt`` is when the last one of them had its turn. Of those begun, some are ``completed``,
-    ``failed``, or ``open`` still; ``otherwise`` ended in another way. ``estimatedEnd`` is when the last one may have
-    ended, null when nobody can tell yet, or all have.
+    Of the ``total``, some jobs are ``waiting`` to start, ``begun``, ``refused``, or ``skipped`` because the batch was
+    ``stopped``. ``endedAt`` is the time when none was waiting any more. Of the begun jobs, some are ``completed``,
+    ``failed`` or still ``open``; ``otherwise`` counts those that were cancelled, dropped or merged. ``estimatedEnd`` is
+    null while no job has ended, and when all have.
     """
 
     id: str
@@ -210,7 +211,10 @@ class BatchPage(View):
 
 
 class BatchItemView(View):
-    """What came of one job: ``began`` runs now and has the ``status``; ``problem`` is why there is none."""
+    """The result of one job of a batch.
+
+    ``began`` is the id of the job that was begun or stopped, with its ``status``; ``problem`` is the refusal.
+    """
 
     place: int
     job_id: str
@@ -229,7 +233,7 @@ class BatchItemPage(View):
 
 
 class StatusCounts(View):
-    """How many jobs there are of each status, and in all."""
+    """The number of jobs in each state, and in total."""
 
     total: int
     pending: int = 0
@@ -244,29 +248,29 @@ class StatusCounts(View):
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """How many jobs of a batch are in each state, and how those stand that were begun."""
+    """The number of jobs of a batch by item state, and of the begun jobs by job state."""
 
     items: Mapping[ItemState, int]
     begun: Mapping[JobStatus, int]
 
     @property
     def open(self) -> int:
-        """How many of those begun have not ended."""
+        """The number of begun jobs that have not ended."""
         return sum(self.begun.get(status, 0) for status in OPEN)
 
     @property
     def unfinished(self) -> int:
-        """How many have not ended, or not even begun."""
+        """The number of jobs that have not ended, those that wait to start included."""
         return self.items.get(ItemState.WAITING, 0) + self.open
 
 
 def status_counts(counts: Mapping[JobStatus, int]) -> StatusCounts:
-    """Show how many jobs there are."""
+    """Return the API model of the numbers of jobs by state."""
     return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
 
 
 def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> BatchView:
-    """Show how far a batch is."""
+    """Return the API model of a batch at the time ``now``."""
     items, begun = Counter(progress.items), Counter(progress.begun)
     completed, failed = begun[JobStatus.COMPLETED], begun[JobStatus.FAILED]
     return BatchView(
@@ -283,18 +287,21 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 
 
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
-    """Return when the last job may have ended, if the others take as long as those that have; None when none has."""
+    """Return the estimated end of a batch, None while no job has ended, and when all have.
+
+    The estimate is that the remaining jobs take as long as the ended ones.
+    """
     done = sum(progress.begun.values()) - progress.open
     left = progress.unfinished
     return now + (now - batch.created_at) * left / done if done and left else None
 
 
 def wanted_text(wish: BatchRequest) -> str:
-    """Return what a batch's row keeps of which jobs were meant: the JSON of the filter, empty for jobs by id."""
+    """Return the job filter as the JSON that the batch's row stores; empty for jobs that were selected by id."""
     return wish.filter.model_dump_json(exclude_defaults=True) if wish.filter is not None else ""
 
 
 def item_page(items: Sequence[BatchItemView], limit: int) -> BatchItemPage:
-    """Return a page of up to ``limit`` items, of which one more was read to see whether there is another page."""
+    """Return a page of up to ``limit`` items; ``items`` has one more where there is another page."""
     more = len(items) > limit
     return BatchItemPage(items=tuple(items[:limit]), next=items[limit - 1].place if more else None)

@@ -1,4 +1,4 @@
-"""What becomes of messages that come while an earlier one of their lane is not answered yet.
+"""The rules for messages that arrive while an earlier message of their lane is still being answered.
 
 See docs/decisions.md: busy agents.
 """
@@ -11,15 +11,15 @@ from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import InboxRow
 
 MOST_MERGED = 50
-"""How many waiting messages are answered together with one, at most: more are a turn of their own."""
+"""The most waiting messages that are answered together with one; the next ones get an answer of their own."""
 
 INTERRUPTED = "interrupted by a newer message"
-"""Why a job ended that no person stopped."""
+"""The reason of a job that a newer message interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A job of a lane, and the message it is to answer."""
+    """A job of a lane, and the incoming message that it answers."""
 
     job: Job
     row: InboxRow
@@ -28,11 +28,12 @@ class QueuedMessage:
 def collected(
     host: InboxRow, waiting: Sequence[QueuedMessage], ends_at: int | None, goes_along: Callable[[InboxRow], bool]
 ) -> tuple[QueuedMessage, ...]:
-    """Return which of the waiting jobs, given in their order, are answered in the turn of the one that begins.
+    """Return the waiting jobs of a lane that are answered together with the job ``host``, which starts now.
 
-    The first that is another matter ends it, so that answers stay in order: one of another person, who may have other
-    rights; one that came after the ``/new`` with the id ``ends_at``; one that has begun before, or was asked for by an
-    operator; one that ``goes_along`` says would be answered by somebody else, or by nobody.
+    ``waiting`` is in the order of the lane. The first job that does not fit ends the selection, so that answers stay in
+    order: a job of another user, because permissions may differ; one that arrived after the ``/new`` with the inbox id
+    ``ends_at``; one that has run before or that an operator started; one for which ``goes_along`` returns false,
+    because another agent or none would answer it.
     """
 
     def joins(one: QueuedMessage) -> bool:
@@ -43,10 +44,10 @@ def collected(
 
 
 def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMessage]) -> tuple[QueuedMessage, ...]:
-    """Return which open jobs of its lane a newer message interrupts: those that answer the same person as its agent.
+    """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
-    One that has not begun is collected when its turn comes, and so is one whose agent is not chosen yet. One that was
-    asked to stop ends anyway.
+    A job that has no agent yet is not interrupted: it is answered together with others when it starts. A job with a
+    stop request ends anyway.
     """
     return tuple(
         one
@@ -59,7 +60,10 @@ def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMess
 
 
 def absorbed(job: Job) -> bool:
-    """Say whether a newer message that interrupted this job is answered in its place: it may have been too late."""
+    """Return whether an interrupted job was cancelled, so that the newer message is answered in its place.
+
+    The interruption may have come too late; then the job has another state.
+    """
     return job.status is JobStatus.CANCELLED
 
 
@@ -69,5 +73,8 @@ def _unbegun(job: Job) -> bool:
 
 
 def _same_person(one: InboxRow, other: InboxRow) -> bool:
-    """Compare within a lane, so on one platform; what somebody is allowed counts when the message came in."""
+    """Return whether two messages of a lane have the same sender with the same rights.
+
+    The rights are those at the time when each message arrived.
+    """
     return (one.user_id, one.is_owner, one.from_bot) == (other.user_id, other.is_owner, other.from_bot)

@@ -1,4 +1,4 @@
-"""Tasks that agents give to each other: who may give which, and what the other hears.
+"""Delegation: which agent may give a task to which, and the prompts of both.
 
 See docs/decisions.md: delegation.
 """
@@ -12,20 +12,20 @@ from maestro.domain.tags.grammar import Tag
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 
 MAX_DEPTH = 3
-"""How often a task may be handed on, the first time included."""
+"""The largest number of delegations in a chain, the first one included."""
 
 MOST_TASKS = 5
-"""Tasks that one answer may hand on: each is a model call of its own, and more."""
+"""The most tasks that one answer may delegate: each costs at least one model call."""
 
 TASK_CHARS = 20_000
 
 WAIT = "wait"
-"""The word after the slug by which a delegator asks to hear the result."""
+"""The option after the slug in a delegate tag with which the delegator asks for the result."""
 
 
 @dataclass(frozen=True)
 class DelegatedTask:
-    """A task for another agent; with ``hears`` the delegator hears the result and answers with it."""
+    """A task for another agent; with ``hears``, the delegator gets the result and answers with it."""
 
     slug: str
     task: str
@@ -33,13 +33,13 @@ class DelegatedTask:
 
     @classmethod
     def of(cls, tag: Tag) -> "DelegatedTask":
-        """Read the tag; the slug may be written like a mention, in any case."""
+        """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
         return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT in (word.lower() for word in tag.options))
 
 
 @dataclass(frozen=True)
 class Delegator:
-    """Who hands a task on: the agent, how deep its own job is, and the ids of the agents above it in the chain."""
+    """The agent that delegates a task, the depth of its own job, and the ids of the agents above it in the chain."""
 
     agent: Agent
     depth: int
@@ -47,7 +47,7 @@ class Delegator:
 
 
 def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
-    """Return why the task cannot be handed to anybody, or None."""
+    """Return why a delegate tag is invalid, whatever its target, as a sentence for users; None for a valid one."""
     if not tag.complete:
         return "A task was not passed on: its end was not marked."
     if not handover.slug:
@@ -60,10 +60,10 @@ def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
 
 
 def refusal(handover: DelegatedTask, target: Agent | None, by: Delegator) -> str | None:
-    """Return why this agent may not be given the task, in a sentence for people, or None.
+    """Return why the target may not get the task, as a sentence for users; None if it may.
 
-    Unknown and inactive agents are reported; nobody gives a task to itself or to an agent above it in the chain, and
-    the chain has at most ``MAX_DEPTH`` links (docs/decisions.md: delegation).
+    Refused are unknown and inactive agents, the delegator itself, an agent above it in the chain, and a task beyond
+    ``MAX_DEPTH`` delegations (docs/decisions.md: delegation).
     """
     if target is None or target.status is AgentStatus.ARCHIVED:
         return f"The task was not passed on: there is no agent @{handover.slug}."
@@ -79,7 +79,7 @@ def refusal(handover: DelegatedTask, target: Agent | None, by: Delegator) -> str
 
 
 def task_text(delegator: Agent, user_name: str, job: Job) -> str:
-    """Return what the model of the other agent is asked; the task is the delegator's words, line by line."""
+    """Return the input of the model of the target agent; the task is quoted line by line as text of the delegator."""
     person = f" on behalf of a person called {quoted(user_name, NAME_CHARS)}" if user_name.strip() else ""
     reader = (
         f"Only @{delegator.slug} reads your answer, and goes on with it."
@@ -91,7 +91,7 @@ def task_text(delegator: Agent, user_name: str, job: Job) -> str:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of a task: the agent's slug and its answer, None when it has none; ``status`` is its job's."""
+    """The result of a delegated task: the target's slug, its answer or None, and the state of its job."""
 
     slug: str
     task: str
@@ -100,7 +100,7 @@ class TaskResult:
 
 
 def results_text(results: Sequence[TaskResult], go_on: str) -> str:
-    """Return what the delegator's model is told when everything it waited for has ended, and how it is to go on."""
+    """Return the input of the delegator's model once all its tasks have ended; ``go_on`` is the closing instruction."""
     return "\n\n".join(["What became of the tasks that you passed on:", *map(_result_text, results), go_on])
 
 

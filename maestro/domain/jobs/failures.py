@@ -1,4 +1,4 @@
-"""Failures that are of the same kind: reasons without what differs from job to job."""
+"""Failures of the same kind: error reasons without the details that differ from job to job."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.values import View
 
 ANY = "*"
-"""Stands for what differs; a filter takes it for anything."""
+"""The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
 
 LONGEST = 200
-"""Characters of a pattern: what differs beyond them makes no other kind of failure."""
+"""The most characters of a pattern: reasons that differ only beyond them are of the same kind."""
 
 OUTAGE_GAP = timedelta(minutes=30)
-"""Without a failure for so long an outage is over: the next failure of its kind begins another one."""
+"""An outage ends after this time without a failure; the next failure of its kind begins another outage."""
 
 _READ = 2 * LONGEST
 _DIFFERS = re.compile(
@@ -29,7 +29,10 @@ _AGAIN = re.compile(r"\*(?:[\s,;/]*\*)+")
 
 
 def pattern_of(reason: str) -> str:
-    """Return a reason with ``*`` for each id, number and quoted value, so that a thousand of one kind are one."""
+    """Return a reason with ``*`` in place of each id, number and quoted value.
+
+    So a thousand failures of one kind have one pattern.
+    """
     found = _AGAIN.sub(ANY, _DIFFERS.sub(ANY, reason[:_READ]))
     whole = len(reason) <= _READ and len(found) <= LONGEST
     return found if whole else f"{found[:LONGEST].rstrip(ANY)}{ANY}"
@@ -37,7 +40,10 @@ def pattern_of(reason: str) -> str:
 
 @dataclass(frozen=True)
 class FailureCount:
-    """Jobs that failed at one step for one reason, of one agent; moments are as they are stored, which is sortable."""
+    """The number of jobs of one agent that failed at one step for one reason.
+
+    ``oldest`` and ``newest`` are times as text in the stored form, which sorts by time.
+    """
 
     error: str
     step: str
@@ -47,13 +53,13 @@ class FailureCount:
     oldest: str
     newest: str
     example: str
-    """The id of one of them, of those begun in the same way the one that came last."""
+    """The id of one of the jobs: the latest among those of the same origin."""
 
 
 class ErrorGroup(View):
-    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for what differs.
+    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for the varying parts.
 
-    ``example`` is one of these jobs. The same ``error``, ``step`` and ``reason`` in a filter choose them.
+    ``example`` is the id of one of these jobs. A filter with the same ``error``, ``step`` and ``reason`` selects them.
     """
 
     error: str
@@ -67,14 +73,14 @@ class ErrorGroup(View):
 
 
 class ErrorGroupPage(View):
-    """All kinds of failures, the newest first; ``next`` is always null."""
+    """All kinds of failures, the kind with the newest failure first; ``next`` is always null."""
 
     items: tuple[ErrorGroup, ...]
     next: str | None = None
 
 
 def grouped(failures: Iterable[FailureCount]) -> ErrorGroupPage:
-    """Put together what is of one kind."""
+    """Group failure counts by kind."""
     kinds: dict[tuple[str, str, str], list[FailureCount]] = {}
     for one in failures:
         kinds.setdefault((one.error, one.step, pattern_of(one.reason)), []).append(one)
@@ -98,7 +104,7 @@ def _group(error: str, step: str, reason: str, same: Sequence[FailureCount]) -> 
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A job that failed, and when it was created."""
+    """The id, the reason and the creation time of a failed job."""
 
     job_id: str
     reason: str
@@ -107,9 +113,9 @@ class FailedJob:
 
 @dataclass(frozen=True)
 class Outage:
-    """Jobs that failed alike, each created at most ``OUTAGE_GAP`` after the one before.
+    """Jobs that failed for the same reason, each created at most ``OUTAGE_GAP`` after the one before.
 
-    ``job_id`` is the newest of them, ``reason`` has ``*`` for what differs.
+    ``job_id`` is the newest of them; ``reason`` has ``*`` for the varying parts.
     """
 
     error: str
@@ -120,14 +126,14 @@ class Outage:
     job_id: str
 
     def filter(self, wanted: JobFilter) -> JobFilter:
-        """Return the filter that chooses these jobs among those of a filter."""
-        after = self.until + timedelta(microseconds=1)  # a filter leaves out its end
+        """Return the filter ``wanted``, narrowed to the failed jobs of this outage."""
+        after = self.until + timedelta(microseconds=1)  # the end of a filter is exclusive
         chosen = {"error": self.error, "reason": self.reason, "since": self.since, "until": after}
         return wanted.model_copy(update={**chosen, "status": (JobStatus.FAILED,)})
 
 
 def outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
-    """Return the outage that ended with a failure; ``earlier`` are failures with the same error, newest first."""
+    """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
     kind, first, count = pattern_of(newest.reason), newest, 0
     for one in earlier:
         if first.created_at - one.created_at > OUTAGE_GAP:

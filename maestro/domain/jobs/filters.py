@@ -14,30 +14,30 @@ from maestro.domain.values import Value
 
 SEPARATOR = " "
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
-"""Any other has no moment in UTC, or none that a database keeps."""
+"""The validator of times: it refuses those that cannot be converted to UTC or stored."""
 
 AROUND = timedelta(minutes=2)
-"""How far from ``at`` a job may have been created, or have ended: people remember times to the minute."""
+"""How far from ``at`` a job may have been created or ended: users remember times to the minute."""
 
 LOOK_BACK = timedelta(days=1)
-"""How long before ``at`` an ended job was created at most: without a limit, every older job would be read."""
+"""The longest time between the creation of an ended job and ``at``: without a limit, every older job would be read."""
 
 
 @dataclass(frozen=True)
 class PageCursor:
-    """The last job of a page; jobs are listed newest first."""
+    """The last job of a page; lists of jobs are newest first."""
 
     created_at: datetime
     job_id: str
 
     def encode(self) -> str:
-        """Return the text for clients; what is in it is nobody's business but ours."""
+        """Return the cursor as an opaque text for API clients."""
         text = f"{self.created_at.isoformat()}{SEPARATOR}{self.job_id}"
         return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
     @classmethod
     def decode(cls, text: str) -> "PageCursor":
-        """Read a text of ours; raises ``ValueError`` for any other."""
+        """Read a text that ``encode`` returned; raises ``ValueError`` for any other text."""
         try:
             moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
             created_at = MOMENT.validate_python(datetime.fromisoformat(moment))
@@ -49,7 +49,7 @@ class PageCursor:
 
 
 class JobFilter(Value):
-    """Which jobs to show; what is empty or None does not matter."""
+    """A filter of jobs; a field that is empty or None does not restrict the result."""
 
     status: tuple[JobStatus, ...] = Field(default=(), description="only these states")
     kind: tuple[JobKind, ...] = Field(default=(), description="only these kinds")

@@ -1,4 +1,4 @@
-"""The payloads of the flow's steps: ids and words only, never text, so that no history holds what people say."""
+"""The payloads of the flow's steps: only ids and figures, so that no Temporal history holds texts of users."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from maestro.domain.values import Value
 
 
 class RouteAction(StrEnum):
-    """What routing decided."""
+    """The decision of routing: an agent answers, Maestro itself replies, or the message is dropped."""
 
     ANSWER = "answer"
     REPLY = "reply"
@@ -18,16 +18,23 @@ class RouteAction(StrEnum):
 
 
 class StepOutcome(Value):
-    """What a step returned; its ``words`` hold ids and figures, nothing of what was said, as Temporal shows them."""
+    """The result of a step.
+
+    Temporal shows its ``words``, so they hold ids and figures and no text of a user or an agent.
+    """
 
     @property
     def words(self) -> str:
-        """What came of the step, empty where its end says it all."""
+        """The result in a few words, empty where the state of the step is enough."""
         return ""
 
 
 class RouteOutcome(StepOutcome):
-    """The agent that answers; ``typing``: the process that routed has started the indicator."""
+    """The agent that answers, or why none does.
+
+    ``typing``: the process that routed the message has started the typing indicator. ``media``: files have to be
+    fetched first.
+    """
 
     action: RouteAction
     agent: str = ""
@@ -38,18 +45,18 @@ class RouteOutcome(StepOutcome):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the message is recorded next, and not its files fetched before, or nothing at all."""
+        """Whether the next step records the message; it does not if files are fetched first or no agent answers."""
         return self.action is RouteAction.ANSWER and not self.media
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         who = {RouteAction.ANSWER: f"{self.agent} answers", RouteAction.REPLY: "Maestro itself replies"}
-        return ": ".join(filter(None, (who.get(self.action, "nobody answers"), self.reason)))
+        return ": ".join(filter(None, (who.get(self.action, "no agent answers"), self.reason)))
 
 
 class MediaOutcome(StepOutcome):
-    """How many files were fetched, how many cannot be had, and how many are voices without a transcript."""
+    """The number of files fetched, of files that are unavailable, and of voice messages without a transcript."""
 
     files: int
     unavailable: int = 0
@@ -57,25 +64,29 @@ class MediaOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
-        counts = (self.files, "fetched"), (self.unavailable, "not to be had"), (self.voices, "voices to hear")
+        """The result in a few words."""
+        counts = (
+            (self.files, "fetched"),
+            (self.unavailable, "unavailable"),
+            (self.voices, "voice messages to transcribe"),
+        )
         return _listed(*counts) or "no files"
 
 
 class VoiceOutcome(StepOutcome):
-    """How many voices there were to listen to, and of how many there is a transcript now."""
+    """The number of voice messages, and of those that have a transcript now."""
 
     voices: int
     transcribed: int = 0
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return f"{self.transcribed} of {self.voices} transcribed"
 
 
 class ConversationOutcome(StepOutcome):
-    """Where the message was recorded, and whether the conversation has grown too long for the agent's model."""
+    """The recorded message, and whether the conversation has grown too long for the agent's model."""
 
     conversation_id: int
     message_id: int
@@ -83,18 +94,18 @@ class ConversationOutcome(StepOutcome):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the prompt is built next, and not the conversation compacted before."""
+        """Whether the next step builds the prompt; if not, the conversation is compacted first."""
         return not self.compaction_due
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         long = ", which has grown too long for the model" if self.compaction_due else ""
         return f"message {self.message_id} of conversation {self.conversation_id}{long}"
 
 
 class CompactionOutcome(StepOutcome):
-    """What a compaction took away and what it learned; ``compaction_id`` is 0 when nothing could go."""
+    """The number of messages archived and of facts stored; ``compaction_id`` is 0 if nothing was archived."""
 
     compaction_id: int
     archived: int = 0
@@ -103,13 +114,13 @@ class CompactionOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         counts = (self.archived, "messages archived"), (self.facts, "facts kept"), (self.tokens_saved, "tokens saved")
         return _listed(*counts) or "nothing could go"
 
 
 class ContextOutcome(StepOutcome):
-    """The stored prompt."""
+    """The stored prompt, its number of messages and its estimated tokens."""
 
     prompt_id: int
     turns: int
@@ -117,21 +128,24 @@ class ContextOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return f"about {self.tokens:,} tokens in {self.turns:,} turns"
 
 
 class Preparation(StepGroup):
-    """The steps from ``step`` on up to the prompt of a message.
+    """The steps from ``step`` to the prompt of a message, done by one activity.
 
-    With ``asks`` the model is asked by the same process next, and its call is put on record with the prompt.
+    With ``asks``, the same process makes the model call next and records it together with the prompt.
     """
 
     asks: bool = False
 
 
 class PreparationOutcome(Value):
-    """What the steps up to the prompt returned; None for those that were not reached, or done before."""
+    """The results of the steps up to the prompt; None for a step that was not reached or was done before.
+
+    ``milliseconds`` are the durations of the steps.
+    """
 
     route: RouteOutcome | None = None
     conversation: ConversationOutcome | None = None
@@ -140,14 +154,17 @@ class PreparationOutcome(Value):
 
 
 class ModelStep(StepRef):
-    """One model call; ``number`` counts the job's calls from 1. A final one must be answered without tools."""
+    """One model call; ``number`` counts the job's calls from 1. The model must answer a ``final`` call without tools."""
 
     number: int
     final: bool = False
 
 
 class ModelOutcome(StepOutcome):
-    """What a model call took, and the names of the tools it asks for; the answer itself stays in the store."""
+    """The model, tokens and cost of a model call, and the names of the tools that it asks for.
+
+    The answer itself stays in the store.
+    """
 
     number: int
     model: str
@@ -160,7 +177,7 @@ class ModelOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         wants = f"asks for {', '.join(self.tools)}" if self.tools else "answers"
         cost = "" if self.cost_usd is None else f", {self.cost_usd:.6f} USD"
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{cost}"
@@ -168,52 +185,51 @@ class ModelOutcome(StepOutcome):
 
 
 class ToolStep(StepRef):
-    """One tool call: the number of the model call that asked for it, and its place in the answer, from 0."""
+    """One tool call: the number of the model call that asked for it, and its index in the answer, from 0."""
 
     number: int
     place: int
 
 
 class ToolOutcome(StepOutcome):
-    """What became of a tool call; its result stays in the store."""
+    """The state of a tool call; its result stays in the store."""
 
     state: ToolState
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return self.state
 
 
 class ParkStep(StepRef):
-    """The steps that cannot go on, by name."""
+    """The names of the steps that wait, so that the job leaves its lane."""
 
     steps: tuple[str, ...]
 
 
 class ParkOutcome(StepOutcome):
-    """The job's status after it was parked; another one than waiting if it was ended meanwhile."""
+    """The job's status after the step that makes it wait; another status than waiting if the job ended meanwhile."""
 
     status: JobStatus
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return self.status
 
 
 class AnswerStep(StepRef):
-    """The model call with the final answer."""
+    """The number of the model call with the final answer."""
 
     number: int
 
 
 class AnswerOutcome(StepOutcome):
-    """Where the answer was recorded, and which jobs it began; ``heard`` by another agent, an answer is not sent.
+    """The recorded answer, and the jobs that it began, with their ``priority``.
 
-    Nor is one that is ``silent``, because a job without a person had nothing to tell.
-
-    ``priority`` is that of the begun jobs.
+    An answer that is ``heard`` goes to the agent that delegated the task and is not sent to a channel. A ``silent``
+    answer is not sent either: a background job had nothing to post.
     """
 
     message_id: int
@@ -224,7 +240,7 @@ class AnswerOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         begun = f"begins {len(self.begun)} {'task' if len(self.begun) == 1 else 'tasks'} of other agents"
         parts = {
             f"recorded as message {self.message_id}": self.message_id,
@@ -236,19 +252,20 @@ class AnswerOutcome(StepOutcome):
 
 
 class AskGroup(ModelStep, StepGroup):
-    """One model call; a final answer is recorded and sent with it where nothing is in the way."""
+    """One model call; if its answer is final, the same activity may record and send it."""
 
 
 class WhatIfOutcome(StepOutcome):
-    """How many tags the answer of a what-if has; they do nothing."""
+    """The number of tags in the answer of a what-if, none of which is carried out."""
 
     tags: int
 
 
 class TakeUpOutcome(StepOutcome):
-    """The agent of a task, its conversation, and whether only the agent that gave it hears the result.
+    """The agent of a delegated task, its conversation, and whether only the delegating agent gets the result.
 
-    ``asked``: a person began what it came of; without one, neither work nor failure is shown.
+    That is ``heard``. ``asked``: the chain of tasks began with a message of a user; otherwise neither the typing
+    indicator nor a failure is shown.
     """
 
     agent: str
@@ -260,12 +277,12 @@ class TakeUpOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return f"{self.agent} works on it{', another agent hears the result' if self.heard else ''}"
 
 
 class BackgroundOutcome(StepOutcome):
-    """The agent of a background job, and whether a script runs before any model."""
+    """The agent of a background job, and whether a script runs before any model call."""
 
     agent: str
     script: bool = False
@@ -273,44 +290,47 @@ class BackgroundOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return f"{self.agent} works on it{', by a script' if self.script else ''}"
 
 
 class ScriptOutcome(StepOutcome):
-    """What a script came to: whether there is something to post, and the job that asks a model, if one is to."""
+    """The result of a script: whether there is something to post, and the id of the job that asks a model, if any."""
 
     posts: bool
     asks: str = ""
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         if self.asks:
             return f"asks a model: {self.asks}"
         return "has something to post" if self.posts else "nothing to post"
 
 
 class DeliverStep(StepRef):
-    """What to send, and whether the job is over once it is sent."""
+    """The purpose of the messages to send, and whether the job is completed once they are sent."""
 
     purpose: DeliveryPurpose
     closes: bool
 
 
 class DeliverOutcome(StepOutcome):
-    """How many chunks were sent."""
+    """The number of chunks that were sent."""
 
     chunks: int
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return _listed((self.chunks, "sent")) or "nothing to send"
 
 
 class AskGroupOutcome(Value):
-    """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
+    """The results of a model call and of recording and sending its answer; None for a step that is done separately.
+
+    ``milliseconds`` are the durations of the steps.
+    """
 
     model: ModelOutcome
     recorded: AnswerOutcome | None = None
@@ -319,7 +339,10 @@ class AskGroupOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """How an unsuccessful run ends; ``error`` is the name of a class. A later run of the job is not touched."""
+    """The end of an unsuccessful run; ``error`` is the name of an exception class.
+
+    A later run of the job is not changed.
+    """
 
     run: int
     status: JobStatus
@@ -327,13 +350,13 @@ class CloseStep(StepRef):
 
 
 class CloseOutcome(StepOutcome):
-    """The job's final status; another one than asked for if it had ended already."""
+    """The job's final status; not the requested one if the job had ended already."""
 
     status: JobStatus
 
     @property
     def words(self) -> str:
-        """What came of the step."""
+        """The result in a few words."""
         return self.status
 
 

@@ -1,4 +1,4 @@
-"""A job is one piece of work with one outcome; its id is the id of its workflow.
+"""The job: one unit of work with one outcome; its id is the id of its workflow.
 
 See docs/invariants.md: steps leave rows, no silent end.
 """
@@ -20,11 +20,11 @@ from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
 
 CHOSEN = "an operator chose"
-"""Why an agent answers that no rule of routing named."""
+"""The routing reason of a job for which an operator chose the agent."""
 
 
 class JobKind(StrEnum):
-    """What made the job."""
+    """The origin of a job."""
 
     MESSAGE = "message"
     HEARTBEAT = "heartbeat"
@@ -34,7 +34,7 @@ class JobKind(StrEnum):
 
 
 class JobStatus(StrEnum):
-    """Where the job stands; the last five are ends (docs/invariants.md: no silent end)."""
+    """The state of a job; the last five are final (docs/invariants.md: no silent end)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -47,37 +47,36 @@ class JobStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Say whether nothing more will happen by itself."""
+        """Whether the state is final; only an operator's replay continues the work."""
         return self not in OPEN
 
 
 OPEN = frozenset({JobStatus.PENDING, JobStatus.RUNNING, JobStatus.WAITING})
-"""The statuses of a job that still has something to do."""
+"""The states of a job that has not ended."""
 
 
 class Job(SQLModel, table=True):
-    """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
+    """A row of ``queue``; times are UTC, ``turn`` is its position in ``lane``, None without a lane.
 
-    ``wake_at`` is when a waiting job goes on, ``told_to_wait`` whether its person was told that it waits.
-    ``merged_into`` is the job that answers in its place. A delegation has the job that gave it as ``parent_id``, its
-    ``depth`` below the message that began it all, and the ``task``; ``hears`` says that the delegator wants the result.
-    ``erased`` says that what was said in it was deleted with its conversation.
+    ``wake_at`` is when a waiting job continues; ``told_to_wait`` means that its user got a notice of the wait.
+    ``merged_into`` is the job that answers in its place. A delegation has the job of the delegator as ``parent_id``,
+    its ``depth`` below the first job of the chain, and the ``task``; with ``hears``, the delegator gets the result.
+    ``erased`` means that its texts were deleted with its conversation.
 
-    A heartbeat and a cron have the ``schedule`` they are a run of, such as cron-3, and the ``slot``, the time that was
-    planned; a webhook has its ``webhook_id``. Such a job has no conversation: ``task`` is what it is told, ``said``
-    what it answers.
+    A heartbeat or a cron has its ``schedule``, such as cron-3, and the planned time as ``slot``; a webhook job has its
+    ``webhook_id``. These jobs have no conversation: ``task`` is the input of the model, ``said`` the answer.
 
-    ``edits`` is the JSON of what an operator changed when he had it restarted, empty without. A ``what_if`` job only
-    shows what would be answered: it acts on nothing and sends nothing (docs/decisions.md: what-if).
+    ``edits`` is the JSON of an operator's changes for a restart, empty without any. A ``what_if`` job only shows an
+    answer: it acts on nothing and sends nothing (docs/decisions.md: what-if).
     """
 
     __tablename__ = "queue"
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
-        # What lists are sorted and filtered by, so that only the jobs that are shown are read.
+        # The columns that lists sort and filter by, so that a page reads only its own jobs.
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
-        # What a search reads besides messages: most jobs have none of it, and are not in it.
+        # The columns that a search reads besides messages; most jobs have none of these texts and no entry here.
         Index(
             "ix_queue_told",
             "error",
@@ -162,37 +161,37 @@ class Job(SQLModel, table=True):
 
     @property
     def has_answer(self) -> bool:
-        """Say whether there is an answer, in the conversation or of a job without one."""
+        """Whether the job has an answer: a message of its conversation, or the text of a job without one."""
         return self.answer_id is not None or bool(self.said)
 
     @property
     def address(self) -> Address:
-        """Where the answer goes."""
+        """The channel or thread that the answer is sent to."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
 
 WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon as one is free."
-"""What a person hears, once, when the answer has to wait for an account (docs/decisions.md: retry)."""
+"""The notice to a user, sent once, when the answer has to wait for an account (docs/decisions.md: retry)."""
 
 FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
-"""What a person hears, once and without internals, when a message finally failed.
+"""The notice to a user, sent once and without internals, when a message finally failed.
 
 See docs/decisions.md: failure notice.
 """
 
 
 CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it."
-"""What a person hears, once, whose message an operator cancels."""
+"""The notice to a user, sent once, when an operator cancels the message."""
 
 CANCELLED_BY = "cancelled by "
-"""How the reason of a job begins that an operator cancelled, before the operator's name."""
+"""The prefix of the reason of a job that an operator cancelled; the operator's name follows."""
 
 IN_TEMPORAL = "its workflow was "
-"""How the reason of a job begins whose workflow an operator ended in Temporal."""
+"""The prefix of the reason of a job if an operator ended its workflow in Temporal."""
 
 
 def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
-    """Return a job without a lane that tells the person of ``job`` something Maestro itself has to say."""
+    """Return a job without a lane that sends a notice of Maestro itself to the user of ``job``."""
     return Job(
         id=notice_id,
         kind=job.kind,
@@ -205,7 +204,7 @@ def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
 
 
 class StepState(StrEnum):
-    """What became of one attempt at a step; interrupted: its process died, waiting: it is made again after the wait."""
+    """The state of an attempt at a step; interrupted: its process died; waiting: another attempt follows the wait."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -215,10 +214,10 @@ class StepState(StrEnum):
 
 
 class JobStep(SQLModel, table=True):
-    """One attempt at one step; ``result`` is the JSON of references it returned.
+    """One attempt at one step; ``result`` is the JSON of the outcome that it returned.
 
-    ``workflow_run`` and ``activity_attempt`` are Temporal's run id and its number of the attempt: they tell the older
-    of two attempts. The number is 0 for local steps, whose numbers begin again when their workflow task is repeated.
+    ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number: they tell which of two attempts
+    is older. The number is 0 for local activities, which count from 1 again when their workflow task is repeated.
     """
 
     __tablename__ = "job_steps"
@@ -251,25 +250,28 @@ class JobStep(SQLModel, table=True):
 
 
 class Wait(Value):
-    """What a step waits for, and when it goes on by itself; None when only the event itself ends the wait."""
+    """The reason of a wait, and the time at which the step continues.
+
+    The time is None if only the awaited event ends the wait.
+    """
 
     reason: WaitReason
     wake_at: datetime | None = None
 
 
 class StepRef(Value):
-    """The one payload of an activity: which step of which job."""
+    """The payload of an activity: the id of the job and the name of the step."""
 
     job_id: str
     step: str
 
 
 class StepGroup(StepRef):
-    """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first of them."""
+    """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first one."""
 
 
 class JobEnding(Value):
-    """How a job ended, for its row and its search attributes."""
+    """The end of a job, for its row and its search attributes."""
 
     status: JobStatus
     error: str = ""
@@ -277,18 +279,18 @@ class JobEnding(Value):
 
     @property
     def is_by_operator(self) -> bool:
-        """Say whether an operator cancelled the job; its own person, who stopped it, knows of the end."""
+        """Whether an operator cancelled the job; a user who stopped it needs no notice of the end."""
         return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, IN_TEMPORAL))
 
 
 class JobRef(Value):
-    """The one payload of a workflow: which job, its run, how fast it goes (seconds), and on which queues.
+    """The payload of a workflow: the job, its run, its timeouts in seconds, and the task queues of its activities.
 
-    ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue is the workflow's own.
-    With ``fair`` each client or channel gets its share where steps wait for each other.
-    Where Temporal begins a run of a ``schedule``, such as cron-3, there is no job yet, and its id is empty.
-    ``dashboard`` is the address of its pages, for links, empty without any. Runs that began before steps were done in
-    groups are not ``grouped``: what their histories hold is one activity for each step.
+    ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
+    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. Where
+    Temporal starts a run of a ``schedule``, such as cron-3, there is no job yet, and ``job_id`` is empty. ``dashboard``
+    is the base address of the pages for links, empty without one. Runs from before steps were done in groups are not
+    ``grouped``: their histories hold one activity for each step.
     """
 
     job_id: str
@@ -306,25 +308,25 @@ class JobRef(Value):
 
 
 def job_details(job_id: str, dashboard: str) -> str:
-    """Return what the Temporal Web UI says of a job, in Markdown: a link to its page, and nothing that was said."""
+    """Return the Markdown text for a job in the Temporal Web UI: a link to its page, and no text of users or agents."""
     job = f"[Job `{job_id}`]({dashboard}/queue/{job_id})" if dashboard else f"Job `{job_id}`"
     return f"{job}: its steps, prompts and answer."
 
 
-def _something(text: str) -> str:
+def _nonempty(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a text; leave it out to ask what was asked the first time")
     return storable(text)
 
 
-Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_something)]
+Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_nonempty)]
 
 
 class JobEdits(View):
-    """What is not None stands in the place of what it was the first time.
+    """An operator's changes for a restart or a what-if; a field that is None stays as it was.
 
-    ``agent`` is the slug of who answers, ``model`` its first choice, before the agent's own fallbacks, and ``prompt``
-    what the model reads instead of the message or the task; the message itself stays as it was said.
+    ``agent`` is the slug of the agent that answers; ``model`` is tried before the agent's own fallbacks; ``prompt`` is
+    the model's input instead of the message or the task. The stored message does not change.
     """
 
     agent: Slug | None = None
@@ -333,12 +335,12 @@ class JobEdits(View):
 
     @property
     def any(self) -> bool:
-        """Say whether something is changed."""
+        """Whether anything is changed."""
         return self != NO_EDITS
 
     @property
     def text(self) -> str:
-        """What a job's row keeps of them: JSON, empty for none."""
+        """The JSON that a job's row stores; empty without changes."""
         return self.model_dump_json(exclude_none=True) if self.any else ""
 
 
@@ -346,17 +348,17 @@ NO_EDITS = JobEdits()
 
 
 def edits_of(job: Job) -> JobEdits:
-    """Return what an operator changed in a job."""
+    """Return the changes that an operator made to a job."""
     return JobEdits.model_validate_json(job.edits) if job.edits else NO_EDITS
 
 
 def task_of(job: Job) -> str:
-    """Return what the model is told that a job without a message is to do; empty for one that answers a message."""
+    """Return the task that is the model's input in a job without a message; empty for a job that answers a message."""
     return (edits_of(job).prompt or job.task) if job.task else ""
 
 
 def model_for(job: Job, own: str) -> str:
-    """Return the model that is asked first: the operator's choice, else the agent's ``own``, which may be empty."""
+    """Return the model to call first: the operator's choice, else the agent's ``own``, which may be empty."""
     return edits_of(job).model or own
 
 
@@ -364,10 +366,13 @@ BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
 
 
 def is_background(job: Job) -> bool:
-    """Say whether a job began without a person; what Maestro itself has to say about one is no such job."""
+    """Return whether a schedule or a webhook started the job; a notice of Maestro itself is not a background job."""
     return job.kind in BACKGROUND and not job.notice
 
 
 def is_streamed(job: Job) -> bool:
-    """Say whether a person watches this job being done: one who wrote a message, and no agent hears the answer."""
+    """Return whether a user sees the answer of a job while it is written.
+
+    Only an answer to a message is streamed: not that of a delegation, a background job or a what-if.
+    """
     return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

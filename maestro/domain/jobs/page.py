@@ -1,4 +1,4 @@
-"""The page of one job: the timeline of its attempts at steps, run by run."""
+"""The timeline of one job's page: its attempts at steps, run by run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,17 +14,17 @@ from maestro.domain.jobs.views import JobDetail, JobRecord
 from maestro.domain.llm.prompts import CallPurpose
 
 WIDTH = 100.0
-"""Of the scale that a run's bars stand on."""
+"""The width of the time scale of a run, in percent."""
 
 THIN = 0.6
-"""The width of what took next to no time, so that it is seen."""
+"""The least width of a bar, in percent, so that a very short step is still visible."""
 
 Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
 class TimelineBar:
-    """Where something stands on the scale of its run, which is ``WIDTH`` wide."""
+    """The position of a step on the time scale of its run, which is ``WIDTH`` wide."""
 
     offset: float
     width: float
@@ -32,7 +32,10 @@ class TimelineBar:
 
 @dataclass(frozen=True)
 class TimelineEntry:
-    """One attempt at one step, and what it did."""
+    """One attempt at one step, with its calls, questions, actions and deliveries.
+
+    ``words`` is the purpose of the step, ``note`` its result in words.
+    """
 
     step: StepView
     words: str
@@ -47,7 +50,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True)
 class RunTimeline:
-    """One run of a job: from its first step to its last."""
+    """One run of a job, from its first step to its last."""
 
     run: int
     began: datetime
@@ -56,13 +59,13 @@ class RunTimeline:
 
     @property
     def milliseconds(self) -> float:
-        """How long it took, pauses included."""
+        """The duration of the run in milliseconds, waits included."""
         return (self.ended - self.began).total_seconds() * 1000
 
 
 @dataclass(frozen=True)
 class UnplacedRecords:
-    """What belongs to no step of the journal, such as that of a release that wrote none."""
+    """The records of a job that belong to no recorded step, such as those of a release that recorded no steps."""
 
     calls: Sequence[CallView] = ()
     tools: Sequence[ToolRunView] = ()
@@ -73,31 +76,31 @@ class UnplacedRecords:
 
 @dataclass(frozen=True)
 class JobTimeline:
-    """The runs of a job, the newest first, and what stands in none."""
+    """The runs of a job, newest first, and the records outside of them."""
 
     stretches: Sequence[RunTimeline] = ()
     loose: UnplacedRecords = field(default_factory=UnplacedRecords)
 
     def newest(self, most: int) -> Sequence[RunTimeline]:
-        """Return the newest runs: as many as have up to ``most`` steps together, and one in any case."""
+        """Return the newest runs with up to ``most`` steps in total, but at least one run."""
         steps = accumulate(len(stretch.entries) for stretch in self.stretches)
         return self.stretches[: max(1, sum(count <= most for count in steps))]
 
 
 NOWHERE = -1
-"""The place of what belongs to no attempt."""
+"""The index for a record that belongs to no attempt."""
 
 
 def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
-    """Return the course of a job; ``job`` is how its ``record`` is shown."""
+    """Return the timeline of a job; ``job`` is the API model of the rows in ``record``."""
     steps = job.steps
-    calls = _gathered(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
-    tools = _gathered(job.tools, lambda tool: _attempt(steps, StepKind.TOOL.numbered(tool.number, tool.place)))
-    questions = _gathered(
+    calls = _grouped(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
+    tools = _grouped(job.tools, lambda tool: _attempt(steps, StepKind.TOOL.numbered(tool.number, tool.place)))
+    questions = _grouped(
         job.questions, lambda asked: _attempt(steps, StepKind.TOOL.numbered(asked.number, asked.place))
     )
-    actions = _gathered(job.actions, lambda _: _attempt(steps, StepKind.TAGS))
-    deliveries = _gathered(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
+    actions = _grouped(job.actions, lambda _: _attempt(steps, StepKind.TAGS))
+    deliveries = _grouped(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
     entries = [
         TimelineEntry(
             step=step,
@@ -112,35 +115,41 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
         for place, (row, step) in enumerate(zip(record.steps, steps, strict=True))
     ]
     by_run = groupby(sorted(entries, key=_run), key=_run)
-    stretches = [_run_timeline(run, list(of_run), now) for run, of_run in by_run]
-    loose = UnplacedRecords(
+    runs = [_run_timeline(run, list(of_run), now) for run, of_run in by_run]
+    unplaced = UnplacedRecords(
         calls=calls.get(NOWHERE, ()),
         tools=tools.get(NOWHERE, ()),
         questions=questions.get(NOWHERE, ()),
         actions=actions.get(NOWHERE, ()),
         deliveries=deliveries.get(NOWHERE, ()),
     )
-    return JobTimeline(stretches[::-1], loose)
+    return JobTimeline(runs[::-1], unplaced)
 
 
 def current_step(job: JobDetail) -> StepView | None:
-    """Return what an open job does now, or waits in; None before its first step, between two and after its end."""
+    """Return the running or waiting step of an open job.
+
+    None before the first step, between two steps and after the end.
+    """
     if job.status.ended or not job.steps:
         return None
     last = job.steps[-1]
     return last if last.state in (StepState.RUNNING, StepState.WAITING) else None
 
 
-def _gathered(things: Iterable[Thing], place: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
-    """Gather things by their places, in their order."""
+def _grouped(things: Iterable[Thing], index: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
+    """Group records by the index of their attempt, in the given order."""
     found: dict[int, list[Thing]] = {}
     for thing in things:
-        found.setdefault(place(thing), []).append(thing)
+        found.setdefault(index(thing), []).append(thing)
     return found
 
 
 def _attempt(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
-    """Return the place of the last attempt at a step that had begun then, else of its first; ``NOWHERE`` for none."""
+    """Return the index of an attempt at a step: the last one that began by ``at``, else the first.
+
+    ``NOWHERE`` if there is no attempt at the step.
+    """
     named = [place for place, step in enumerate(steps) if step.step == name]
     begun = [place for place in named if at is None or steps[place].started_at <= at]
     return begun[-1] if begun else named[0] if named else NOWHERE
@@ -151,7 +160,10 @@ def _step_of_call(call: CallView) -> str:
 
 
 def _step_of_chunk(chunk: DeliveryView, steps: Sequence[StepView]) -> str:
-    """A notice has a step of its own, unless it is all that the job has to say."""
+    """Return the step that sent a chunk.
+
+    A notice has a step of its own, unless it is the only message of the job.
+    """
     alone = chunk.purpose is DeliveryPurpose.ANSWER or not any(step.step == StepKind.NOTICE for step in steps)
     return StepKind.DELIVER if alone else StepKind.NOTICE
 
@@ -161,7 +173,7 @@ def _run(entry: TimelineEntry) -> int:
 
 
 def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:
-    """Put the attempts of a run on one scale of time; what still goes on goes on until now."""
+    """Return a run with its attempts on one time scale; a running attempt extends to ``now``."""
     began = min(entry.step.started_at for entry in entries)
     ended = max(_end(entry, now) for entry in entries)
     whole = (ended - began).total_seconds()

@@ -1,4 +1,4 @@
-"""What a replay would do, told before it does anything: where it goes on, what is paid, what happens again."""
+"""The preview of a replay: where the job would continue, the cost, and the effects that would happen again."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
 START = "start"
-"""The step at which what begins anew goes on."""
+"""The step of a preview for a job that starts from the beginning."""
 
 END = "end"
-"""Where every step is done and the job only has to be closed."""
+"""The step of a preview for a job whose steps are all done, so that it only has to be closed."""
 
 SENDING = (StepKind.DELIVER, END)
-"""Steps after which nothing is asked, called or acted on any more."""
+"""The steps after which no model call, tool call or action follows."""
 
 
 class EffectKind(StrEnum):
-    """What somebody outside of the job notices."""
+    """The kind of an effect that is visible outside of the job."""
 
     SEND = "send"
     ACTION = "action"
@@ -37,9 +37,9 @@ class EffectKind(StrEnum):
 
 
 class Effect(View):
-    """Something that happens, in words; ``again`` says that it happened before, ``count`` how often that was.
+    """An effect of a replay, described in words; ``again`` means that it happened before, ``count`` how often.
 
-    Where ``kept``, nothing happens: it stays as it is.
+    With ``kept``, nothing happens: an earlier effect stays as it is.
     """
 
     kind: EffectKind
@@ -50,12 +50,13 @@ class Effect(View):
 
 
 class ReplayPreview(View):
-    """What a replay would do now. Nothing was changed.
+    """The effect that a replay would have now; computing it changes nothing.
 
-    Where it is not ``possible``, ``problem`` says why, and the rest is empty. It goes on at ``step``, which is start
-    for a new job, and keeps the results of the ``kept`` ones. ``modelCalls`` are surely paid; where ``more``, others
-    may follow, because nobody knows what the model answers. The ``firstCalls`` that the job had answered before cost
-    ``firstCostUsd``, and ``costUsd`` is what those that are surely paid may cost by that; null when unknown.
+    If it is not ``possible``, ``problem`` is the reason, and the other fields are empty. The job would continue at
+    ``step``, which is start for a new job, and keep the results of the ``kept`` steps. ``modelCalls`` are certain; with
+    ``more``, others may follow, depending on the model's answers. ``firstCalls`` is the number of calls that were
+    answered before, for ``firstCostUsd``; ``costUsd`` is the cost of the certain calls, estimated from that. Costs are
+    null when unknown.
     """
 
     mode: ReplayMode
@@ -74,7 +75,10 @@ class ReplayPreview(View):
 
 @dataclass(frozen=True)
 class ReplayEvidence:
-    """The rows of a job that tell what a replay of it would do."""
+    """The rows of a job from which the preview of a replay is made.
+
+    ``withheld`` counts the tasks for other agents that have not started; ``tasks`` counts those that were delegated.
+    """
 
     job: Job
     steps: Sequence[JobStep] = ()
@@ -87,22 +91,22 @@ class ReplayEvidence:
 
     @property
     def chunks(self) -> Sequence[Delivery]:
-        """What was to be sent of the answer."""
+        """The chunks of the answer, sent or not."""
         return [chunk for chunk in self.deliveries if chunk.purpose is DeliveryPurpose.ANSWER or self.job.notice]
 
     @property
     def answered(self) -> Sequence[LLMCall]:
-        """The calls whose answers we hold."""
+        """The model calls with a stored answer."""
         return [call for call in self.calls if call.state is CallState.ANSWERED]
 
 
 def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
-    """Return the preview of a replay that cannot be."""
+    """Return the preview of a replay that is not possible, with the reason."""
     return _preview(mode, problem=problem)
 
 
 def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
-    """Return what a replay of this job would do; ``edits`` are those that it would have."""
+    """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
     effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
         ReplayMode.RESUME: _resumed,
         ReplayMode.RESTART: _restarted,
@@ -128,7 +132,10 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
 
 
 def _resumed_at(of: ReplayEvidence, done: Mapping[str, str]) -> str:
-    """Return the step at which a job goes on; one that was answered has a part held back, and sends it."""
+    """Return the step at which a resume continues.
+
+    A completed job has an unconfirmed chunk, which the resume sends.
+    """
     return StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
 
@@ -149,7 +156,7 @@ def _preview(mode: ReplayMode, **known: object) -> ReplayPreview:
 
 
 def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
-    """Return how many calls a resumed job surely pays for, and whether others may follow."""
+    """Return how many model calls a resume certainly pays for, and whether others may follow."""
     again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
     if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
         return 0, again
@@ -159,7 +166,7 @@ def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     held = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     if not held:
         return 1, True
-    # An answer that we hold is not bought again; when it asks for tools, another call follows for what came of them.
+    # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
     return (1, True) if held[0].tool_calls else (0, again)
 
 
@@ -168,7 +175,10 @@ def _new_calls(job: Job) -> tuple[int, bool]:
 
 
 def _cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
-    """Return what so many calls may cost, by what they cost before; what begins anew may cost all of that again."""
+    """Return the estimated cost of ``calls`` model calls in US dollars, from the cost of the earlier ones.
+
+    With ``whole``, for a job that starts from the beginning, the estimate is the cost of all earlier calls.
+    """
     first = _sum(of.answered)
     if first is None or whole:
         return first
@@ -176,7 +186,7 @@ def _cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
 
 
 def _sum(calls: Sequence[LLMCall]) -> float | None:
-    """Return what calls cost together, None where there were none, or nobody knows of one."""
+    """Return the total cost of calls in US dollars; None without calls, or if the cost of one is unknown."""
     known = [call.cost_usd for call in calls if call.cost_usd is not None]
     return sum(known) if calls and len(known) == len(calls) else None
 
@@ -211,7 +221,7 @@ def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
 
 
 def _sends(of: ReplayEvidence) -> Iterator[Effect]:
-    """Say what of the answer is sent, what may be sent twice, and what stays."""
+    """Yield the effects on the answer's chunks: those that are sent, may be sent twice, or stay."""
     if not of.chunks:
         text = "the answer is passed on to the agent that waits for it" if of.job.hears else "the answer is sent"
         yield Effect(kind=EffectKind.SEND, text=text, count=1)

@@ -1,4 +1,4 @@
-"""Which jobs may be replayed, and what a restart is (docs/invariants.md: resume)."""
+"""The rules of replays: which jobs may be resumed or restarted (docs/invariants.md: resume)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,10 +8,10 @@ from maestro.domain.jobs.job import Job, JobEdits, JobStatus, edits_of, is_backg
 
 
 class ReplayMode(StrEnum):
-    """How a job is done again.
+    """The way in which a job is replayed.
 
-    Resume goes on at the failed step and keeps every result; restart begins again as a new linked job; what-if only
-    shows what would be answered now, and acts on nothing (docs/decisions.md: what-if).
+    Resume continues at the failed step and keeps every result. Restart answers again in a new, linked job. What-if only
+    shows the answer of now and acts on nothing (docs/decisions.md: what-if).
     """
 
     RESUME = "resume"
@@ -23,13 +23,12 @@ RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
 def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False) -> str | None:
-    """Return why this job cannot be replayed this way, or None.
+    """Return why a job cannot be replayed in this mode, as a sentence for operators; None if it can.
 
-    ``newest`` is the job that answers the same message, or does the same task, now, this one or a restart of it, and
-    ``led_to`` what hangs on its answer. ``held`` says that a part of its answer was held back because nobody knows
-    whether the platform has it: who resumes the job has it sent. A message is answered once: only the newest may be
-    resumed, and while that one still works, or other agents do for it, nothing else begins. A what-if answers nobody,
-    so any number may be asked.
+    ``newest`` is the job that now answers the same message or does the same task: the job itself or a restart of it.
+    ``led_to`` are the jobs that its answer started. ``held`` means that a chunk of its answer is unconfirmed and was
+    not sent again; a resume sends it. A message is answered once: only the newest job may be resumed, and no restart
+    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so there may be any number.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing left to answer."
@@ -43,7 +42,7 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
 
 
 def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
-    """Return who does already what this job was to do."""
+    """Return which other job already does the work of this one, as a sentence for operators; None if there is none."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         what = "message" if job.inbox_id is not None else "task"
         return f"the {what} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
@@ -64,7 +63,7 @@ def _nothing_to_do(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
 
 
 def _no_more_of_a_what_if(job: Job, mode: ReplayMode) -> str | None:
-    """Return why a what-if is not replayed: it stays one, and is only ever finished."""
+    """Return why a what-if cannot be replayed: it can only be resumed after a failure or a cancellation."""
     if mode is not ReplayMode.RESUME:
         return f"job {job.id} is a what-if; ask again what job {job.restarted_from} would answer."
     if job.status not in RESUMABLE:
@@ -81,12 +80,12 @@ def _nothing_to_ask(job: Job) -> str | None:
 
 
 def is_script(job: Job) -> bool:
-    """Say whether a job fetches and fills in, and asks no model."""
+    """Return whether a job only runs a script or fills a template, without a model call."""
     return is_background(job) and not job.task
 
 
 def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
-    """Return why this cannot be changed in a job that is done again, and what to do instead, or None."""
+    """Return why the edits cannot apply to a replay of this job and what to do instead; None if they can."""
     if not edits.any:
         return None
     if mode is ReplayMode.RESUME:
@@ -103,16 +102,16 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
 
 
 def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
-    """Return what is changed in a job that is done again: what was asked for, else what it had."""
+    """Return the edits of a replay: the requested ones, else those of the earlier job."""
     if edits is not None:
         return edits
     return edits_of(newest if mode is ReplayMode.RESTART else job)
 
 
 def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return the job that answers the same message, or does the same task, from the top.
+    """Return a new job that answers the same message or does the same task from the beginning.
 
-    Without other ``edits`` it keeps those of the job.
+    Without ``edits`` it keeps those of the job.
     """
     again = Job(
         id=new_id,
@@ -125,7 +124,7 @@ def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = Non
         created_at=now,
         **job.address.model_dump(),
     )
-    if job.parent_id is not None:  # nobody routes a task: whose it is was said when it was given
+    if job.parent_id is not None:  # a task is not routed: the delegation chose its agent
         again.agent_id, again.client_id, again.conversation_id = job.agent_id, job.client_id, job.conversation_id
         again.parent_id, again.depth, again.task, again.hears = job.parent_id, job.depth, job.task, job.hears
     if is_background(job):
@@ -135,10 +134,10 @@ def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = Non
 
 
 def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return the job that shows what this one would answer now.
+    """Return a new job that shows what this job would answer now.
 
-    It has neither a lane nor a parent nor a schedule, so that nothing waits for it, counts it or goes on with it; what
-    it is asked is read of the job that it was asked of.
+    It has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its input is
+    read from the original job.
     """
     return Job(
         id=new_id,
@@ -158,9 +157,9 @@ def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None)
 
 
 def what_if_input(trial: Job, job: Job) -> Job:
-    """Return the job that a what-if was asked of as it would be with who answers, and what is changed, in the what-if.
+    """Return the original job with the agent and the edits of the what-if.
 
-    It is a value of its own, which is never kept.
+    The result is a temporary value that is never stored.
     """
     of_trial = {"agent_id": trial.agent_id, "client_id": trial.client_id, "edits": trial.edits, "what_if": True}
     return Job(**job.model_dump() | of_trial)

@@ -1,4 +1,4 @@
-"""Retries: how long a failed step waits for its next attempt, and what its user is told meanwhile.
+"""Retries: the wait before the next attempt at a failed step, and the notices about it.
 
 See docs/decisions.md: retry.
 """
@@ -24,7 +24,7 @@ _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=
 
 
 class RetryRules(Value):
-    """How often and after how long a failed step is tried again; delays are seconds."""
+    """The number of attempts and the base delays, in seconds, for retries of a failed step."""
 
     provider_attempts: int
     provider_base: float
@@ -37,20 +37,20 @@ class RetryRules(Value):
 LONGEST_PLATFORM_WAIT = timedelta(minutes=1)
 
 MOST_DOUBLINGS = 20
-"""A store may be away for days, and a wait doubled that often would be no number any more."""
+"""The most doublings of a wait: the store may be unavailable for days, and more doublings would overflow."""
 
 LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
-"""A job keeps its place while it waits, so a provider that asks for hours or days would silence a whole lane."""
+"""The longest wait that a provider may ask for: a waiting job keeps its lane, and would block it for hours or days."""
 
 
 def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
-    """Return the wait before the next attempt after the given number of failures, or None to give up.
+    """Return the wait before the next attempt after ``failures`` failed attempts, None to give up.
 
-    A provider gets ``provider_attempts`` with waits of ``base``, doubled each time, or what it asked for
-    (docs/decisions.md: retry); one that asks for more than ``LONGEST_PROVIDER_WAIT`` gets none: the job fails with that
-    reason, and can be resumed when the account is back. A platform is tried more often and sooner. A fault of our own
-    gets a few quick repeats. A store that cannot be written is waited for as long as that takes, since it is no fault
-    of the job. An error that says it is not retryable gets none.
+    A provider gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or the wait it
+    asked for (docs/decisions.md: retry). If it asks for more than ``LONGEST_PROVIDER_WAIT``, the job fails with that
+    reason and can be resumed later. A platform gets ``platform_attempts`` with shorter waits. An internal error gets
+    ``own_attempts``, from one second on. An unavailable store is retried without limit, since the job is not at fault.
+    An error that is not retryable gets no further attempt.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
@@ -72,13 +72,15 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
 
 
 def waiting_notice(wait: Wait, now: datetime) -> str:
-    """Return why the answer waits, and roughly for how long where that is a minute or more."""
+    """Return the notice of why the answer waits, with the approximate time if that is a minute or more."""
     why, when = _NOTICES[wait.reason]
-    left = wait.wake_at - now if wait.wake_at is not None else timedelta()
-    return f"{why} {when.format(_about(left))}" if left >= _MINUTE else why
+    remaining = wait.wake_at - now if wait.wake_at is not None else timedelta()
+    return f"{why} {when.format(_about(remaining))}" if remaining >= _MINUTE else why
 
 
-def _about(left: timedelta) -> str:
-    unit, word = (_DAY, "day") if left >= 2 * _DAY else (_HOUR, "hour") if left >= 2 * _HOUR else (_MINUTE, "minute")
-    count = round(left / unit)
+def _about(duration: timedelta) -> str:
+    unit, word = (
+        (_DAY, "day") if duration >= 2 * _DAY else (_HOUR, "hour") if duration >= 2 * _HOUR else (_MINUTE, "minute")
+    )
+    count = round(duration / unit)
     return f"{count} {word}{'' if count == 1 else 's'}"

@@ -1,6 +1,7 @@
-"""The steps of a job: the one table of their kinds, the path of each kind of job through them, and what came of one.
+"""The kinds of steps, the steps of each kind of job in their order, and the results of steps.
 
-Workflows follow these paths, and previews of a replay walk them over what is done (docs/invariants.md: resume).
+Workflows run these steps, and the preview of a replay goes through them by the stored results (docs/invariants.md:
+resume).
 """
 
 import itertools
@@ -38,7 +39,7 @@ NUMBERED = re.compile(r"^(?P<kind>[a-z-]+?)(?P<numbers>(-\d+)+)$")
 
 
 class StepKind(StrEnum):
-    """A kind of step, in the order of the flow: its name, its purpose for people, and what it returns.
+    """A kind of step, in the order of the flow: its name, its purpose for operators, and the type of its result.
 
     A job may have several steps of some kinds. They are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
     """
@@ -47,7 +48,7 @@ class StepKind(StrEnum):
     outcome: Any
 
     def __new__(cls, name: str, purpose: str, outcome: Any = None) -> Self:
-        """Return the member with its purpose and its outcome."""
+        """Return the member with its purpose and its result type."""
         kind = str.__new__(cls, name)
         kind._value_, kind.purpose, kind.outcome = name, purpose, outcome
         return kind
@@ -72,53 +73,53 @@ class StepKind(StrEnum):
     CLOSE = "close", "Close the job with its reason", CloseOutcome
 
     def numbered(self, *numbers: int) -> str:
-        """Return the name of one of several steps of this kind."""
+        """Return the name of one numbered step of this kind."""
         return "-".join((self, *map(str, numbers)))
 
 
 _BY_NAME: Mapping[str, StepKind] = {kind.value: kind for kind in StepKind}
 
 OPTIONAL = frozenset({StepKind.MEDIA, StepKind.VOICE, StepKind.COMPACTION})
-"""Steps that an answer can do without: one that failed is tried again by a resume."""
+"""Steps without which an answer is still possible: a resume tries a failed one again."""
 
 PREPARATION = (StepKind.ROUTE, StepKind.CONVERSATION, StepKind.CONTEXT)
-"""Steps that are done in one transaction where nothing comes between (ADR 36)."""
+"""Steps that one transaction does if no other step is needed between them (ADR 36)."""
 
 AFTERMATH = (StepKind.NOTICE, StepKind.CLOSE, StepKind.PARK)
-"""How the steps begin that follow a failure, a stop or a wait: they are no part of the way to an answer."""
+"""Prefixes of the steps that follow a failure, a stop or a wait: they do not lead to an answer."""
 
 AFTER_A_STOP = (StepKind.DELIVER, *AFTERMATH)
-"""Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
+"""Steps that still run after a user stopped the job: a delivery in progress is finished, and the job is closed."""
 
 AFTER_THE_END = (StepKind.CLOSE, StepKind.PARK)
-"""Steps that find out by themselves that the job was ended by another process."""
+"""Steps that check by themselves whether another process ended the job."""
 
 Results = Callable[[str], Any]
-"""Returns what a step returned, None for an optional one that has not finished."""
+"""A function from the name of a step to its result, None for an optional step that has not finished."""
 
 StepPath = Callable[[Results], Iterator[tuple[str, ...]]]
-"""Yields the steps in order, those in a tuple side by side; each is done before the next ones are asked for."""
+"""A function that yields the steps in order; the steps of one tuple run in parallel, before the next tuple."""
 
 
 class StepPending(Exception):
-    """What comes next depends on a step that has not finished."""
+    """The result of an unfinished step is needed to tell the next one."""
 
 
 @lru_cache(maxsize=1024)
 def kind_of(step: str) -> StepKind | None:
-    """Return the kind of a step, None for one that this release does not know."""
+    """Return the kind of a step, None for a step that this release does not know."""
     found = NUMBERED.match(step)
     return _BY_NAME.get(found["kind"] if found else step)
 
 
 def numbers_of(step: str) -> tuple[int, ...]:
-    """Return the numbers of a step: of its model call, of the place of its tool call in the answer, of its run."""
+    """Return the numbers in a step's name: the model call, the index of the tool call, or the count of the step."""
     found = NUMBERED.match(step)
     return tuple(map(int, found["numbers"].split("-")[1:])) if found else ()
 
 
 def purpose_of(step: str) -> str:
-    """Return what a step is for, with its number where a job may have several."""
+    """Return the purpose of a step for operators, with the number of a model call."""
     kind = kind_of(step)
     if kind is None:
         return step
@@ -126,7 +127,10 @@ def purpose_of(step: str) -> str:
 
 
 def read_outcome(step: str, result: str) -> Any:
-    """Return what a step returned, None where nothing is known of it; raises ``ValidationError`` for other text."""
+    """Return the result of a step from its JSON, None for a step without one.
+
+    Raises ``ValidationError`` for JSON of another form.
+    """
     kind = kind_of(step)
     return None if kind is None or kind.outcome is None else _adapter(kind).validate_json(result)
 
@@ -137,7 +141,7 @@ def _adapter(kind: StepKind) -> TypeAdapter[Any]:
 
 
 def message_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a message."""
+    """Yield the steps of a job that answers a message."""
     yield (StepKind.ROUTE,)
     route: RouteOutcome = result(StepKind.ROUTE)
     if route.action is RouteAction.REPLY:
@@ -156,13 +160,13 @@ def message_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def task_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a task that one agent gave to another."""
+    """Yield the steps of a delegated task."""
     yield (StepKind.TAKE_UP,)
     yield from _answer_steps(result)
 
 
 def background_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a job that no person began: of a heartbeat, a cron, a webhook."""
+    """Yield the steps of a background job: a heartbeat, a cron or a webhook."""
     yield (StepKind.TAKE_UP,)
     if not result(StepKind.TAKE_UP).script:
         yield from _answer_steps(result)
@@ -189,7 +193,7 @@ def _answer_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the prompt, then the calls of the model and the tools it asks for, until it asks for none."""
+    """Yield the prompt step, then model calls and the tool calls they ask for, until an answer asks for no tools."""
     yield (StepKind.CONTEXT,)
     for number in itertools.count(1):
         model = StepKind.MODEL.numbered(number)
@@ -201,25 +205,25 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def finished(steps: Sequence[JobStep]) -> dict[str, str]:
-    """Return the JSON of what the finished steps on the way to an answer returned, by name."""
+    """Return the JSON results of the finished steps by name, without those that follow a failure, a stop or a wait."""
     done = (step for step in steps if step.state is StepState.DONE)
     return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 
 
 def next_step(job: Job, done: Mapping[str, str]) -> str | None:
-    """Return the step at which the job goes on, None when every step of it is done."""
+    """Return the step at which a resume continues, None when every step is done."""
     missing = (step for step in _walk(job, done) if step not in done and step not in OPTIONAL)
     return next(missing, None)
 
 
 def tried_again(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the steps that failed and that the job went on without: a resume tries them again on its way."""
+    """Return the optional steps that did not finish and that a resume tries again on its way."""
     before = itertools.takewhile(lambda step: step in done or step in OPTIONAL, _walk(job, done))
     return tuple(step for step in before if step not in done)
 
 
 def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
-    """Yield the steps in order, up to the first of which the followers depend on what is not done yet."""
+    """Yield the steps in order, up to the first one with an unknown result that the following steps depend on."""
 
     def result(step: str) -> Any:
         if step in done:
@@ -244,11 +248,11 @@ def _path_of(job: Job) -> StepPath:
 
 
 def note_of(row: JobStep) -> str:
-    """Return in words what came of an attempt at a step, empty where its state says it all."""
+    """Return the result of an attempt at a step in words, empty where its state is enough."""
     try:
         return _note(row) if row.result else ""
     except ValidationError:
-        # What another release wrote in other words must not hide the rest of the page.
+        # A result in the form of another release must not make the whole page fail.
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The parts of a job as operators see them: steps, model calls, tool calls, questions, what was sent and acted on."""
+"""The API models of a job's parts: steps, model calls, tool calls, questions, deliveries and actions."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
 EXCERPT = 140
-"""Characters of a message that a list shows."""
+"""The most characters of a message in a list."""
 
 LONG_EXCERPT = 500
-"""Characters of a text that the page of one job shows."""
+"""The most characters of a text on the page of one job."""
 
 
 class StepView(View):
@@ -36,9 +36,9 @@ class StepView(View):
 
 
 class CallView(View):
-    """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown.
+    """One attempt at one model call, without its texts; ``cost_usd`` is None when unknown.
 
-    ``tools`` are the names of those it asked for.
+    ``tools`` are the names of the tools that it asked for.
     """
 
     id: int
@@ -62,16 +62,16 @@ class CallView(View):
 
 
 class CallPage(View):
-    """The model calls of a job in the order they were made, all of them, so ``next`` is always null."""
+    """All model calls of a job, oldest first; ``next`` is always null."""
 
     items: tuple[CallView, ...]
     next: str | None = None
 
 
 class ToolRunView(View):
-    """One tool call: ``number`` is the model call that asked for it, its round, and ``place`` that in its answer.
+    """One tool call: ``number`` is the model call that asked for it, ``place`` its index in that answer, from 0.
 
-    ``arguments`` and ``result`` are the beginnings of what the model wrote and read; empty once they were deleted.
+    ``arguments`` and ``result`` are excerpts of the tool's input and output; empty once they were deleted.
     """
 
     number: int
@@ -87,7 +87,7 @@ class ToolRunView(View):
 
 
 class JobQuestionView(View):
-    """A question that the job put to a person, of the tool call with this ``number`` and ``place``.
+    """A question of a job to a user, asked by the tool call with this ``number`` and ``place``.
 
     ``kind`` is question or approval, ``status`` as in the list of questions.
     """
@@ -107,10 +107,10 @@ class JobQuestionView(View):
 
 
 class DeliveryView(View):
-    """One chunk that went out or was meant to; ``excerpt`` is how its text, or the file ``filename``, begins.
+    """One chunk to send; ``excerpt`` is the beginning of its text, or of the text with the file ``filename``.
 
-    ``repeats`` is how often it was sent again although the platform may have had it: it may be there so many times
-    more. ``standing`` is what the platform said of it last, without being asked.
+    ``repeats`` counts the times it was sent again although the platform may have had it: so many duplicates are
+    possible. ``standing`` is the last state that the platform reported.
     """
 
     purpose: DeliveryPurpose
@@ -128,7 +128,7 @@ class DeliveryView(View):
 
 
 class ActionView(View):
-    """What came of one tag of the answer; ``detail`` is what people are told, or why nothing came of it."""
+    """The result of one tag of the answer; ``detail`` is the sentence for the user, or why nothing was done."""
 
     seq: int
     tag: str
@@ -138,7 +138,10 @@ class ActionView(View):
 
 
 class WouldActView(View):
-    """A tag on which a what-if would have acted; one that is not ``complete`` would have been reported only."""
+    """A tag that an answer of a what-if has and that was not carried out.
+
+    One that is not ``complete`` would only have been reported.
+    """
 
     seq: int
     tag: TagName
@@ -149,7 +152,7 @@ class WouldActView(View):
 
 
 class ToolTexts(NamedTuple):
-    """A tool call, the beginning of what the model wrote, and of what it read."""
+    """A tool call, with the beginnings of its arguments and of its result."""
 
     call: ToolRun
     arguments: str
@@ -157,19 +160,19 @@ class ToolTexts(NamedTuple):
 
 
 def step_view(row: JobStep) -> StepView:
-    """Show an attempt at a step."""
+    """Return the API model of an attempt at a step."""
     took = _milliseconds(row.started_at, row.finished_at)
     return StepView(**row.model_dump(include=set(StepView.model_fields)), duration_ms=took)
 
 
 def call_view(row: LLMCall) -> CallView:
-    """Show an attempt at a model call."""
-    wanted = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
-    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(call.name for call in wanted))
+    """Return the API model of an attempt at a model call."""
+    asked = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
+    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(call.name for call in asked))
 
 
 def tool_view(texts: ToolTexts) -> ToolRunView:
-    """Show a tool call."""
+    """Return the API model of a tool call."""
     row = texts.call
     return ToolRunView(
         **row.model_dump(include=set(ToolRunView.model_fields) - {"arguments", "result"}),
@@ -180,24 +183,24 @@ def tool_view(texts: ToolTexts) -> ToolRunView:
 
 
 def delivery_view(row: Delivery) -> DeliveryView:
-    """Show a chunk."""
+    """Return the API model of a chunk."""
     fields = row.model_dump(include=set(DeliveryView.model_fields))
     return DeliveryView(**fields, excerpt=excerpt(row.content, LONG_EXCERPT))
 
 
 def would_act_view(seq: int, tag: Tag) -> WouldActView:
-    """Show a tag on which nobody acts."""
+    """Return the API model of a tag of a what-if."""
     return WouldActView(
         seq=seq, tag=tag.name, subject=tag.key, options=tag.options, text=tag.body, complete=tag.complete
     )
 
 
 def excerpt(text: str, most: int = EXCERPT) -> str:
-    """Return the beginning of a text in one line."""
+    """Return the beginning of a text on one line, at most ``most`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _milliseconds(began: datetime, ended: datetime | None) -> int | None:
-    """Return how long something took, nothing where the clock was set back meanwhile."""
+    """Return a duration in milliseconds, None while it lasts; 0 if the clock was set back."""
     return max(0, (ended - began) // timedelta(milliseconds=1)) if ended is not None else None

@@ -1,4 +1,4 @@
-"""A job as operators see it, on the API and on the command line alike: values made from rows, camelCase in JSON."""
+"""The API models of a job, for the API and the command line: values made from rows, camelCase in JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ from maestro.domain.values import View
 
 
 class JobSummary(View):
-    """A line of the list; ``attempts`` counts the failures of the step at hand, ``run`` the resumptions from 1.
+    """One job of a list; ``attempts`` counts the failures of the current step, ``run`` the runs from 1.
 
-    A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the time that was planned;
-    none that was begun beside the schedule. ``webhook`` is the path by which a delivery came, null where that is gone.
-    The ``excerpt`` is of the message, or of what the agent is told instead. ``edits`` is what an operator changed in a
-    restart, null for nothing; a ``whatIf`` only shows what would be answered, and acts on nothing.
+    A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the planned time; an extra
+    run has no slot. ``webhook`` is the path of the webhook, null if that was deleted. The ``excerpt`` is of the
+    message, or of the task. ``edits`` are an operator's changes for a restart, null without any. A ``whatIf`` job only
+    shows an answer and acts on nothing.
     """
 
     id: str
@@ -81,15 +81,14 @@ class JobPage(View):
 
 
 class JobDetail(JobSummary):
-    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
+    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, if that is configured.
 
-    ``task`` is what another agent asked for, whose job is ``parent_id``, or what a job without a person is told, and
-    ``said`` what such a job answered. ``led_to`` are the jobs that hang on this one.
-    It answers in the place of the ``merged`` ones too. ``erased`` says that its texts went with its conversation.
-    ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
-    ``route`` says by which rule the agent answers, or why nobody does. ``whatIfs`` asked what this job would answer
-    now, and ``wouldAct`` is what such a one would have acted on. ``substitution`` is not null when another model or
-    account answered than the agent's first choice.
+    ``task`` is the task of a delegation, from the job ``parent_id``, or of a background job; ``said`` is the answer of
+    a background job. ``led_to`` are the jobs that this one started. ``merged`` are the jobs that it answers too.
+    ``erased`` means that its texts were deleted with its conversation. ``interrupted_cost_usd`` is the estimated cost
+    of calls that a crash interrupted, besides ``cost_usd``. ``route`` is the routing rule that chose the agent, or why
+    no agent answers. ``whatIfs`` are the what-ifs of this job; ``wouldAct`` are the tags on which a what-if did not
+    act. ``substitution`` is not null if another model or account answered than the agent's first choice.
     """
 
     conversation_id: int | None
@@ -115,16 +114,16 @@ class JobDetail(JobSummary):
     temporal_url: str | None = None
 
     def linked(self, ui_url: str, namespace: str) -> "JobDetail":
-        """Return this with the link to its workflow, if there is a Web UI."""
+        """Return a copy with the link to the workflow, if there is a Web UI."""
         url = f"{ui_url.rstrip('/')}/namespaces/{namespace}/workflows/{self.id}" if ui_url else None
         return self.model_copy(update={"temporal_url": url})
 
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job's row with what other tables say of it.
+    """A job's row with columns of other tables:
 
-    These are the agent's slug, the user's name, the beginning of the message, and the path of the webhook.
+    The agent's slug, the user's name, the beginning of the message, and the path of the webhook.
     """
 
     job: Job
@@ -136,7 +135,7 @@ class ListedJob:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """Every row about a job."""
+    """A job with the rows of all tables that belong to it."""
 
     listed: ListedJob
     steps: Sequence[JobStep] = ()
@@ -152,12 +151,12 @@ class JobRecord:
 
 
 def job_summary(listed: ListedJob) -> JobSummary:
-    """Show a job in a line."""
+    """Return the API model of a job in a list."""
     return JobSummary(**_summary(listed))
 
 
 def job_detail(record: JobRecord) -> JobDetail:
-    """Show everything about a job."""
+    """Return the API model of a job with all its parts."""
     job = record.listed.job
     return JobDetail(
         **_summary(record.listed),
@@ -181,13 +180,13 @@ def job_detail(record: JobRecord) -> JobDetail:
 
 
 def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
-    """Add up what is known of the calls that ended in these ways; None when none of them says what it cost."""
+    """Return the total known cost, in US dollars, of the calls in these states; None if no cost is known."""
     known = [call.cost_usd for call in calls if call.state in states and call.cost_usd is not None]
     return sum(known) if known else None
 
 
 def call_page(calls: Sequence[LLMCall]) -> CallPage:
-    """Show the model calls of a job."""
+    """Return the API model of a job's model calls."""
     return CallPage(items=tuple(map(call_view, calls)))
 
 
@@ -204,17 +203,17 @@ def _summary(listed: ListedJob) -> dict[str, Any]:
 
 
 def _route(steps: Sequence[JobStep]) -> str:
-    """Return by which rule somebody answers, as the last look said; empty where nobody looked yet, or had to."""
-    said = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
+    """Return the reason of the last routing decision, empty without one."""
+    routed = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:
-        return RouteOutcome.model_validate_json(said[-1]).reason if said else ""
+        return RouteOutcome.model_validate_json(routed[-1]).reason if routed else ""
     except ValidationError:
-        # What another release wrote in other words must not hide the rest of the job.
+        # A result in the form of another release must not make the whole view fail.
         return ""
 
 
 def _unacted(record: JobRecord) -> Sequence[Tag]:
-    """Return the tags in the answer of a what-if."""
+    """Return the tags in the answer of a completed what-if."""
     answers = [call for call in record.calls if call.purpose is CallPurpose.ANSWER and call.state is CallState.ANSWERED]
-    shown = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED
-    return parse_answer(answers[-1].content).tags if shown and answers else ()
+    completed = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED
+    return parse_answer(answers[-1].content).tags if completed and answers else ()

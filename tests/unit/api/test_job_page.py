@@ -219,7 +219,7 @@ async def test_the_route_says_its_reason(rows: JobRows, http: httpx.AsyncClient)
     with rows.store.begin() as tx:
         tx.jobs.steps.done(ref, RouteOutcome(action=RouteAction.DROP, reason="nobody was mentioned"))
     page = await page_of(http, f"/queue/{job_id}")
-    assert "nobody answers: nobody was mentioned" in words(step_of(page, "route-1"))
+    assert "no agent answers: nobody was mentioned" in words(step_of(page, "route-1"))
     assert "mode=restart" in page, "what was dropped can be restarted"
     assert "mode=resume" not in page
 

@@ -34,11 +34,11 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
     ("step", "result", "note"),
     [
         ("route", RouteOutcome(action=RouteAction.ANSWER, agent="ada", reason="bound"), "ada answers: bound"),
-        ("route", RouteOutcome(action=RouteAction.DROP, reason="no rule"), "nobody answers: no rule"),
+        ("route", RouteOutcome(action=RouteAction.DROP, reason="no rule"), "no agent answers: no rule"),
         ("route", RouteOutcome(action=RouteAction.REPLY), "Maestro itself replies"),
         ("take-up", TakeUpOutcome(agent="bob", conversation_id=1, heard=True, typing=False), "another agent hears"),
         ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on it, by a script"),
-        ("media", MediaOutcome(files=2, unavailable=1), "2 fetched, 1 not to be had"),
+        ("media", MediaOutcome(files=2, unavailable=1), "2 fetched, 1 unavailable"),
         ("media", MediaOutcome(files=0), "no files"),
         ("voice", VoiceOutcome(voices=3, transcribed=2), "2 of 3 transcribed"),
         ("compaction", CompactionOutcome(compaction_id=1, archived=30, facts=2), "30 messages archived, 2 facts kept"),
