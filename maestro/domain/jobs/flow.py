@@ -154,7 +154,10 @@ class PreparationOutcome(Value):
 
 
 class ModelStep(StepRef):
-    """One model call; ``number`` counts the job's calls from 1. The model must answer a ``final`` call without tools."""
+    """One model call; ``number`` counts the job's calls from 1.
+
+    The model must answer a ``final`` call without tools.
+    """
 
     number: int
     final: bool = False

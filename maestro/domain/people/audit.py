@@ -1,4 +1,4 @@
-"""What operators look for in the audit log, and how it is shown to them."""
+"""The filter, the pages and the API models of the audit log."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,14 +16,14 @@ MOST = 1000
 
 
 class AuditFilter(Value):
-    """Which entries are wanted.
+    """A filter of audit entries.
 
-    ``actor``, ``action`` and ``subject`` are whole. ``since`` counts itself, ``until`` does not.
+    ``actor``, ``action`` and ``subject`` match whole values. ``since`` is inclusive, ``until`` exclusive.
     """
 
     actor: SearchText | None = Field(default=None, description="the author, such as operator, viewer or unknown")
     action: SearchText | None = Field(default=None, description="such as login or job.resume")
-    subject: SearchText | None = Field(default=None, description="what it was done to, such as the id of a job")
+    subject: SearchText | None = Field(default=None, description="the changed object, such as the id of a job")
     q: SearchText | None = Field(default=None, description="a part of any text of an entry, in any case")
     since: Moment | None = Field(default=None, description="from this time on, UTC")
     until: Moment | None = Field(default=None, description="before this time, UTC")
@@ -35,23 +35,23 @@ class AuditFilter(Value):
 
 
 class AuditQuery(AuditFilter):
-    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+    """A filter and the requested page; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(lambda text: read_mark(text))] | None = None
 
     @property
     def after(self) -> "AuditMark | None":
-        """Return where the page begins."""
+        """The last entry of the previous page, None for the first page."""
         return read_mark(self.cursor) if self.cursor is not None else None
 
 
 AuditMark = tuple[datetime, int]
-"""When the last entry of a page was written, and its number."""
+"""The time and the id of the last entry of a page."""
 
 
 def read_mark(text: str) -> AuditMark:
-    """Read a cursor; raises ``ValueError`` for a text that is none of ours."""
+    """Read a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
     cursor = PageCursor.decode(text)
     if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
         raise ValueError("this is not a cursor from an earlier answer")
@@ -59,7 +59,10 @@ def read_mark(text: str) -> AuditMark:
 
 
 class AuditView(View):
-    """Who did what to what, and from where; ``origin`` is an address, and empty for a terminal of this machine."""
+    """One entry: actor, action, subject and origin.
+
+    ``origin`` is a network address, empty for an action from this machine's terminal.
+    """
 
     id: int
     at: datetime
@@ -71,30 +74,30 @@ class AuditView(View):
 
 
 class AuditPage(View):
-    """Entries, newest first."""
+    """Entries, newest first; ``next`` is the cursor of the following page, null at the end."""
 
     items: tuple[AuditView, ...]
     next: str | None
 
 
 def mark_of(entry: AuditEntry) -> AuditMark:
-    """Return where a page goes on that ended with this entry."""
+    """Return the cursor position after this entry."""
     return entry.at, entry.id or 0
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
-    """Show a page of what was read, which has one entry too many while there are more."""
-    shown = entries[:limit]
-    at, number = mark_of(shown[-1]) if shown else (None, 0)
+    """Return a page of up to ``limit`` entries; ``entries`` has one more where there is another page."""
+    page = entries[:limit]
+    at, number = mark_of(page[-1]) if page else (None, 0)
     following = PageCursor(at, str(number)).encode() if at is not None and len(entries) > limit else None
-    return AuditPage(items=tuple(map(AuditView.model_validate, shown)), next=following)
+    return AuditPage(items=tuple(map(AuditView.model_validate, page)), next=following)
 
 
 COLUMNS = tuple(AuditView.model_fields)
 
 
 def audit_rows(entries: Sequence[AuditEntry]) -> Iterator[tuple[str, ...]]:
-    """Yield the texts of entries, in the order of ``COLUMNS``."""
+    """Yield the entries as rows of text, in the order of ``COLUMNS``."""
     for entry in entries:
         yield (
             str(entry.id),

@@ -1,4 +1,4 @@
-"""Owners, known users, pairings and web users, and the counts of ignored messages.
+"""Owners, known users, pairings, web users, connector states and counts of ignored messages.
 
 See docs/decisions.md: access, web identity, routing.
 """
@@ -14,44 +14,47 @@ from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.values import View
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-"""Without those that look like others: I, L, O, 0 and 1."""
+"""The characters of a code, without those that look alike: I, L, O, 0 and 1."""
 CODE_LENGTH = 8
 TOLD_AGAIN_AFTER = timedelta(minutes=10)
-"""How long a person who goes on writing is not told the code again."""
+"""The least time between two messages with the code to an unknown user, however many messages that user sends."""
 MOST_PENDING = 100
-"""People who may wait to be let in at the same time; strangers beyond them are told nothing."""
+"""The most pending pairings; further unknown users get no code and no reply."""
 KEPT_AFTER_EXPIRY = timedelta(days=1)
 
 GUESSES = timedelta(minutes=10)
-"""The time in which wrong codes are counted."""
+"""The period in which wrong codes are counted."""
 MOST_GUESSES = 5
-"""Wrong codes of one person in that time; what they send after is not looked at."""
+"""The most wrong codes of one user in that period; further codes of that user are not checked."""
 MOST_GUESSES_OF_ALL = 100
-"""The same for everybody together: a person may have many names."""
+"""The most wrong codes of all users together: one person may have many accounts."""
 
 Draw = Callable[[str], str]
-"""Picks one letter of a text so that nobody can guess which."""
+"""A function that picks a random character of a text, in a way that cannot be predicted."""
 
 
 class PersonId(NamedTuple):
-    """A person on a platform, written ``platform:userId``."""
+    """A user on a platform, written ``platform:userId``."""
 
     platform: str
     user_id: str
 
     @classmethod
     def parse(cls, text: str) -> "PersonId":
-        """Read ``platform:userId``, which must be well formed; the user id may contain colons."""
+        """Read a well-formed ``platform:userId``; the user id may contain colons."""
         platform, _, user_id = text.partition(":")
         return cls(platform, user_id)
 
     def __str__(self) -> str:
-        """Write it as in the configuration."""
+        """Return the form of the configuration, ``platform:userId``."""
         return f"{self.platform}:{self.user_id}"
 
 
 class Owner(SQLModel, table=True):
-    """A person whose word always counts, beside those that the configuration names."""
+    """An owner that a command added, besides the owners in the configuration.
+
+    An owner may talk to every agent and approve everything.
+    """
 
     __tablename__ = "owners"
 
@@ -62,7 +65,10 @@ class Owner(SQLModel, table=True):
 
 
 class OwnerView(View):
-    """An owner; ``configured`` says that the configuration names them, ``added_at`` when a command did."""
+    """An owner; ``configured`` means that the configuration names the user.
+
+    ``added_at`` and ``added_by`` are set if a command added the owner.
+    """
 
     id: str
     platform: str
@@ -73,14 +79,14 @@ class OwnerView(View):
 
 
 class OwnerPage(View):
-    """The owners by platform and user id; all of them, so ``next`` is always null."""
+    """All owners by platform and user id; ``next`` is always null."""
 
     items: tuple[OwnerView, ...]
     next: str | None = None
 
 
 def owner_page(configured: Iterable[str], added: Sequence[Owner]) -> OwnerPage:
-    """Show every owner once, whether the configuration names them (``platform:userId``), a command, or both."""
+    """Return every owner once, from the configuration (``platform:userId``), from commands, or both."""
     named = {PersonId.parse(text) for text in configured}
     rows = {PersonId(row.platform, row.user_id): row for row in added}
     return OwnerPage(
@@ -100,7 +106,7 @@ def _view(person: PersonId, configured: bool, row: Owner | None) -> OwnerView:
 
 
 class WebTicket(SQLModel, table=True):
-    """A browser's single-use way in; only the SHA-256 of the ticket is kept."""
+    """A single-use login ticket of a browser; only its SHA-256 digest is stored."""
 
     __tablename__ = "web_tickets"
 
@@ -112,7 +118,7 @@ class WebTicket(SQLModel, table=True):
 
 
 class EndedLogin(SQLModel, table=True):
-    """A login to the dashboard that was logged out, kept until its cookie would have expired."""
+    """A logout from the dashboard, stored until the login's cookie would have expired."""
 
     __tablename__ = "ended_logins"
 
@@ -121,7 +127,7 @@ class EndedLogin(SQLModel, table=True):
 
 
 class ChannelOwner(SQLModel, table=True):
-    """A channel belongs to who opened it."""
+    """The web user that opened a channel, and to which it belongs."""
 
     __tablename__ = "channel_owners"
 
@@ -133,7 +139,7 @@ class ChannelOwner(SQLModel, table=True):
 
 
 class UploadedFile(SQLModel, table=True):
-    """A file somebody uploaded; the bytes are in the media store under ``digest``."""
+    """An uploaded file; the bytes are in the media store under ``digest``."""
 
     __tablename__ = "uploads"
 
@@ -147,10 +153,11 @@ class UploadedFile(SQLModel, table=True):
 
 
 class ConnectorStatus(SQLModel, table=True):
-    """What a connector last said of itself, and how far its events are behind.
+    """The last reported state of a connector, and the delay of its events.
 
-    ``lag_seconds`` is how long before we had it the last event happened. ``last_error`` is kept until another one.
-    ``edit_interval`` is how often in seconds it writes an answer that grows anew, 0 where answers come whole.
+    ``lag_seconds`` is the time from the last event on the platform to its receipt. ``last_error`` stays until the next
+    error. ``edit_interval`` is the number of seconds between two updates of a streamed answer, 0 where answers are not
+    streamed.
     """
 
     __tablename__ = "connectors"
@@ -168,9 +175,9 @@ class ConnectorStatus(SQLModel, table=True):
 
 
 class AuditEntry(SQLModel, table=True):
-    """Who did what to what, and from where; never holds a secret or a message.
+    """One entry of the audit log: actor, action, subject and origin; never holds a secret or a message.
 
-    ``origin`` is the address that an action over the network came from, empty for one on this machine's terminal.
+    ``origin`` is the network address of the request, empty for an action from this machine's terminal.
     """
 
     __tablename__ = "audit_log"
@@ -186,17 +193,17 @@ class AuditEntry(SQLModel, table=True):
 
 
 def new_code(draw: Draw) -> str:
-    """Return a code that can be read out and typed."""
+    """Return a new random code that is easy to read out and to type."""
     return "".join(draw(CODE_LETTERS) for _ in range(CODE_LENGTH))
 
 
 def code_of(text: str) -> str:
-    """Return a code as it is kept, from how somebody wrote it."""
+    """Return a code in its stored form: without blanks and hyphens, in upper case."""
     return "".join(text.split()).replace("-", "").upper()
 
 
 class PairingStatus(StrEnum):
-    """A pending pairing waits for an operator's word; one that ran out is pending and past its time."""
+    """The state of a pairing; a pending one past its time counts as expired."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -204,7 +211,7 @@ class PairingStatus(StrEnum):
 
 
 class KnownPerson(SQLModel, table=True):
-    """A person whom an operator let in: direct messages of theirs are answered."""
+    """A user that an operator approved: the agents answer direct messages of this user."""
 
     __tablename__ = "known_people"
 
@@ -216,7 +223,7 @@ class KnownPerson(SQLModel, table=True):
 
 
 class Pairing(SQLModel, table=True):
-    """An unknown person's wish to be let in: they were told the code, and tell it to an operator."""
+    """An unknown user's request for access: the user got the code and gives it to an operator, who approves it."""
 
     __tablename__ = "pairings"
     __table_args__ = (
@@ -246,18 +253,21 @@ class Pairing(SQLModel, table=True):
     settled_by: str = ""
 
     def waits(self, now: datetime) -> bool:
-        """Say whether an operator may still be told the code."""
+        """Return whether the pairing can still be approved at the time ``now``."""
         return self.status is PairingStatus.PENDING and self.expires_at > now
 
     def is_due(self, now: datetime) -> bool:
-        """Say whether it is time to tell the person the code once more; a later time is one of a wrong clock."""
+        """Return whether the user gets the code again now.
+
+        A ``told_at`` in the future comes from a wrong clock and counts as due.
+        """
         return now - self.told_at >= TOLD_AGAIN_AFTER or self.told_at > now
 
 
 class Invitation(SQLModel, table=True):
-    """A code that an operator gives to a person, who sends it to us and is known from then on.
+    """A code that an operator gives to a user; the user sends it to Maestro and is known from then on.
 
-    Only the SHA-256 of the code is kept.
+    Only the SHA-256 digest of the code is stored.
     """
 
     __tablename__ = "invitations"
@@ -270,7 +280,7 @@ class Invitation(SQLModel, table=True):
 
 
 class IgnoredLines(SQLModel, table=True):
-    """How many messages of a channel were dropped at the door, for this reason."""
+    """The number of messages in a channel that were ignored before a job was created, by reason."""
 
     __tablename__ = "ignored_lines"
 

@@ -1,4 +1,4 @@
-"""Who may talk to which agent (docs/decisions.md: access)."""
+"""Access rules: which user may talk to which agent (docs/decisions.md: access)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from maestro.domain.people.people import PersonId
 
 
 class DmPolicy(StrEnum):
-    """Who is answered in direct messages besides the people we know: everybody, who was paired, nobody."""
+    """The policy for direct messages of unknown users: answer all, only after pairing, or none."""
 
     OPEN = "open"
     PAIRING = "pairing"
@@ -21,27 +21,27 @@ TURNED_AWAY = {
     DmPolicy.PAIRING: "the person is not known: an operator has to let them in first (dmPolicy pairing)",
     DmPolicy.ALLOWLIST: "direct messages of people who are not known are not answered (dmPolicy allowlist)",
 }
-"""Why a stranger is not answered."""
+"""The reason why an unknown user gets no answer."""
 
 
 @dataclass(frozen=True)
 class AccessRules:
-    """What the configuration says: the owners, as ``platform:userId``, and the policy of each platform.
+    """The access settings: the owners, as ``platform:userId``, and the policy for direct messages of each platform.
 
-    Where it says nothing of a platform, people have to be paired.
+    A platform without a policy requires pairing.
     """
 
     owners: frozenset[str] = frozenset()
     dm_policies: Mapping[str, DmPolicy] = field(default_factory=dict)
 
     def policy(self, platform: str) -> DmPolicy:
-        """Return who is answered in direct messages of this platform."""
+        """Return the policy for direct messages on this platform."""
         return self.dm_policies.get(platform, DmPolicy.PAIRING)
 
 
 @dataclass(frozen=True)
 class Person:
-    """Who wants something; ``known`` says that an operator let them in."""
+    """The user that sends a message or a request; ``known`` means that an operator approved the user."""
 
     id: PersonId
     is_owner: bool = False
@@ -49,16 +49,16 @@ class Person:
 
     @classmethod
     def who_sent(cls, row: InboxRow) -> "Person":
-        """Return whose message this is; whether they are known is not looked up."""
+        """Return the sender of a message; ``known`` is not looked up."""
         return cls(PersonId(row.platform, row.user_id), row.is_owner)
 
 
 def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
-    """Return why this person may not talk to this agent, or None.
+    """Return why a user may not talk to an agent, None if the user may.
 
-    Owners always may. Then the permission of the channel counts, which only a full one grants; then the agent's list,
-    if it has one; else everybody may. A delegation asks this of its target, without a ``binding``. Where no agent
-    answers, ``binding`` alone says whether control words are obeyed.
+    An owner always may. For others, the binding must have full permission, and the agent's user list, if it has one,
+    must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the ``binding``
+    decides whether control words are obeyed.
     """
     if person.is_owner:
         return None
@@ -70,15 +70,15 @@ def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = 
 
 
 def stranger(person: Person, agent: Agent | None, binding: AgentChannel | None) -> bool:
-    """Say whether a direct message comes from somebody whom we do not know, so that ``DmPolicy`` decides.
+    """Return whether a direct message comes from an unknown user, so that ``DmPolicy`` decides.
 
-    Known are owners, who was let in by an operator, who is on the agent's list, and everybody in a channel that is
-    bound with full permission.
+    Known are owners, approved users, users on the agent's list, and all users in a channel that is bound with full
+    permission.
     """
     bound = binding is not None and binding.permission is Permission.FULL
     return not (person.is_owner or person.known or bound or (agent is not None and on_list(person, agent)))
 
 
 def on_list(person: Person, agent: Agent) -> bool:
-    """Say whether the agent's list names this person."""
+    """Return whether the agent's list names this user."""
     return str(person.id) in (agent.allow_users or "").split()

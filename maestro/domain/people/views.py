@@ -1,4 +1,4 @@
-"""People who are known, who wishes to be, and what was dropped at the door, as operators see them."""
+"""The API models of known users, pairings, invitations and counts of ignored messages."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ RAN_OUT = "expired"
 
 
 class PairingView(View):
-    """A person's wish to be let in; ``status`` is pending, approved, refused or expired."""
+    """An unknown user's request for access; ``status`` is pending, approved, refused or expired."""
 
     id: int
     code: str
@@ -28,20 +28,20 @@ class PairingView(View):
 
 
 class PairingPage(View):
-    """Wishes, newest first."""
+    """Pairings, newest first; ``next`` is the cursor of the following page, null at the end."""
 
     items: tuple[PairingView, ...]
     next: str | None
 
 
 class PairingApproval(Value):
-    """How a person is let in."""
+    """The options for the approval of a pairing."""
 
-    owner: bool = Field(default=False, description="whether the person becomes an owner too")
+    owner: bool = Field(default=False, description="whether the user becomes an owner too")
 
 
 class InvitationView(View):
-    """The code of an invitation, which is told only now; the person sends ``/pair`` and the code."""
+    """The code of an invitation, which is shown only once; the user sends ``/pair`` and the code."""
 
     code: str
     owner: bool
@@ -49,7 +49,7 @@ class InvitationView(View):
 
 
 class PersonView(View):
-    """A person whom an operator let in."""
+    """A user that an operator approved."""
 
     id: str
     user_name: str
@@ -58,14 +58,14 @@ class PersonView(View):
 
 
 class PersonPage(View):
-    """People by platform and user id; ``next`` is the last id of this page while there are more."""
+    """Known users by platform and user id; ``next`` is the last id of this page while there are more."""
 
     items: tuple[PersonView, ...]
     next: str | None
 
 
 class IgnoredView(View):
-    """How many messages of a channel were dropped at the door, for one reason."""
+    """The number of messages in a channel that were ignored before a job was created, for one reason."""
 
     platform: str
     account: str
@@ -77,14 +77,14 @@ class IgnoredView(View):
 
 
 class IgnoredPage(View):
-    """Counts, the largest first."""
+    """Counts of ignored messages, the largest first; ``next`` is the offset of the following page, null at the end."""
 
     items: tuple[IgnoredView, ...]
     next: str | None
 
 
 def pairing_view(row: Pairing, now: datetime) -> PairingView:
-    """Show a wish; one that nobody settled in time is expired."""
+    """Return the API model of a pairing; a pending one past its time is expired."""
     over = row.status is PairingStatus.PENDING and not row.waits(now)
     fields = row.model_dump(include=set(PairingView.model_fields) - {"status"})
     person = str(PersonId(row.platform, row.user_id))
@@ -92,13 +92,13 @@ def pairing_view(row: Pairing, now: datetime) -> PairingView:
 
 
 def pairing_page(rows: Sequence[Pairing], limit: int, now: datetime) -> PairingPage:
-    """Show a page of wishes; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of pairings; ``rows`` has one more than ``limit`` where there are more."""
     following = str(rows[limit - 1].id) if len(rows) > limit else None
     return PairingPage(items=tuple(pairing_view(row, now) for row in rows[:limit]), next=following)
 
 
 def person_view(row: KnownPerson) -> PersonView:
-    """Show a person."""
+    """Return the API model of a known user."""
     return PersonView(
         id=str(PersonId(row.platform, row.user_id)),
         user_name=row.user_name,
@@ -108,12 +108,12 @@ def person_view(row: KnownPerson) -> PersonView:
 
 
 def person_page(rows: Sequence[KnownPerson], limit: int) -> PersonPage:
-    """Show a page of people; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of known users; ``rows`` has one more than ``limit`` where there are more."""
     items = tuple(map(person_view, rows[:limit]))
     return PersonPage(items=items, next=items[-1].id if len(rows) > limit else None)
 
 
 def ignored_page(rows: Sequence[IgnoredLines], offset: int, limit: int) -> IgnoredPage:
-    """Show a page of counts; ``rows`` has one more than ``limit`` where there are more."""
+    """Return a page of counts; ``rows`` has one more than ``limit`` where there are more."""
     items = tuple(map(IgnoredView.model_validate, rows[:limit]))
     return IgnoredPage(items=items, next=str(offset + limit) if len(rows) > limit else None)

@@ -1,4 +1,4 @@
-"""Questions of agents outside: asked of operators, and asked again by the agent until there is an answer."""
+"""Questions of external agents: put to operators, and polled by the agent until there is an answer."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,14 +8,14 @@ from maestro.domain.questions.question import Question, QuestionKind, QuestionSt
 from maestro.domain.texts import storable
 
 PLATFORM = "mcp"
-"""Where such a question comes from, in the place where others name the platform of their job."""
+"""The platform of a question from an external agent, which has no job."""
 MOST_OPEN = 100
-"""Open questions of one agent; nobody reads more of them."""
+"""The most open questions of one external agent: operators would not read more."""
 
 
 @dataclass(frozen=True)
 class OutsideAnswer:
-    """What an agent outside is told of its question; ``answer`` is empty until there is one."""
+    """The state of a question for the external agent that asked it; ``answer`` is empty until there is one."""
 
     question_id: int
     status: QuestionStatus
@@ -23,7 +23,10 @@ class OutsideAnswer:
 
 
 def outside_question(agent: Agent, text: str, context: str, now: datetime, expiry: timedelta) -> Question:
-    """Return a question that belongs to no job; the texts are as they are compared when it is asked again."""
+    """Return a question of an external agent, which belongs to no job.
+
+    The texts are trimmed, so that they compare equal when the agent asks again.
+    """
     return Question(
         agent_id=agent.id,
         kind=QuestionKind.QUESTION,
@@ -35,5 +38,5 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
 
 
 def outside_answer(question: Question, now: datetime) -> OutsideAnswer:
-    """Return what the agent is told now."""
-    return OutsideAnswer(question.id or 0, question.status_at(now), question.answer)
+    """Return the state of a question at the time ``now``, with its answer."""
+    return OutsideAnswer(question.id or 0, question.standing(now), question.answer)

@@ -1,4 +1,4 @@
-"""Questions that a job puts to a person, with their choices: the job waits for the answer outside its lane.
+"""Questions that a job asks a user, with their choices: the job waits for the answer outside its lane.
 
 See docs/decisions.md: questions.
 """
@@ -21,11 +21,11 @@ from maestro.domain.texts import storable
 LEAST_CHOICES = 2
 MOST_CHOICES = 10
 CHOICE_CHARS = MAX_LABEL_CHARS
-"""Characters of the longest choice, which has to fit on a button."""
+"""The most characters of a choice, which has to fit on a button."""
 _CHOICE_NUMBER = re.compile(r"([0-9]{1,2})[.)]?")
 
 ANSWER_CHARS = 20_000
-"""Characters of the longest answer of an operator."""
+"""The most characters of an operator's answer."""
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
 _FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
@@ -33,34 +33,34 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def tidy_choices(choices: Sequence[str]) -> tuple[str, ...]:
-    """Return choices as people see them, each on one line."""
+    """Return the choices as users see them, each on one line."""
     return tuple(" ".join(choice.split()) for choice in choices)
 
 
 def problem_of_choices(choices: Sequence[str]) -> str:
-    """Return why tidied choices cannot be offered, in words for who offers them; empty for those that can, or none."""
+    """Return why tidied choices are not valid, as a sentence for their author; empty if they are, or without any."""
     if not all(choices):
         return "A choice is empty. Write what each of them means."
     if len({choice.casefold() for choice in choices}) < len(choices):
         return "Two choices are the same. Each must differ from the others."
     command = next((choice for choice in choices if control_word(choice) or pairing_code(choice)), None)
     if command is not None:
-        return f"The choice {command} is what people say to Maestro itself. Name it otherwise."
+        return f"The choice {command} is a command of Maestro itself. Use another word."
     return ""
 
 
 def pick_choice(choices: Sequence[str], words: str) -> str | None:
-    """Return the choice that is meant by words that are one, or just the number of one; None for any other words."""
-    said = " ".join(words.split()).casefold()
-    exact = next((choice for choice in choices if choice.casefold() == said), None)
-    number = _CHOICE_NUMBER.fullmatch(said)
+    """Return the choice that a reply selects by its text or its number; None if it selects none."""
+    reply = " ".join(words.split()).casefold()
+    exact = next((choice for choice in choices if choice.casefold() == reply), None)
+    number = _CHOICE_NUMBER.fullmatch(reply)
     if exact is not None or number is None:
         return exact
     return choices[int(number[1]) - 1] if 1 <= int(number[1]) <= len(choices) else None
 
 
 def choices_text(choices: Sequence[str]) -> str:
-    """Return what people read below a question; empty where it offers nothing."""
+    """Return the numbered choices below a question; empty without choices."""
     if not choices:
         return ""
     lines = (f"{number}. {choice}" for number, choice in enumerate(choices, 1))
@@ -68,24 +68,24 @@ def choices_text(choices: Sequence[str]) -> str:
 
 
 def choices_json(choices: Sequence[str]) -> str:
-    """Return choices as a row keeps them: a list in JSON, empty for none."""
+    """Return the choices as the JSON list that a row stores; empty without choices."""
     return json.dumps(list(choices), ensure_ascii=False) if choices else ""
 
 
-def read_choices(kept: str) -> tuple[str, ...]:
-    """Return the choices that a row keeps."""
-    return tuple(json.loads(kept)) if kept else ()
+def read_choices(stored: str) -> tuple[str, ...]:
+    """Return the choices from the JSON that a row stores."""
+    return tuple(json.loads(stored)) if stored else ()
 
 
 class QuestionKind(StrEnum):
-    """What is asked for: words, or a yes or no to a tool call."""
+    """The kind of a question: one that is answered with a text, or an approval of a tool call."""
 
     QUESTION = "question"
     APPROVAL = "approval"
 
 
 class QuestionStatus(StrEnum):
-    """Where a question stands; an approval is answered with ``answered`` (yes) or ``denied`` (no)."""
+    """The state of a question; an approval ends as ``answered`` (yes) or ``denied`` (no)."""
 
     OPEN = "open"
     ANSWERED = "answered"
@@ -95,13 +95,13 @@ class QuestionStatus(StrEnum):
 
 
 class Question(SQLModel, table=True):
-    """One question of one tool call, or of an agent outside, which has no job: operators answer that one.
+    """A question of a tool call, or of an external agent, which has no job and is answered by operators.
 
-    ``asked_of`` is the user of the job, ``lane`` where an answer counts, ``choices`` the answers that it offers, as
-    JSON.
+    ``asked_of`` is the user id of the job's user. ``lane`` is the lane in which replies are read as answers.
+    ``choices`` is the JSON of the offered answers.
 
-    ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` is written
-    alike, or names the operator; ``inbox_id`` is the message that answered, if one did.
+    ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` has the same
+    form, or names the operator; ``inbox_id`` is the message with the answer, if there is one.
     """
 
     __tablename__ = "questions"
@@ -144,33 +144,36 @@ class Question(SQLModel, table=True):
 
     @property
     def approval(self) -> bool:
-        """Say whether only yes or no counts."""
+        """Whether the question is an approval, which is answered with yes or no."""
         return self.kind is QuestionKind.APPROVAL
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """Return the answers that it offers; any other one counts as well."""
+        """The offered answers; any other answer is valid too."""
         return read_choices(self.choices)
 
     def buttons(self) -> tuple[Button, ...]:
-        """Return what people may press below it: yes and no to an approval, else its choices."""
+        """Return the buttons below a question: Approve and Deny for an approval, else its choices."""
         if self.approval:
             return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
         return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
 
     def words_of(self, words: str) -> str:
-        """Return what these words answer: the number of a choice means the choice."""
+        """Return the text of an answer: the number of a choice becomes the choice."""
         return pick_choice(self.offered, words) or words
 
     def status_at(self, now: datetime) -> QuestionStatus:
-        """Return where it stands; an open one whose time is over counts as expired before anybody has noted it."""
+        """Return the state at the time ``now``.
+
+        An open question past its time counts as expired, even before its row is updated.
+        """
         over = self.status is QuestionStatus.OPEN and self.expires_at <= now
         return QuestionStatus.EXPIRED if over else self.status
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """Who says something that may be an answer."""
+    """The sender of a message that may be an answer."""
 
     person: PersonId
     is_owner: bool
@@ -178,7 +181,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class ReplyText:
-    """A message as an answer would be read: the number it names, the words beside it, and the yes or no they are."""
+    """A message read as a reply: the question number in it, the other words, and the yes or no that they mean."""
 
     text: str
     number: int | None
@@ -188,7 +191,7 @@ class ReplyText:
 
 @dataclass(frozen=True)
 class QuestionAnswer:
-    """What a person says to a question; ``approves`` is None for one that asks for words."""
+    """A valid answer to a question; ``approves`` is None for a question that is no approval."""
 
     question: Question
     words: str
@@ -196,15 +199,15 @@ class QuestionAnswer:
 
     @property
     def action(self) -> str:
-        """The name of this in the audit log."""
+        """The name of the action in the audit log."""
         return "question." + ("answer" if self.approves is None else "approve" if self.approves else "deny")
 
 
 @dataclass(frozen=True)
 class AnswerRefusal:
-    """A message is meant as an answer and is none: what its sender is told.
+    """The refusal of a message that was meant as an answer, with the reply to its sender.
 
-    ``withheld`` is the question that the sender may not decide about, if that is why.
+    ``withheld`` is the approval that the sender has no right to decide, if that is the reason.
     """
 
     reply: str
@@ -212,7 +215,10 @@ class AnswerRefusal:
 
 
 def parse_reply(content: str) -> ReplyText:
-    """Read a message: a number may stand before any words, as in ``#7 blue``, and after a yes or no."""
+    """Read a message as a reply.
+
+    The question number may stand before any words, as in ``#7 blue``, or after a yes or no.
+    """
     whole = content.strip()
     first, last = _FIRST.match(whole), _numbered(whole)
     if first is not None:
@@ -224,9 +230,9 @@ def parse_reply(content: str) -> ReplyText:
 
 
 def parse_choice(content: str) -> ReplyText | None:
-    """Read a message as a choice with the number of its question behind it, as buttons say it: ``dark blue #7``.
+    """Read a message as a choice followed by the question number, which is the form of buttons: ``dark blue #7``.
 
-    Only the question can tell whether it is one; any other text that ends in a number is an ordinary one.
+    Whether the words are a choice depends on the question; any other text that ends in a number is an ordinary message.
     """
     whole = content.strip()
     last = _numbered(whole)
@@ -234,10 +240,10 @@ def parse_choice(content: str) -> ReplyText | None:
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
-    """Say whether this person's answer counts.
+    """Return whether an answer of this sender is valid.
 
-    A question is for who was asked, or an owner; an approval for an owner or one of its approvers (docs/decisions.md:
-    questions).
+    A question may be answered by its user or an owner; an approval by an owner or one of its approvers
+    (docs/decisions.md: questions).
     """
     if speaker.is_owner:
         return True
@@ -249,7 +255,10 @@ def may_answer(question: Question, speaker: Speaker) -> bool:
 def meant_for(
     what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Read a message that names this question of its lane by number or replies to it; None makes it an ordinary one."""
+    """Return how a message answers the question of its lane that it names or replies to.
+
+    None for an ordinary message, and for one of a sender without the right to answer a question that is no approval.
+    """
     meant = what.approves is not None if pointed.approval else bool(what.words)
     allowed = may_answer(pointed, speaker)
     standing = pointed.status_at(now)
@@ -265,9 +274,10 @@ def meant_for(
 def meant_from_afar(
     what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Read a message that names a question of another lane by number: only an approval can be answered from there.
+    """Return how a message answers the question of another lane that it names by number; None for an ordinary message.
 
-    An approver need not be where the job is. Who may not approve does not learn that there is such a question.
+    Only an approval can be answered from another lane, because an approver need not be in the channel of the job. A
+    sender without the right to approve does not learn that the question exists.
     """
     if not pointed.approval or not may_answer(pointed, speaker):
         return None
@@ -275,10 +285,11 @@ def meant_from_afar(
 
 
 def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -> QuestionAnswer | AnswerRefusal | None:
-    """Read a message that points to no question; ``waiting`` are those that people see in its lane, oldest first.
+    """Return how a message that names no question answers one of its lane; None for an ordinary message.
 
-    A yes or no decides the only approval; anything else answers the oldest question that its sender was asked. An owner
-    who was not asked points to a question, so that the owner's own talk is not taken for somebody else's answer.
+    ``waiting`` are the open questions of the lane that users see, oldest first. A yes or no decides the only approval;
+    any other text answers the oldest question to its sender. An owner who is not the user of a question has to name it,
+    so that an ordinary message of the owner is not read as the answer.
     """
     asked = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
     approvals = [one for one in waiting if one.approval]
@@ -294,10 +305,10 @@ def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -
 
 
 def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
-    """Return the answer of an operator, who counts as an owner: ``words`` for a question, ``approves`` for an approval.
+    """Return an operator's answer: ``words`` for a question, ``approves`` for an approval.
 
-    Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else or
-    the words are too many.
+    An operator has the rights of an owner. Raises ``Conflict`` if the question is not open, ``InvalidMessage`` if the
+    answer is of the wrong kind or too long.
     """
     answer, standing = storable(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
@@ -314,22 +325,22 @@ def of_operator(question: Question, words: str | None, approves: bool | None, no
 
 
 def notice_id(question: Question, unique: str) -> str:
-    """Return the id of the job that puts this question to people; ``unique`` tells it from every other job's."""
+    """Return the id of the job that sends this question; ``unique`` makes it differ from every other job's id."""
     return f"question-{question.id}-{unique}"
 
 
 def question_of_job(job_id: str) -> int | None:
-    """Return the number of the question that a job puts to people, by the job's id; None where it puts none."""
+    """Return the number of the question that a job sends, from the job's id; None for any other job."""
     kind, _, rest = job_id.partition("-")
     number = rest.partition("-")[0]
     return int(number) if kind == "question" and number.isdecimal() else None
 
 
 def _numbered(whole: str) -> tuple[str, int] | None:
-    """Return the words of a text and the number behind them, None where there are not both."""
+    """Return the words of a text and the number after them, None if one of the two is missing."""
     before, _, number = whole.rpartition("#")
     words = before.rstrip()
-    # One look at its end: a pattern for all of it would try every blank of a text of thousands.
+    # Only the end is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
     return (words, int(number)) if words and words != before and _NUMBER.fullmatch(number) else None
 
 

@@ -1,4 +1,4 @@
-"""A question as operators see it, on the API and on the command line alike."""
+"""The API models of a question, for the API and the command line."""
 
 from datetime import datetime
 
@@ -12,11 +12,11 @@ from maestro.domain.values import View
 class QuestionView(View):
     """A question of a job; ``asked_of`` and ``approvers`` are ``platform:userId``, and owners may always answer.
 
-    A question of an agent outside has the platform ``mcp``, no job and no channel, and is asked of operators alone.
+    A question of an external agent has the platform ``mcp``, no job and no channel; only operators answer it.
 
-    ``choices`` are the answers that it offers; any other one counts as well.
+    ``choices`` are the offered answers; any other answer is valid too.
 
-    An approval says which tool is to be called, and ``context`` with what. ``answered_by`` may be ``operator``.
+    An approval has the ``tool`` to call, and its arguments in ``context``. ``answered_by`` may be ``operator``.
     """
 
     id: int
@@ -52,10 +52,14 @@ class QuestionPage(View):
 
 
 def question_view(question: Question, agent: str | None, job: Job | None, now: datetime) -> QuestionView:
-    """Show a question, with the slug of the agent that asks and the job that waits for the answer, if one does."""
+    """Return the API model of a question.
+
+    ``agent`` is the slug of the agent that asks; ``job`` is the job that waits for the answer, None for an external
+    agent.
+    """
     place = job.address.model_dump() if job is not None else _OUTSIDE
-    asks_somebody = question.asked_of and not question.approval
-    asked_of = str(PersonId(place["platform"], question.asked_of)) if asks_somebody else None
+    has_recipient = question.asked_of and not question.approval
+    asked_of = str(PersonId(place["platform"], question.asked_of)) if has_recipient else None
     return QuestionView(
         **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status", "choices"}),
         **place,

@@ -1,4 +1,4 @@
-"""Webhooks as operators edit and see them."""
+"""The API models of webhooks, for operators to edit and view."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from maestro.domain.webhooks.template import LONGEST, checked_prompt
 from maestro.domain.webhooks.webhook import ROOT, SignatureScheme, Webhook
 
 REFERENCES = ("env:", "file:")
-"""How a secret begins that stands elsewhere and is only referred to."""
+"""The prefixes of a reference to a secret that is stored in an environment variable or a file."""
 
 
 def _checked(template: str) -> str:
@@ -27,28 +27,31 @@ PerMinute = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class WebhookFields(View):
-    """What people can change of a webhook.
+    """The fields of a webhook that an operator can change.
 
-    The ``agent`` is told ``prompt_template``, with what was sent in the place of ``{{payload.field}}``, and what it
-    says goes to the channel. ``per_minute`` is how many deliveries a minute are taken.
+    A delivery starts a job of the ``agent``. The input of its model is ``prompt_template``, with values of the delivery
+    in place of ``{{payload.field}}``; the answer goes to the channel. ``per_minute`` is how many deliveries are
+    accepted in a minute.
     """
 
-    agent: Slug = Field(description="the agent that is told")
-    name: DisplayName = Field(default="", description="the name that people see")
-    prompt_template: PromptTemplate = Field(description="what it is told, such as 'Build {{payload.id}} failed.'")
-    platform: Word = Field(description="where it posts: the platform, such as web or discord")
+    agent: Slug = Field(description="the agent that answers deliveries")
+    name: DisplayName = Field(default="", description="the display name")
+    prompt_template: PromptTemplate = Field(
+        description="the input of the agent's model, such as 'Build {{payload.id}} failed.'"
+    )
+    platform: Word = Field(description="the platform of the answer, such as web or discord")
     account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
-    channel: Identifier = Field(description="where it posts: the platform's id of the channel")
-    thread: OptionalIdentifier = Field(default="", description="where it posts: a thread of the channel; '' for none")
-    per_minute: PerMinute = Field(default=60, description="deliveries a minute that are taken")
+    channel: Identifier = Field(description="the channel of the answer: its id on the platform")
+    thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
+    per_minute: PerMinute = Field(default=60, description="how many deliveries are accepted in a minute")
     enabled: bool = True
 
 
 class NewWebhook(WebhookFields):
-    """A webhook to make, reached at ``/hooks/<path>``.
+    """A webhook to create, with the endpoint ``/hooks/<path>``.
 
-    ``secret`` is what the sender signs with, as it shows it, or ``env:NAME`` or ``file:PATH``, where it stands; without
-    one it is made. It is stored encrypted.
+    ``secret`` is the signing secret in the sender's form, or a reference to it, ``env:NAME`` or ``file:PATH``; without
+    one, a secret is generated. It is stored encrypted.
     """
 
     path: Slug
@@ -57,7 +60,7 @@ class NewWebhook(WebhookFields):
 
 
 class WebhookChange(View):
-    """What is to be changed of a webhook; what is null stays."""
+    """The changes to a webhook; a field that is null stays as it is."""
 
     agent: Slug | None = None
     name: DisplayName | None = None
@@ -70,22 +73,22 @@ class WebhookChange(View):
     enabled: bool | None = None
 
     def fields(self) -> dict[str, object]:
-        """Return what is to be changed, by the names of the columns; the agent by its slug."""
+        """Return the changes by column name; the agent by its slug."""
         return self.model_dump(by_alias=False, exclude_none=True)
 
 
 class SecretRotation(View):
-    """The next secret of a webhook, as in ``NewWebhook``; without one it is made."""
+    """The next secret of a webhook, as in ``NewWebhook``; without one, a secret is generated."""
 
     secret: SecretStr = SecretStr("")
 
 
 class WebhookView(View):
-    """A webhook, and what came to it.
+    """A webhook with the counts of its deliveries.
 
-    ``hook`` is where senders post to. ``last4`` are the last characters of the secret, ``reference`` is where it stands
-    instead, such as ``env:NAME``. ``trigger_count`` counts the deliveries taken, ``refused_count`` those whose
-    signature did not fit.
+    ``hook`` is the path of the endpoint. ``last4`` are the last characters of the secret; ``reference`` is the
+    reference to it, such as ``env:NAME``, empty for a stored secret. ``trigger_count`` counts the accepted deliveries,
+    ``refused_count`` those with an invalid signature.
     """
 
     path: str
@@ -111,7 +114,10 @@ class WebhookView(View):
 
 
 class WebhookWithSecret(WebhookView):
-    """A webhook that has a new secret, which is in clear only here; empty when the caller knows it already."""
+    """A webhook with its new secret in clear text; no later request returns the secret.
+
+    ``secret`` is empty if the caller chose it.
+    """
 
     secret: str
 
@@ -124,14 +130,14 @@ class WebhookPage(View):
 
 
 class DeliveryResult(View):
-    """What became of a delivery: the job that it made, now or, if it is a ``duplicate``, before."""
+    """The job of a delivery; it existed before if the delivery is a ``duplicate``."""
 
     job_id: str
     duplicate: bool
 
 
 def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
-    """Show a webhook of an agent."""
+    """Return the API model of a webhook and its agent."""
     own = {"hook", "agent", "reference"}
     return WebhookView(
         **webhook.model_dump(include=set(WebhookView.model_fields) - own),
@@ -142,11 +148,11 @@ def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
 
 
 def webhook_with_secret(view: WebhookView, secret: str) -> WebhookWithSecret:
-    """Show a webhook together with its new secret."""
+    """Return the API model of a webhook with its new secret."""
     return WebhookWithSecret(**view.model_dump(by_alias=False), secret=secret)
 
 
 def webhook_page(found: Sequence[WebhookView], limit: int) -> WebhookPage:
-    """Show up to ``limit`` webhooks of one more that was looked for."""
+    """Return a page of up to ``limit`` webhooks; ``found`` has one more where there is another page."""
     page = tuple(found[:limit])
     return WebhookPage(items=page, next=page[-1].path if len(found) > limit else None)

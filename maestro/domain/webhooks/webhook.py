@@ -17,13 +17,13 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address
 
 ROOT = "payload"
-"""What the placeholders of a prompt begin with."""
+"""The first key of every placeholder in a prompt template."""
 
 TOLERANCE = timedelta(minutes=5)
-"""How far the sender's clock may be from ours, in both directions; what is older may have been overheard."""
+"""The most difference between the sender's clock and the local one: an older delivery may be a replay attack."""
 KEY_PREFIX = "whsec_"
 SHORTEST_KEY, LONGEST_KEY = 16, 512
-"""Bytes of a secret."""
+"""The least and the most bytes of a secret."""
 
 ID_HEADER, TIME_HEADER, SIGNATURE_HEADER = "webhook-id", "webhook-timestamp", "webhook-signature"
 GITHUB_ID_HEADER, GITHUB_SIGNATURE_HEADER = "x-github-delivery", "x-hub-signature-256"
@@ -34,10 +34,10 @@ _DIGEST = re.compile(r"sha256=[0-9a-fA-F]{64}")
 
 
 class SignatureScheme(StrEnum):
-    """How the sender signs.
+    """The signature scheme of a webhook's sender.
 
-    ``standard`` is that of standardwebhooks.com: id, time and body are signed, in ``webhook-id``,
-    ``webhook-timestamp`` and ``webhook-signature``. ``github`` signs the body alone, in ``X-Hub-Signature-256``.
+    ``standard`` is that of standardwebhooks.com: id, time and body are signed, in ``webhook-id``, ``webhook-timestamp``
+    and ``webhook-signature``. ``github`` signs the body alone, in ``X-Hub-Signature-256``.
     """
 
     STANDARD = "standard"
@@ -45,10 +45,11 @@ class SignatureScheme(StrEnum):
 
 
 class Webhook(SQLModel, table=True):
-    """A path under ``/hooks/``; ``prompt_template`` is what the agent is told, with ``{{payload.field}}`` in it.
+    """A webhook with the endpoint ``/hooks/<path>``.
 
-    What the agent says goes to the address. ``secret`` is a reference or encrypted (docs/decisions.md: secrets at
-    rest), ``last4`` its end; ``per_minute`` is how many deliveries a minute are taken.
+    ``prompt_template`` is the input of the agent's model, with ``{{payload.field}}`` for values of the delivery; the
+    answer goes to the address. ``secret`` is a reference or encrypted (docs/decisions.md: secrets at rest), ``last4``
+    are its last characters; ``per_minute`` is how many deliveries are accepted in a minute.
     """
 
     __tablename__ = "webhooks"
@@ -77,14 +78,14 @@ class Webhook(SQLModel, table=True):
 
     @property
     def address(self) -> Address:
-        """Where what the agent says goes."""
+        """The channel or thread that the answer is sent to."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
 
 class WebhookDelivery(SQLModel, table=True):
-    """A delivery that was taken, by the sender's id for it, and the job that it made.
+    """An accepted delivery: the sender's id of it, and the job that it started.
 
-    ``digest`` is its signature: the same body is not taken again under another id, which nobody signed.
+    ``digest`` is its signature: the same signature is not accepted again under another id, which GitHub does not sign.
     """
 
     __tablename__ = "webhook_deliveries"
@@ -98,28 +99,28 @@ class WebhookDelivery(SQLModel, table=True):
 
 
 class TooManyDeliveries(MaestroError):
-    """More came to a webhook in a minute than is taken; ``retry_after`` says when there is room."""
+    """A webhook got more deliveries in a minute than it accepts; ``retry_after`` is the wait until the next one."""
 
     public = "Too many deliveries."
     retryable = True
 
 
 class WebhookUnready(MaestroError):
-    """The secret of a webhook cannot be read, so that nobody can say who sent this; the log says why."""
+    """The secret of a webhook cannot be read, so that no signature can be checked; the log has the reason."""
 
     public = "This webhook cannot check signatures at the moment."
     retryable = True
 
 
 class BadSignature(MaestroError):
-    """The signature of a delivery is missing, wrong, too old or used already; the message says which."""
+    """The signature of a delivery is missing, wrong, too old or already used; the message says which."""
 
     public = "The signature does not fit."
 
 
 @dataclass(frozen=True)
 class SignedDelivery:
-    """A delivery whose signature fits: the id its sender gave it, and what its signature is known by."""
+    """A delivery with a valid signature: the sender's id of it, and the digest of the signature."""
 
     delivery_id: str
     digest: str
@@ -128,7 +129,7 @@ class SignedDelivery:
 def check_signature(
     scheme: SignatureScheme, secret: str, headers: Mapping[str, str], body: bytes, now: datetime
 ) -> SignedDelivery:
-    """Return the delivery if its sender knows the secret; raises ``BadSignature``."""
+    """Return the delivery if its signature is valid; raises ``BadSignature`` if not."""
     if scheme is SignatureScheme.GITHUB:
         return _signed_as_github(secret, headers, body)
     return _signed_as_standard(secret, headers, body, now)
@@ -147,7 +148,10 @@ def sign_delivery(
 
 
 def checked_secret(scheme: SignatureScheme, secret: str) -> str:
-    """Return a secret that can sign; raises ``ValueError`` with the sentence for whoever typed it."""
+    """Return the secret if it can be used for signatures.
+
+    Raises ``ValueError`` with a sentence for the operator that entered it.
+    """
     if scheme is SignatureScheme.STANDARD:
         _key(secret)
     elif not SHORTEST_KEY <= len(secret.encode()) <= LONGEST_KEY:
@@ -160,11 +164,13 @@ def _signed_as_standard(secret: str, headers: Mapping[str, str], body: bytes, no
     if not (delivery_id and seconds and signatures):
         raise BadSignature(f"The delivery is not signed: send {ID_HEADER}, {TIME_HEADER} and {SIGNATURE_HEADER}.")
     if not _ID.fullmatch(delivery_id) or not _SECONDS.fullmatch(seconds):
-        raise BadSignature(f"{ID_HEADER} is a word of up to 256 characters, {TIME_HEADER} is in seconds since 1970.")
+        raise BadSignature(
+            f"{ID_HEADER} must be a word of up to 256 characters, {TIME_HEADER} must be in seconds since 1970."
+        )
     mac = _standard_mac(secret, delivery_id, seconds, body)
     if not any(_is_v1(signature, mac) for signature in signatures.split(" ")):
         raise BadSignature("The signature does not fit this body, or was made with another secret.")
-    # Only of a signature that fits: nobody else is told what time it is here.
+    # Checked only after the signature: a sender without the secret learns nothing about the local clock.
     if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
         raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it anew.")
     return SignedDelivery(delivery_id, mac.hex())
@@ -179,7 +185,7 @@ def _signed_as_github(secret: str, headers: Mapping[str, str], body: bytes) -> S
         raise BadSignature("The signature does not fit this body, or was made with another secret.")
     delivery_id = headers.get(GITHUB_ID_HEADER) or mac
     if not _ID.fullmatch(delivery_id):
-        raise BadSignature("X-GitHub-Delivery is a word of up to 256 characters.")
+        raise BadSignature("X-GitHub-Delivery must be a word of up to 256 characters.")
     return SignedDelivery(delivery_id, mac)
 
 
@@ -197,7 +203,7 @@ def _is_v1(signature: str, mac: bytes) -> bool:
 
 
 def _key(secret: str) -> bytes:
-    """Return the key that a secret of the scheme ``standard`` is; raises ``ValueError``."""
+    """Return the key of a secret of the scheme ``standard``; raises ``ValueError`` if the secret is malformed."""
     try:
         key = base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
     except (binascii.Error, ValueError):

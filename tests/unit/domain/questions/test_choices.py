@@ -46,7 +46,7 @@ def test_a_choice_is_meant_by_its_text_or_else_by_its_number(
         (COLOURS, ""),
         (("Red", " "), "A choice is empty."),
         (("Red", "red "), "Two choices are the same."),
-        (("Go on", "/stop"), "The choice /stop is what people say to Maestro itself."),
+        (("Go on", "/stop"), "The choice /stop is a command of Maestro itself."),
         (("Go on", "/pair me"), "The choice /pair me is"),
         (("/etc/hosts", "/etc/passwd"), ""),
     ],
