@@ -234,7 +234,7 @@ async def test_a_circle_ends_with_a_clear_note(maestro: Instance, channel: str) 
         ("[DELEGATE:nobody]find yourself[/DELEGATE]", "there is no agent @nobody"),
         ("[DELEGATE:ada]think[/DELEGATE]", "cannot give a task to itself"),
         ("[DELEGATE:bob][/DELEGATE]", "the task was empty"),
-        ("[DELEGATE:bob] never ends", "its end was not marked"),
+        ("[DELEGATE:bob] never ends", "its closing tag is missing"),
         ("[DELEGATE:eve]whisper[/DELEGATE]", "may not talk to that agent"),
     ],
 )

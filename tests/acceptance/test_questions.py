@@ -239,7 +239,7 @@ async def test_a_stop_ends_the_job_that_waits_and_a_resume_asks_again(maestro: I
         await ended(maestro, job, "cancelled")
         assert question_of(maestro, job)["status"] == "cancelled"
         late = await grace.ask(f"#{number} an oak", patience=LONG)
-        assert late.startswith(f"#{number} is not asked any more.")
+        assert late.startswith(f"#{number} was cancelled.")
 
         with maestro.operator() as operator:
             await operator.jobs.replay(job["id"], ReplayMode.RESUME, "ada")

@@ -144,7 +144,7 @@ async def test_a_stranger_is_paired_and_then_answered_the_first_message_too_once
         await grace.say("what do I cost?")
         told = str((await grace.wait_for("message", patience=60))["content"])
         (dropped,) = (await http.get("/api/jobs", params={"status": "dropped", "q": "what do I cost"})).json()["items"]
-        assert "an operator has to let them in first" in dropped["reason"]
+        assert "an operator has to approve the user first" in dropped["reason"]
         (wish,) = (await http.get("/api/pairings")).json()["items"]
         assert (wish["person"], wish["userName"], wish["status"]) == (f"web:{grace.user}", "Grace", "pending")
         assert wish["code"] in told
@@ -185,7 +185,7 @@ async def test_the_list_of_an_agent_keeps_everybody_else_out(maestro: Instance) 
     async with maestro.client("secret", api_key=KEY) as somebody:
         await somebody.say("let me in")
         (dropped,) = await maestro.ended("secret", "dropped")
-        assert dropped["reason"] == "the person is not on the list of private (allowUsers)"
+        assert dropped["reason"] == "the user is not on the list of private (allowUsers)"
         assert maestro.llm.requests == []
 
 

@@ -80,7 +80,7 @@ async def test_a_job_is_resumed_and_cancelled_without_a_script(tmp_path: Path, c
     async with opened(chromium, rows, job_id, scripts=False) as page:
         await expect(page.get_by_role("button", name="Copy")).to_be_hidden()
         await page.get_by_role("link", name="Resume").click()
-        await expect(page.locator("#goes-on")).to_have_text("Decide who answers")
+        await expect(page.locator("#goes-on")).to_have_text("Choose the agent")
         await page.get_by_role("button", name="Resume it").click()
         await expect(page.locator(".tag.state").first).to_have_text("pending")
         await page.get_by_role("link", name="Cancel").click()

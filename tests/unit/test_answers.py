@@ -386,4 +386,4 @@ def test_a_job_that_ends_asks_nobody_any_more(door: Door) -> None:
     with door.rows.store.begin() as tx:
         tx.jobs.close(question.job_id or "", JobEnding(status=JobStatus.FAILED, error="Bug"))
     assert door.question(question).status is QuestionStatus.CANCELLED
-    assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} is not asked any more.")
+    assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} was cancelled.")

@@ -252,7 +252,7 @@ def test_owners_and_a_stop_have_no_limit_but_other_control_words_do(door: Door) 
 @pytest.mark.parametrize(
     ("user", "channel", "status", "reason"),
     [
-        ("grace", BOUND, JobStatus.DROPPED, "the person is not on the list of coder (allowUsers)"),
+        ("grace", BOUND, JobStatus.DROPPED, "the user is not on the list of coder (allowUsers)"),
         ("alan", BOUND, JobStatus.PENDING, ""),
         ("chief", BOUND, JobStatus.PENDING, ""),
         ("alan", ANNOUNCEMENTS, JobStatus.DROPPED, "the channel's permission is read_only"),

@@ -155,9 +155,9 @@ class JobPreviews:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
         before = self._restarted.get(candidate.newest.id)
         if before is not None:
-            return f"job {before} of this batch answers the same."
+            return f"job {before} of this batch answers the same input."
         if job.what_if:
-            return f"job {job.id} is a what-if, which is resumed or asked again by itself."
+            return f"job {job.id} is a what-if; replay it alone, not in a batch."
         problem = refusal(job, candidate.newest, mode, candidate.led_to)
         return problem or edits_refusal(job, mode, self._edits) or self._gone(candidate)
 
@@ -165,8 +165,8 @@ class JobPreviews:
         """Return why a restart cannot keep the agent that an operator chose before: it is not active."""
         if self._action is not BatchAction.RESTART or self._edits.any:
             return ""
-        kept = edits_of(candidate.newest).agent
-        return f"agent: {kept}, chosen the last time, is not active" if kept and kept not in self._agents else ""
+        slug = edits_of(candidate.newest).agent
+        return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self._agents else ""
 
     def _cost(self, candidate: BatchCandidate, calls: int) -> float | None:
         """Return the estimated cost of ``calls`` model calls in US dollars, None when unknown.

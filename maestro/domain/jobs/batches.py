@@ -47,8 +47,8 @@ class BatchAction(StrEnum):
 class ItemState(StrEnum):
     """The state of one job of a batch.
 
-    Waiting: not started yet. Begun: replayed or told to stop. Refused: not possible, with a reason. Skipped: not
-    started, because an operator stopped the batch.
+    Waiting: not started yet. Begun: replayed, or its cancellation was requested. Refused: not possible, with a reason.
+    Skipped: not started, because an operator stopped the batch.
     """
 
     WAITING = "waiting"

@@ -49,7 +49,7 @@ class Delegator:
 def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
     """Return why a delegate tag is invalid, whatever its target, as a sentence for users; None for a valid one."""
     if not tag.complete:
-        return "A task was not passed on: its end was not marked."
+        return "A task was not passed on: its closing tag is missing."
     if not handover.slug:
         return "A task was not passed on: it names no agent."
     if not handover.task:

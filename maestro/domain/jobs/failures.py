@@ -53,7 +53,7 @@ class FailureCount:
     oldest: str
     newest: str
     example: str
-    """The id of one of the jobs: the latest among those of the same origin."""
+    """The highest id of these jobs: of jobs of the same kind, that is the latest one."""
 
 
 class ErrorGroup(View):

@@ -66,7 +66,7 @@ class JobFilter(Value):
     step: str | None = Field(default=None, description="the step that failed last")
     reason: SearchText | None = Field(default=None, description="the reason; a ``*`` stands for anything")
     batch: str | None = Field(default=None, description="the id of a batch: the jobs that it began or stopped")
-    since: Moment | None = Field(default=None, description="created then or later")
+    since: Moment | None = Field(default=None, description="created at this time or later")
     until: Moment | None = Field(default=None, description="created before")
     at: Moment | None = Field(
         default=None,

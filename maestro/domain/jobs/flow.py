@@ -1,4 +1,4 @@
-"""The payloads of the flow's steps: only ids and figures, so that no Temporal history holds texts of users."""
+"""The payloads of the flow's steps: only ids and figures, so that no Temporal history holds texts of users or agents."""
 
 from enum import StrEnum
 
@@ -20,7 +20,7 @@ class RouteAction(StrEnum):
 class StepOutcome(Value):
     """The result of a step.
 
-    Temporal shows its ``words``, so they hold ids and figures and no text of a user or an agent.
+    Temporal stores it, so it holds ids and figures and no text of a user or an agent.
     """
 
     @property
@@ -115,8 +115,8 @@ class CompactionOutcome(StepOutcome):
     @property
     def words(self) -> str:
         """The result in a few words."""
-        counts = (self.archived, "messages archived"), (self.facts, "facts kept"), (self.tokens_saved, "tokens saved")
-        return _listed(*counts) or "nothing could go"
+        counts = (self.archived, "messages archived"), (self.facts, "facts stored"), (self.tokens_saved, "tokens saved")
+        return _listed(*counts) or "nothing to archive"
 
 
 class ContextOutcome(StepOutcome):
@@ -248,7 +248,7 @@ class AnswerOutcome(StepOutcome):
         parts = {
             f"recorded as message {self.message_id}": self.message_id,
             "goes to the agent that gave the task": self.heard,
-            "nothing to tell, so nothing is sent": self.silent,
+            "nothing to post, so nothing is sent": self.silent,
             begun: self.begun,
         }
         return "; ".join(words for words, holds in parts.items() if holds)
@@ -281,7 +281,7 @@ class TakeUpOutcome(StepOutcome):
     @property
     def words(self) -> str:
         """The result in a few words."""
-        return f"{self.agent} works on it{', another agent hears the result' if self.heard else ''}"
+        return f"{self.agent} works on it{', another agent gets the result' if self.heard else ''}"
 
 
 class BackgroundOutcome(StepOutcome):

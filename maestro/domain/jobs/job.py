@@ -315,7 +315,7 @@ def job_details(job_id: str, dashboard: str) -> str:
 
 def _nonempty(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected a text; leave it out to ask what was asked the first time")
+        raise ValueError("expected a text; leave it out to use the original text")
     return storable(text)
 
 

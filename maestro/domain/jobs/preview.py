@@ -194,7 +194,7 @@ def _sum(calls: Sequence[LLMCall]) -> float | None:
 def _resumed(of: ReplayEvidence) -> Iterator[Effect]:
     if of.job.status is JobStatus.COMPLETED:
         held = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
-        text = "parts that were held back are sent; the platform may have them already"
+        text = "unconfirmed parts are sent again; the platform may have them already"
         yield Effect(kind=EffectKind.SEND, text=text, count=held, again=True)
         return
     done = finished(of.steps)
@@ -204,20 +204,20 @@ def _resumed(of: ReplayEvidence) -> Iterator[Effect]:
     if step not in SENDING:
         yield from _unknown_tools(of.tools)
         if step != StepKind.SHOW:
-            yield Effect(kind=EffectKind.ACTION, text="what the tags of the answer ask for is done", count=0)
+            yield Effect(kind=EffectKind.ACTION, text="the tags of the answer are carried out", count=0)
     if not of.job.what_if and step != END:
         yield from _sends(of)
     if of.withheld:
-        yield Effect(kind=EffectKind.TASK, text="tasks for other agents that were withheld begin", count=of.withheld)
+        yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=of.withheld)
 
 
 def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
     for run in tools:
         if run.state is ToolState.STARTED:
-            text = f"{run.tool} was cut off: it is called again if its tool says that this does no harm"
+            text = f"{run.tool} was interrupted: it is called again if the tool is safe to repeat"
             yield Effect(kind=EffectKind.TOOL, text=text, count=run.attempts, again=True)
         if run.state is ToolState.WAITING:
-            yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a person is asked for it", count=1)
+            yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a user is asked for approval", count=1)
 
 
 def _sends(of: ReplayEvidence) -> Iterator[Effect]:
@@ -235,8 +235,8 @@ def _sends(of: ReplayEvidence) -> Iterator[Effect]:
         )
     if doubtful:
         text = (
-            "parts of which nobody knows whether they arrived are sent again where the platform can tell, "
-            "or the account's onAmbiguous says so"
+            "unconfirmed parts are sent again if the platform can tell whether it has them, "
+            "or if the account's onAmbiguous allows it"
         )
         yield Effect(kind=EffectKind.SEND, text=text, count=doubtful, again=True)
     if unsent:
@@ -252,7 +252,7 @@ def _restarted(of: ReplayEvidence) -> Iterator[Effect]:
     done = Counter(action.tag for action in of.actions if action.state is ActionState.DONE)
     for tag, count in done.items():
         if tag != TagName.DELEGATE:
-            text = f"{tag} was acted on, which stays; what the new answer asks for is done too"
+            text = f"{tag} was carried out and stays; the tags of the new answer are carried out too"
             yield Effect(kind=EffectKind.ACTION, text=text, count=count, again=True)
     if of.tasks:
         text = "tasks were passed on to other agents; the new answer may pass them on again"

@@ -31,7 +31,7 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
     begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so there may be any number.
     """
     if job.erased:
-        return f"what was said in job {job.id} was deleted with its conversation, so there is nothing left to answer."
+        return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if job.what_if:
@@ -48,7 +48,7 @@ def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> st
         return f"the {what} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
     working = next((other for other in led_to if not other.status.ended), None)
     if mode is ReplayMode.RESTART and working is not None:
-        return f"job {working.id}, which came of it, is {working.status} still. Cancel that first, or wait."
+        return f"job {working.id}, which this job started, is {working.status} still. Cancel that first, or wait."
     return None
 
 
@@ -96,7 +96,8 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
         return f"job {job.id} is a task of its agent: change the model or the prompt, or restart job {job.parent_id}."
     if job.parent_id is not None and not job.task and edits.prompt is not None:
         return (
-            f"job {job.id} goes on with what other agents found, so it has no text to change: restart {job.parent_id}."
+            f"job {job.id} continues with the results of other agents, so it has no text to change: "
+            f"restart job {job.parent_id}."
         )
     return None
 

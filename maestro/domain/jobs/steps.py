@@ -53,9 +53,9 @@ class StepKind(StrEnum):
         kind._value_, kind.purpose, kind.outcome = name, purpose, outcome
         return kind
 
-    ENTER = "enter", "Make the job of a planned time"
-    ROUTE = "route", "Decide who answers", RouteOutcome
-    TAKE_UP = "take-up", "Take up the work", TakeUpOutcome | BackgroundOutcome
+    ENTER = "enter", "Create the job of a scheduled run"
+    ROUTE = "route", "Choose the agent", RouteOutcome
+    TAKE_UP = "take-up", "Load the task", TakeUpOutcome | BackgroundOutcome
     TYPING = "typing", "Show the typing indicator"
     MEDIA = "media", "Fetch the files", MediaOutcome
     VOICE = "voice", "Transcribe the voice messages", VoiceOutcome
@@ -68,8 +68,8 @@ class StepKind(StrEnum):
     TAGS = "tags", "Act on the answer and record it", AnswerOutcome
     SHOW = "show", "Show what would be answered", WhatIfOutcome
     DELIVER = "deliver", "Send the answer", DeliverOutcome
-    NOTICE = "notice", "Tell the person that it failed", DeliverOutcome
-    PARK = "park", "Give the place back and wait", ParkOutcome
+    NOTICE = "notice", "Tell the user that it failed", DeliverOutcome
+    PARK = "park", "Leave the lane and wait", ParkOutcome
     CLOSE = "close", "Close the job with its reason", CloseOutcome
 
     def numbered(self, *numbers: int) -> str:

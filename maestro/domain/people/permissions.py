@@ -18,8 +18,8 @@ class DmPolicy(StrEnum):
 
 
 TURNED_AWAY = {
-    DmPolicy.PAIRING: "the person is not known: an operator has to let them in first (dmPolicy pairing)",
-    DmPolicy.ALLOWLIST: "direct messages of people who are not known are not answered (dmPolicy allowlist)",
+    DmPolicy.PAIRING: "the user is not known: an operator has to approve the user first (dmPolicy pairing)",
+    DmPolicy.ALLOWLIST: "direct messages of unknown users are not answered (dmPolicy allowlist)",
 }
 """The reason why an unknown user gets no answer."""
 
@@ -65,7 +65,7 @@ def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = 
     if binding is not None and binding.permission is not Permission.FULL:
         return f"the channel's permission is {binding.permission}"
     if agent is not None and agent.allow_users is not None and not on_list(person, agent):
-        return f"the person is not on the list of {agent.slug} (allowUsers)"
+        return f"the user is not on the list of {agent.slug} (allowUsers)"
     return None
 
 

@@ -354,7 +354,7 @@ def _not_allowed(question: Question) -> AnswerRefusal:
 
 
 def _late(question: Question, standing: QuestionStatus) -> AnswerRefusal:
-    ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "is not asked any more"}
+    ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
     why = ended.get(standing, "was answered already")
     return AnswerRefusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
 

@@ -146,7 +146,9 @@ def checked_template(template: str, root: str = "") -> str:
         raise ValueError(f"there are {len(placeholders)} placeholders; {MOST_PLACEHOLDERS} are the most")
     for path in map(str.strip, placeholders):
         if not _PATH.fullmatch(path):
-            raise ValueError(f"{{{{{path[:_QUOTED]}}}}} is no path of a field; write keys with dots, as in {example}")
+            raise ValueError(
+                f"{{{{{path[:_QUOTED]}}}}} is not the path of a field; write keys with dots, as in {example}"
+            )
         if root and path.split(".")[0] != root:
             raise ValueError(f"{{{{{path[:_QUOTED]}}}}} does not begin with {root}; write it as in {example}")
     return template

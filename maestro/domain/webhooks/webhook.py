@@ -155,7 +155,9 @@ def checked_secret(scheme: SignatureScheme, secret: str) -> str:
     if scheme is SignatureScheme.STANDARD:
         _key(secret)
     elif not SHORTEST_KEY <= len(secret.encode()) <= LONGEST_KEY:
-        raise ValueError(f"expected a secret of {SHORTEST_KEY} to {LONGEST_KEY} bytes; leave it out, and one is made")
+        raise ValueError(
+            f"expected a secret of {SHORTEST_KEY} to {LONGEST_KEY} bytes; leave it out to have one generated"
+        )
     return secret
 
 
@@ -172,7 +174,7 @@ def _signed_as_standard(secret: str, headers: Mapping[str, str], body: bytes, no
         raise BadSignature("The signature does not fit this body, or was made with another secret.")
     # Checked only after the signature: a sender without the secret learns nothing about the local clock.
     if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
-        raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it anew.")
+        raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
     return SignedDelivery(delivery_id, mac.hex())
 
 
@@ -211,6 +213,6 @@ def _key(secret: str) -> bytes:
     if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise ValueError(
             f"expected {KEY_PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes as base64, as the sender shows it; "
-            "leave it out, and one is made"
+            "leave it out to have one generated"
         )
     return key

@@ -51,7 +51,7 @@ async def test_a_resume_tells_where_it_goes_on_and_leads_to_the_job(rows: JobRow
     job_id = rows.failed()
     asked = await http.get(f"/queue/{job_id}/replay", params={"mode": "resume"})
     assert "Resume this job?" in asked.text
-    assert "Decide who answers" in asked.text
+    assert "Choose the agent" in asked.text
     assert "1 model call, perhaps more" in asked.text
     assert job(rows, job_id).status is JobStatus.FAILED, "a question changes nothing"
     assert led_to(await http.post(f"/queue/{job_id}/replay", data=fields(asked.text))) == job_id

@@ -309,7 +309,7 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
     told = BatchOperations(rows.store).forecast(wish)
     assert (told.possible, [group.reason for group in told.refused]) == (
         0,
-        ["agent: bob, chosen the last time, is not active"],
+        ["agent: bob, chosen for the last restart, is not active"],
     )
     batch = begin(rows, BatchAction.RESTART, chosen)
     while await work.advance():

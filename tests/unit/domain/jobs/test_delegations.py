@@ -48,7 +48,7 @@ def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: 
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (tag(complete=False), "end was not marked"),
+        (tag(complete=False), "closing tag is missing"),
         (tag(key="@"), "names no agent"),
         (tag(body=" \n"), "was empty"),
         (tag(body="x" * (TASK_CHARS + 1)), f"more than {TASK_CHARS}"),

@@ -54,7 +54,7 @@ def test_an_open_job_is_not_replayed(mode: ReplayMode) -> None:
 def test_a_message_is_not_restarted_while_a_task_works_for_it(status: JobStatus) -> None:
     reason = refusal(FAILED, FAILED, ReplayMode.RESTART, [job("over", JobStatus.FAILED), job("task", status)])
     assert (reason is None) is status.ended
-    assert reason is None or "job task, which came of it" in reason
+    assert reason is None or "job task, which this job started" in reason
 
 
 def test_a_control_word_is_never_answered_again() -> None:

@@ -103,11 +103,11 @@ def test_every_path_is_in_the_order_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("step", "kind", "numbers", "words"),
     [
-        ("route", StepKind.ROUTE, (), "Decide who answers"),
-        ("take-up", StepKind.TAKE_UP, (), "Take up the work"),
+        ("route", StepKind.ROUTE, (), "Choose the agent"),
+        ("take-up", StepKind.TAKE_UP, (), "Load the task"),
         ("model-2", StepKind.MODEL, (2,), "Ask the model, call 2"),
         ("tool-2-0", StepKind.TOOL, (2, 0), "Call a tool"),
-        ("park-13", StepKind.PARK, (13,), "Give the place back and wait"),
+        ("park-13", StepKind.PARK, (13,), "Leave the lane and wait"),
         ("of tomorrow", None, (), "of tomorrow"),
     ],
 )

@@ -27,7 +27,7 @@ def binding(permission: Permission) -> AgentChannel:
 
 FREE, LISTED, UNLISTED, FOR_NOBODY = agent(), agent("slack:U:0 slack:U:1"), agent("slack:U discord:U:1"), agent("")
 FULL, READ_ONLY, NOTIFY_ONLY = (binding(permission) for permission in Permission)
-LIST = "the person is not on the list of coder (allowUsers)"
+LIST = "the user is not on the list of coder (allowUsers)"
 
 
 @pytest.mark.parametrize(

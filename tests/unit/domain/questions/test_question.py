@@ -200,7 +200,7 @@ def test_a_message_that_points_to_a_question(pointed: Question, speaker: Speaker
         (QuestionStatus.ANSWERED, "#7 was answered already."),
         (QuestionStatus.DENIED, "#7 was answered already."),
         (QuestionStatus.EXPIRED, "#7 has expired."),
-        (QuestionStatus.CANCELLED, "#7 is not asked any more."),
+        (QuestionStatus.CANCELLED, "#7 was cancelled."),
     ],
 )
 def test_a_late_answer_is_told_so_and_how_to_say_it_to_the_agent(status: QuestionStatus, why: str) -> None:
