@@ -80,7 +80,7 @@ class ErrorGroupPage(View):
 
 
 def grouped(failures: Iterable[FailureCount]) -> ErrorGroupPage:
-    """Group failure counts by kind."""
+    """Return failure counts as groups of the same kind, the kind with the newest failure first."""
     kinds: dict[tuple[str, str, str], list[FailureCount]] = {}
     for one in failures:
         kinds.setdefault((one.error, one.step, pattern_of(one.reason)), []).append(one)

@@ -1,4 +1,4 @@
-"""The payloads of the flow's steps: only ids and figures, so that no Temporal history holds texts of users or agents."""
+"""The payloads of the flow's steps: only ids and figures, so that Temporal histories hold no texts of users or agents."""
 
 from enum import StrEnum
 
@@ -45,7 +45,7 @@ class RouteOutcome(StepOutcome):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next step records the message; it does not if files are fetched first or no agent answers."""
+        """Whether the next step records the message: an agent answers, and no files have to be fetched first."""
         return self.action is RouteAction.ANSWER and not self.media
 
     @property
@@ -206,7 +206,10 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The names of the steps that wait, so that the job leaves its lane."""
+    """The names of the steps that wait.
+
+    The job frees its lane for the wait and keeps its position in it.
+    """
 
     steps: tuple[str, ...]
 
@@ -265,10 +268,10 @@ class WhatIfOutcome(StepOutcome):
 
 
 class TakeUpOutcome(StepOutcome):
-    """The agent of a delegated task, its conversation, and whether only the delegating agent gets the result.
+    """The agent of a delegated task and its conversation.
 
-    That is ``heard``. ``asked``: the chain of tasks began with a message of a user; otherwise neither the typing
-    indicator nor a failure is shown.
+    ``heard``: only the delegating agent gets the result. ``asked``: the chain of tasks began with a message of a user;
+    otherwise neither the typing indicator nor a failure is shown.
     """
 
     agent: str
@@ -285,7 +288,7 @@ class TakeUpOutcome(StepOutcome):
 
 
 class BackgroundOutcome(StepOutcome):
-    """The agent of a background job, and whether a script runs before any model call."""
+    """The agent of a background job, and whether a script runs before or instead of a model call."""
 
     agent: str
     script: bool = False

@@ -77,7 +77,7 @@ class ReplayPreview(View):
 class ReplayEvidence:
     """The rows of a job from which the preview of a replay is made.
 
-    ``withheld`` counts the tasks for other agents that have not started; ``tasks`` counts those that were delegated.
+    ``withheld`` counts the tasks for other agents that were held back; ``tasks`` counts those that were started.
     """
 
     job: Job
@@ -108,9 +108,9 @@ def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
 def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
     """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
     effects: dict[ReplayMode, Callable[[ReplayEvidence], Iterator[Effect]]] = {
-        ReplayMode.RESUME: _resumed,
-        ReplayMode.RESTART: _restarted,
-        ReplayMode.WHAT_IF: _tried,
+        ReplayMode.RESUME: _resume_effects,
+        ReplayMode.RESTART: _restart_effects,
+        ReplayMode.WHAT_IF: _what_if_effects,
     }
     done = finished(of.steps)
     resumes = mode is ReplayMode.RESUME
@@ -134,7 +134,7 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
 def _resumed_at(of: ReplayEvidence, done: Mapping[str, str]) -> str:
     """Return the step at which a resume continues.
 
-    A completed job has an unconfirmed chunk, which the resume sends.
+    A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
     """
     return StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
@@ -191,7 +191,7 @@ def _sum(calls: Sequence[LLMCall]) -> float | None:
     return sum(known) if calls and len(known) == len(calls) else None
 
 
-def _resumed(of: ReplayEvidence) -> Iterator[Effect]:
+def _resume_effects(of: ReplayEvidence) -> Iterator[Effect]:
     if of.job.status is JobStatus.COMPLETED:
         held = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
         text = "unconfirmed parts are sent again; the platform may have them already"
@@ -243,7 +243,7 @@ def _sends(of: ReplayEvidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)
 
 
-def _restarted(of: ReplayEvidence) -> Iterator[Effect]:
+def _restart_effects(of: ReplayEvidence) -> Iterator[Effect]:
     sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in of.chunks)
     if sent:
         text = "parts of the older answer stay in the channel; in the conversation the new answer counts"
@@ -262,7 +262,7 @@ def _restarted(of: ReplayEvidence) -> Iterator[Effect]:
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
 
 
-def _tried(of: ReplayEvidence) -> Iterator[Effect]:
+def _what_if_effects(of: ReplayEvidence) -> Iterator[Effect]:
     for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
         text = f"{tool} was called; it may be called again if it changes nothing"
         yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)

@@ -11,7 +11,7 @@ class ReplayMode(StrEnum):
     """The way in which a job is replayed.
 
     Resume continues at the failed step and keeps every result. Restart answers again in a new, linked job. What-if only
-    shows the answer of now and acts on nothing (docs/decisions.md: what-if).
+    shows what would be answered now and acts on nothing (docs/decisions.md: what-if).
     """
 
     RESUME = "resume"
@@ -35,13 +35,13 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if job.what_if:
-        return _no_more_of_a_what_if(job, mode)
+        return _what_if_refusal(job, mode)
     if mode is ReplayMode.WHAT_IF:
-        return _nothing_to_ask(job)
-    return _taken(job, newest, mode, led_to) or _nothing_to_do(job, mode, held=held)
+        return _no_answer_refusal(job)
+    return _duplicate_refusal(job, newest, mode, led_to) or _state_refusal(job, mode, held=held)
 
 
-def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
+def _duplicate_refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
     """Return which other job already does the work of this one, as a sentence for operators; None if there is none."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         what = "message" if job.inbox_id is not None else "task"
@@ -52,7 +52,7 @@ def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> st
     return None
 
 
-def _nothing_to_do(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
+def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
     releases = held and job.status is JobStatus.COMPLETED
     if mode is ReplayMode.RESUME and job.status not in RESUMABLE and not releases:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
@@ -62,7 +62,7 @@ def _nothing_to_do(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
     return None
 
 
-def _no_more_of_a_what_if(job: Job, mode: ReplayMode) -> str | None:
+def _what_if_refusal(job: Job, mode: ReplayMode) -> str | None:
     """Return why a what-if cannot be replayed: it can only be resumed after a failure or a cancellation."""
     if mode is not ReplayMode.RESUME:
         return f"job {job.id} is a what-if; ask again what job {job.restarted_from} would answer."
@@ -71,7 +71,7 @@ def _no_more_of_a_what_if(job: Job, mode: ReplayMode) -> str | None:
     return None
 
 
-def _nothing_to_ask(job: Job) -> str | None:
+def _no_answer_refusal(job: Job) -> str | None:
     if is_script(job):
         return f"job {job.id} runs a script and asks no model, so there is no answer to look at."
     if job.notice or (job.inbox_id is None and job.parent_id is None and not is_background(job)):

@@ -40,7 +40,7 @@ MOST_DOUBLINGS = 20
 """The most doublings of a wait: the store may be unavailable for days, and more doublings would overflow."""
 
 LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
-"""The longest wait that a provider may ask for: a waiting job keeps its lane, and would block it for hours or days."""
+"""The longest wait that a provider may ask for: a waiting job keeps its position, and would hold up its lane."""
 
 
 def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:

@@ -102,7 +102,7 @@ StepPath = Callable[[Results], Iterator[tuple[str, ...]]]
 
 
 class StepPending(Exception):
-    """The result of an unfinished step is needed to tell the next one."""
+    """The next step depends on the result of a step that has not finished."""
 
 
 @lru_cache(maxsize=1024)
@@ -113,7 +113,7 @@ def kind_of(step: str) -> StepKind | None:
 
 
 def numbers_of(step: str) -> tuple[int, ...]:
-    """Return the numbers in a step's name: the model call, the index of the tool call, or the count of the step."""
+    """Return the numbers in a step's name: of the model call and the tool call, or of the run."""
     found = NUMBERED.match(step)
     return tuple(map(int, found["numbers"].split("-")[1:])) if found else ()
 
@@ -205,7 +205,10 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def finished(steps: Sequence[JobStep]) -> dict[str, str]:
-    """Return the JSON results of the finished steps by name, without those that follow a failure, a stop or a wait."""
+    """Return the JSON results of the finished steps by name.
+
+    Steps that follow a failure, a stop or a wait are left out.
+    """
     done = (step for step in steps if step.state is StepState.DONE)
     return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 
@@ -223,7 +226,7 @@ def tried_again(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
-    """Yield the steps in order, up to the first one with an unknown result that the following steps depend on."""
+    """Yield the steps of a job in order, until the next step depends on a result that is missing."""
 
     def result(step: str) -> Any:
         if step in done:

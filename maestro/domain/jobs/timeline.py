@@ -107,7 +107,7 @@ class JobQuestionView(View):
 
 
 class DeliveryView(View):
-    """One chunk to send; ``excerpt`` is the beginning of its text, or of the text with the file ``filename``.
+    """One chunk to send; ``excerpt`` is the beginning of its text, or of the file ``filename``.
 
     ``repeats`` counts the times it was sent again although the platform may have had it: so many duplicates are
     possible. ``standing`` is the last state that the platform reported.
@@ -138,7 +138,7 @@ class ActionView(View):
 
 
 class WouldActView(View):
-    """A tag that an answer of a what-if has and that was not carried out.
+    """A tag in the answer of a what-if, which is shown and not carried out.
 
     One that is not ``complete`` would only have been reported.
     """

@@ -121,9 +121,9 @@ class JobDetail(JobSummary):
 
 @dataclass(frozen=True)
 class ListedJob:
-    """A job's row with columns of other tables:
+    """A job's row with columns of other tables.
 
-    The agent's slug, the user's name, the beginning of the message, and the path of the webhook.
+    These are the agent's slug, the user's name, the beginning of the message, and the path of the webhook.
     """
 
     job: Job
@@ -171,7 +171,7 @@ def job_detail(record: JobRecord) -> JobDetail:
         deliveries=tuple(map(delivery_view, record.deliveries)),
         actions=tuple(map(ActionView.model_validate, record.actions)),
         substitution=record.substitution,
-        would_act=tuple(would_act_view(seq, tag) for seq, tag in enumerate(_unacted(record))),
+        would_act=tuple(would_act_view(seq, tag) for seq, tag in enumerate(_what_if_tags(record))),
         tools=tuple(map(tool_view, record.tools)),
         questions=tuple(record.questions),
         led_to=tuple(record.led_to),
@@ -212,7 +212,7 @@ def _route(steps: Sequence[JobStep]) -> str:
         return ""
 
 
-def _unacted(record: JobRecord) -> Sequence[Tag]:
+def _what_if_tags(record: JobRecord) -> Sequence[Tag]:
     """Return the tags in the answer of a completed what-if."""
     answers = [call for call in record.calls if call.purpose is CallPurpose.ANSWER and call.state is CallState.ANSWERED]
     completed = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED

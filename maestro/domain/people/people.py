@@ -127,7 +127,7 @@ class EndedLogin(SQLModel, table=True):
 
 
 class ChannelOwner(SQLModel, table=True):
-    """The web user that opened a channel, and to which it belongs."""
+    """The user that opened a channel; the channel belongs to this user."""
 
     __tablename__ = "channel_owners"
 

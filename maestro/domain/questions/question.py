@@ -255,9 +255,9 @@ def may_answer(question: Question, speaker: Speaker) -> bool:
 def meant_for(
     what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Return how a message answers the question of its lane that it names or replies to.
+    """Return how a message answers the question that it names or replies to; None for an ordinary message.
 
-    None for an ordinary message, and for one of a sender without the right to answer a question that is no approval.
+    The result is an ``AnswerRefusal`` if the question has ended, or if the sender may not decide an approval.
     """
     meant = what.approves is not None if pointed.approval else bool(what.words)
     allowed = may_answer(pointed, speaker)
@@ -274,7 +274,7 @@ def meant_for(
 def meant_from_afar(
     what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Return how a message answers the question of another lane that it names by number; None for an ordinary message.
+    """Return how a message answers the question of another lane that it names; None for an ordinary message.
 
     Only an approval can be answered from another lane, because an approver need not be in the channel of the job. A
     sender without the right to approve does not learn that the question exists.
@@ -288,8 +288,9 @@ def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -
     """Return how a message that names no question answers one of its lane; None for an ordinary message.
 
     ``waiting`` are the open questions of the lane that users see, oldest first. A yes or no decides the only approval;
-    any other text answers the oldest question to its sender. An owner who is not the user of a question has to name it,
-    so that an ordinary message of the owner is not read as the answer.
+    any other text answers the oldest question to its sender. If a yes or no could mean several, the result is an
+    ``AnswerRefusal``. An owner who is not the user of a question has to name it, so that an ordinary message of the
+    owner is not read as the answer.
     """
     asked = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
     approvals = [one for one in waiting if one.approval]

@@ -34,7 +34,7 @@ _ABSENT = "{mark} stands where there was nothing: {paths}."
 
 
 class InvalidJson(ValueError):
-    """Text that is not valid JSON or exceeds a limit; the message gives the reason and quotes nothing."""
+    """Text that is not valid JSON or exceeds a limit; the message gives the reason and does not quote the text."""
 
 
 def read_payload(body: bytes, content_type: str) -> object:
