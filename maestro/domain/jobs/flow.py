@@ -1,4 +1,4 @@
-"""The payloads of the flow's steps: only ids and figures, so that Temporal histories hold no texts of users or agents."""
+"""The payloads of steps: ids and figures only, so that Temporal histories hold no text of users or agents."""
 
 from enum import StrEnum
 

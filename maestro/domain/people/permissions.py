@@ -56,8 +56,8 @@ class Person:
 def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
     """Return why a user may not talk to an agent, None if the user may.
 
-    An owner always may. For others, the binding must have full permission, and the agent's user list, if it has one,
-    must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the ``binding``
+    An owner always may. For others, a given ``binding`` must have full permission, and the agent's user list, if it has
+    one, must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the ``binding``
     decides whether control words are obeyed.
     """
     if person.is_owner:

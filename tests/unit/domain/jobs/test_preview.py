@@ -170,7 +170,7 @@ def test_a_tool_call_that_was_cut_off_is_told() -> None:
     run = tool_run("pay", 1, ToolState.STARTED)
     [tool, *_] = resumed(*until("tool-1-1"), tools=[run]).effects
     assert (tool.kind, tool.again) == (EffectKind.TOOL, True)
-    assert "pay was cut off" in tool.text
+    assert "pay was interrupted" in tool.text
 
 
 def test_tasks_that_were_withheld_begin() -> None:

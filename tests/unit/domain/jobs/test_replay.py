@@ -122,7 +122,7 @@ def test_a_task_keeps_its_agent_and_what_goes_on_with_results_its_text() -> None
     assert "restart job above" in (edits_refusal(task, ReplayMode.RESTART, JobEdits(agent="ada")) or "")
     assert edits_refusal(task, ReplayMode.RESTART, JobEdits(model="m", prompt="Do it twice.")) is None
     task.task = ""
-    assert "restart above" in (edits_refusal(task, ReplayMode.RESTART, JobEdits(prompt="Do it twice.")) or "")
+    assert "restart job above" in (edits_refusal(task, ReplayMode.RESTART, JobEdits(prompt="Do it twice.")) or "")
 
 
 def test_a_restart_keeps_its_edits_unless_others_are_given() -> None:

@@ -87,9 +87,9 @@ def test_of_a_checked_template_no_placeholder_is_left(pieces: list[str], values:
     [
         ("{{payload", "there must be the path"),
         ("{{payload} }", "there must be the path"),
-        ("{{}}", "is no path"),
-        ("{{payload..a}}", "is no path"),
-        ("{{#if payload}}", "is no path"),
+        ("{{}}", "is not the path"),
+        ("{{payload..a}}", "is not the path"),
+        ("{{#if payload}}", "is not the path"),
         ("{{user.name}}", "does not begin with payload"),
         ("{{payloads}}", "does not begin with payload"),
         ("{{payload}}" * (MOST_PLACEHOLDERS + 1), "are the most"),
