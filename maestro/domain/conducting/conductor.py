@@ -1,4 +1,4 @@
-"""Directives of a conductor: on whose request they act, and how their outcomes are told.
+"""Permissions and reported outcomes of a conductor's directives.
 
 See docs/decisions.md: access, tags.
 """
@@ -17,16 +17,16 @@ from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quoted
 
 OWN_STANDING = frozenset({"role", "status"})
-"""What a conductor does not change of itself: it would be one no longer, and could not take it back."""
+"""Fields that a conductor may not change of itself: it would lose its role and could not restore it."""
 
 INCOMPLETE = "it was not written completely"
-"""Why nothing comes of a tag that is cut short, or has a key that is none."""
+"""The reason for a tag without effect that has no end or an invalid key."""
 
 QUOTED = "it repeats what I was given to read; ask for it in your own words"
-"""Why nothing comes of a quotation."""
+"""The reason for a tag without effect that is a quotation."""
 
 _SUBJECT_CHARS = 64
-_WISHES = {
+_FAILED_CHANGES = {
     TagName.CREATE_AGENT: ("The agent", "was not created"),
     TagName.UPDATE_AGENT: ("The agent", "was not changed"),
     TagName.CREATE_CRON: ("The cron", "was not created"),
@@ -41,9 +41,9 @@ _NOT_DONE = {
 }
 
 _DETAIL_CHARS = 300
-_MOST_NEWS = 10
+_MAX_REPORTED = 10
 NOTED = "Noted."
-"""What is said of an answer that held nothing but tags: no message ends silently.
+"""The text of an answer that contains only tags, so that every message gets an answer.
 
 See docs/invariants.md: no silent end.
 """
@@ -51,11 +51,11 @@ See docs/invariants.md: no silent end.
 
 @dataclass(frozen=True)
 class Requester:
-    """On whose word an answer acts: the answering agent, and the person (``platform:userId``) who asked it.
+    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) who asked it.
 
-    ``person`` is empty where nobody did: a schedule has no requester. ``allowed`` says that the settings name the
-    person, ``address`` is where they asked, ``shortest`` the shortest interval that may be planned. ``approval`` is
-    where the question stands whether the answer may act, None where nobody had to be asked.
+    ``person`` is empty for a job without a user, as of a schedule. ``allowed`` means that ``conductor.allowUsers``
+    lists the user, ``address`` is where the user asked, and ``shortest`` is the shortest interval of a schedule.
+    ``approval`` is the status of the approval of the directives, None if no approval was required.
     """
 
     agent: Agent
@@ -69,7 +69,7 @@ class Requester:
 
     @property
     def refusal(self) -> str:
-        """Why a conductor's tags are not acted on: the agent is none, or nobody asked who may; empty when they are."""
+        """The reason why a conductor's tags are not executed; empty if they are allowed."""
         if self.agent.role != CONDUCTOR:
             return f"only a conductor can do that, and @{self.agent.slug} is none"
         if not self.person:
@@ -82,18 +82,18 @@ class Requester:
 
     @property
     def actor(self) -> str:
-        """Who did it, for histories and the audit log: the person, or the agent where there is none."""
+        """The author of the change for histories and the audit log: the user, or the agent if there is no user."""
         return self.person or f"agent:{self.agent.slug}"
 
     @property
     def reason(self) -> str:
-        """Why it was done, for histories."""
+        """The reason for the change, for histories."""
         return f"asked of @{self.agent.slug} in job {self.job_id}"
 
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """What came of one tag: ``detail`` is the sentence that people are told, ``subject`` what it was about."""
+    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` what the tag concerned."""
 
     state: ActionState
     detail: str
@@ -101,47 +101,49 @@ class ActionOutcome:
 
 
 def failure_sentence(tag: Tag, reason: str) -> str:
-    """Say why nothing came of one of a conductor's tags."""
-    what, outcome = _WISHES[tag.name]
+    """Return the sentence that says why one of a conductor's tags had no effect."""
+    what, outcome = _FAILED_CHANGES[tag.name]
     about = subject_of(tag)
     return f"{what} {f'“{about}” ' if about else ''}{outcome}: {reason.rstrip('.')}."
 
 
 def quotation_refused(tag: Tag) -> str:
-    """Say why nothing came of a tag that repeats what the agent was given to read."""
+    """Return the sentence that says why a tag had no effect that repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
         return without_tags(failure_sentence(tag, QUOTED))
     return f"{_NOT_DONE[tag.name]}: {QUOTED}."
 
 
 def subject_of(tag: Tag) -> str:
-    """Return what a tag is about, as far as it can be told when nothing else of it can: its key, slug or name."""
+    """Return the subject of a tag that was not executed: its key, else its slug or name, else an empty text."""
     lines = (line.partition(":") for line in tag.body.splitlines())
     named = {name.strip().lower(): value.strip() for name, _, value in lines}
     return (tag.key or named.get("slug") or named.get("name") or "")[:_SUBJECT_CHARS]
 
 
 def without_tags(text: str) -> str:
-    """Return a text in which nothing that it quotes can be read as a tag."""
+    """Return a text with round instead of square brackets, so that nothing in it is read as a tag."""
     return text.replace("[", "(").replace("]", ")")
 
 
 def answer_text(visible: str, told: Sequence[str], passed_on: Sequence[DelegatedTask]) -> str:
-    """Return the text of an answer: what it says without its tags, then a line for each thing people must be told.
+    """Return the text of an answer: its text without tags, then a line for each outcome that users must see.
 
-    An answer that says nothing by itself is given words, so that the person knows that it was heard.
+    An answer with no text of its own gets a fixed sentence, so that the user sees that the message was received.
     """
     words = visible or _instead(passed_on) or ("" if told else NOTED)
     return "\n\n".join(part for part in (words, "\n".join(told)) if part)
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return what a model is told at its next turn of the tags of its last answer: those that were not simply done.
+    """Return the note for the model's next prompt on tags of its last answer that failed or were changed.
 
-    What models wrote may stand in the details, so they are quoted.
+    The details are quoted, because they may contain text written by models.
     """
     news = [action for action in actions if is_news(action.state, action.detail)]
-    lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, _DETAIL_CHARS)}" for action in news[:_MOST_NEWS]]
+    lines = [
+        f"- {action.tag}, {action.state}: {quoted(action.detail, _DETAIL_CHARS)}" for action in news[:_MAX_REPORTED]
+    ]
     return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
 
 

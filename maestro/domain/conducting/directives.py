@@ -1,4 +1,4 @@
-"""Directives of a conductor, read from its tags as values that keep the rules of the API."""
+"""A parser for a conductor's directives: it turns tags into values with the same checks as the API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,15 @@ from maestro.domain.tags.fields import read_fields
 from maestro.domain.tags.grammar import Tag, TagName
 
 HERE = "here"
-"""How a conductor names the channel that it was asked in."""
+"""The word by which a conductor names the channel in which the user asked."""
 
-_OTHERWISE = {"status", "memory_scope", "daily_budget_usd"}
-"""Fields of an agent that no directive names, or that have another name in directives."""
-AGENT_FIELDS = (*(name for name in AgentFields.model_fields if name not in _OTHERWISE), "daily_budget", "channels")
+_NOT_IN_DIRECTIVES = {"status", "memory_scope", "daily_budget_usd"}
+"""Fields of an agent that directives do not have, or have under another name."""
+AGENT_FIELDS = (
+    *(name for name in AgentFields.model_fields if name not in _NOT_IN_DIRECTIVES),
+    "daily_budget",
+    "channels",
+)
 SCHEDULE_FIELDS = (
     "agent",
     "name",
@@ -41,7 +45,7 @@ FIELDS: Mapping[TagName, Sequence[str]] = {
     TagName.CREATE_HEARTBEAT: (*SCHEDULE_FIELDS, "script"),
     TagName.CREATE_CLIENT: CLIENT_FIELDS,
 }
-"""The fields of each tag, as models are taught them."""
+"""The fields of each tag, as the prompt lists them."""
 
 _ALIASES = {
     "allowed_tools": "tools",
@@ -68,7 +72,7 @@ class _NewClient(NewClient):
 
 @dataclass(frozen=True)
 class AgentCreation:
-    """An agent to make, and the channels that are to be its own."""
+    """An agent to create, and the channels to bind to it."""
 
     agent: NewAgent
     channels: tuple[NewBinding, ...]
@@ -76,7 +80,7 @@ class AgentCreation:
 
 @dataclass(frozen=True)
 class AgentUpdate:
-    """What to change of an agent, and the channels that are to be its own besides."""
+    """The changes of an agent, and further channels to bind to it."""
 
     slug: str
     change: AgentChange
@@ -84,25 +88,25 @@ class AgentUpdate:
 
 
 def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
-    """Read CREATE_AGENT; raises ``InvalidEdit``."""
+    """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit``."""
     found = _filled(tag)
     channels = _channels(found, asked_in)
     return AgentCreation(read(NewAgent, _with_slug(found, "slug")), channels)
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
-    """Read UPDATE_AGENT; raises ``InvalidEdit``, also when nothing is to be changed."""
+    """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit``, also if it changes nothing."""
     found = _values(_fields(tag))
     channels = _channels(found, asked_in)
     if not found and not channels:
-        raise InvalidEdit(f"nothing to change is named; there are {', '.join(FIELDS[tag.name])}")
+        raise InvalidEdit(f"no field to change is given; the fields are {', '.join(FIELDS[tag.name])}")
     return AgentUpdate(slug_of(tag.key), read(AgentChange, found), channels)
 
 
 def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
-    """Read CREATE_CRON or CREATE_HEARTBEAT; raises ``InvalidEdit``.
+    """Return the content of a CREATE_CRON or CREATE_HEARTBEAT tag; raises ``InvalidEdit``.
 
-    Without a channel, what the agent says goes where the conductor was asked, in the same thread.
+    Without a channel, the agent answers in the channel and thread in which the user asked the conductor.
     """
     found = _filled(tag)
     here = _text(found, "channel") in ("", HERE)
@@ -113,7 +117,7 @@ def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
 
 
 def read_client_creation(tag: Tag) -> NewClient:
-    """Read CREATE_CLIENT; raises ``InvalidEdit``."""
+    """Return the content of a CREATE_CLIENT tag; raises ``InvalidEdit``."""
     found = _filled(tag)
     if "plan" in found:
         found["plan"] = str(found["plan"]).lower().replace("-", "_").replace(" ", "_")
@@ -121,22 +125,22 @@ def read_client_creation(tag: Tag) -> NewClient:
 
 
 def slug_of(written: str) -> str:
-    """Return the slug that was meant: models write it like a mention, or with capitals."""
+    """Return the slug in the model's text, which may be written like a mention or with capitals."""
     return written.strip().removeprefix("@").lower()
 
 
 def _with_slug(found: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
-    """Return the fields with the slug that was meant in one of them."""
+    """Return the fields with the slug in one of them normalized."""
     return {**found, name: slug_of(str(found[name]))} if name in found else {**found}
 
 
 def _filled(tag: Tag) -> dict[str, JsonValue]:
-    """Return the values of a tag that makes something: a field with nothing behind it is one that is left out."""
+    """Return the values of a tag that creates something; empty fields are treated as absent."""
     return _values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
 
 
 def _fields(tag: Tag) -> dict[str, JsonValue]:
-    """Return the fields of a tag; where a text is expected, JSON's word for nothing is nothing."""
+    """Return the fields of a tag; ``null`` in a text field becomes an empty text."""
     written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
     found = _renamed(
@@ -147,7 +151,7 @@ def _fields(tag: Tag) -> dict[str, JsonValue]:
 
 
 def _values(found: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return fields under the names of the values they are for."""
+    """Return the fields with the names and the types of the API's fields."""
     for name in _LISTS & found.keys():
         found[name] = _words(found[name])
     if "quirks" in found:
@@ -163,7 +167,7 @@ def _renamed(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     for key, value in written.items():
         name = _ALIASES.get(key, key)
         if name in found:
-            raise InvalidEdit(f"the field {name} stands there twice; write it once")
+            raise InvalidEdit(f"the field {name} is given twice; write it once")
         found[name] = value
     return found
 
@@ -183,26 +187,26 @@ def _object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
 
 
 def _words(value: JsonValue) -> JsonValue:
-    """Return a list of names, which may be written with commas or blanks between them."""
+    """Return a list of names, which may be separated by commas or white space."""
     return [*value.replace(",", " ").split()] if isinstance(value := _list(value), str) else value
 
 
 def _lines(value: JsonValue) -> JsonValue:
-    """Return a list of sentences, which may be written one a line."""
+    """Return a list of sentences, which may be written one per line."""
     if not isinstance(value := _list(value), str):
         return value
     return [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
 
 
 def _list(value: JsonValue) -> JsonValue:
-    """Return what stands in brackets as a list: models forget the quotation marks of JSON."""
+    """Return a text in brackets as a list, because models omit the quotation marks of JSON."""
     if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
         return value
     return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
 
 
 def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
-    """Take the channels out of the fields and read them."""
+    """Remove the channels from the fields and return them as bindings."""
     written = _list(found.pop("channels", None))
     listed = written if isinstance(written, list) else [written] if written not in (None, "") else []
     return tuple(_binding(one, asked_in) for one in listed)
@@ -218,7 +222,7 @@ def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
 
 
 def _place(found: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
-    """Return platform, account and channel, those of the place where somebody asked for what is not named."""
+    """Return platform, account and channel of the fields; missing ones are those in which the user asked."""
     channel = _text(found, "channel")
     platform = _text(found, "platform") or asked_in.platform
     if channel in ("", HERE):
@@ -230,7 +234,7 @@ def _place(found: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonV
 
 
 def _text(found: Mapping[str, JsonValue], name: str) -> str:
-    """Return a text; ids of platforms are often written as numbers."""
+    """Return a field as text, because models often write platform ids as numbers; raises ``InvalidEdit``."""
     value = found.get(name, "")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value).strip()

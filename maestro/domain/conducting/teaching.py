@@ -1,4 +1,7 @@
-"""What agents are taught about tags, and what the first conductor is told to be (docs/decisions.md: tags)."""
+"""The prompt texts that explain tags to agents, and the system prompt of the first conductor.
+
+See docs/decisions.md: tags.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -41,7 +44,7 @@ those they allow, may have you change anything; everybody else gets your advice.
 If there are no agents but you, welcome people, ask what they would like help with and where, and propose one agent \
 to begin with.
 """
-"""The system prompt of a conductor that is created at the first start without one."""
+"""The system prompt of a conductor that is created without one."""
 
 _CATEGORIES: Mapping[FactCategory, str] = {
     FactCategory.STICKY: "must never be forgotten; few",
@@ -98,14 +101,17 @@ system_prompt: You help the developers of this project.
 
 
 def with_prompt(fields: AgentFields) -> AgentFields:
-    """Give a new conductor that has no instructions those that it needs to be one."""
+    """Return the fields with ``CONDUCTOR_PROMPT`` if they are of a new conductor without a system prompt."""
     if fields.role != CONDUCTOR or fields.system_prompt:
         return fields
     return fields.model_copy(update={"system_prompt": CONDUCTOR_PROMPT})
 
 
 def rules(role: str, *, delegates: bool) -> str:
-    """Return the rules of writing tags for an agent of this role; ``delegates``: there are agents it may ask."""
+    """Return the rules of writing tags for an agent of this role.
+
+    ``delegates`` means that there are agents to which it may delegate tasks.
+    """
     return "\n".join(_lines(role, delegates))
 
 

@@ -1,4 +1,4 @@
-"""The prompt: layers in a cache-friendly order, each within its share of the budget."""
+"""The composition of a prompt: layers in a cache-friendly order, each within its share of the token budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,48 +28,52 @@ from maestro.domain.texts import FACT_CHARS, NAME_CHARS, quoted, quoted_lines
 
 SUMMARIES = 3
 FACTS = 15
-"""How many facts are told beside the sticky ones."""
+"""The most facts in a prompt besides the sticky ones."""
 SHORTEST_SUMMARY = 40
-"""Tokens, the heading included; with less room a summary says nothing."""
+"""Tokens, heading included; a shorter summary would be useless."""
 
 SHORTEST_ASKED = 200
-"""Tokens of what is to be answered that are shown in any case."""
+"""Tokens of the messages to answer that are always in the prompt."""
 
 
 @dataclass(frozen=True)
 class RecalledFacts:
-    """The facts that a model hears, and how."""
+    """The layer of facts in a prompt, and the facts that it contains."""
 
     layer: Layer
     facts: tuple[RecalledFact, ...]
 
 
 def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Return the sticky facts, as many as fit."""
+    """Return the layer of sticky facts, with as many as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
     return _recall(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
 def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Return up to fifteen of the best other facts, as many as fit (docs/decisions.md: prompt layers)."""
+    """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
     return _recall(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
 def state(states: Sequence[MemoryState], budget: int) -> Layer:
-    """Return what the agent keeps under keys, by key; where not all fits, what was set last."""
+    """Return the layer of the agent's state, sorted by key.
+
+    If not all of it fits into ``budget`` tokens, the entries set last are chosen.
+    """
     heading = "What you noted, by key:"
     newest_first = sorted(states, key=lambda one: (one.updated_at, one.key), reverse=True)
     lines = {one.key: f"- {quoted(one.key, MAX_KEY_CHARS)}: {quoted(one.value, MAX_VALUE_CHARS)}" for one in states}
     chosen = fitting([lines[one.key] for one in newest_first], budget - cost(heading))
-    told = sorted(one.key for one in newest_first[: len(chosen)])
-    return _listed(LayerName.STATE, heading, [lines[key] for key in told], len(states))
+    chosen_keys = sorted(one.key for one in newest_first[: len(chosen)])
+    return _listed(LayerName.STATE, heading, [lines[key] for key in chosen_keys], len(states))
 
 
 def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
-    """Return the summaries of what went before, newest last.
+    """Return the layer of the conversation's summaries, newest last.
 
-    The newest always has a place, cut if need be; an older one only where it fits.
+    The newest is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older one only
+    if it fits whole.
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
@@ -83,30 +87,30 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
 
 
 def _recall(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Tell the first facts that fit, in the order they were learned: the order of their worth changes, theirs not.
+    """Return a layer with the best facts that fit, in the order in which they were learned.
 
-    A text that stays the same from message to message is one that a provider can keep.
+    The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.
     """
     bullets = [_bullet(fact.content) for fact in facts]
     fits = len(fitting(bullets, budget - cost(heading)))
-    told = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
-    layer = _listed(name, heading, [bullet for _, bullet in told], len(facts))
-    return RecalledFacts(layer, tuple(fact for fact, _ in told))
+    chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
+    layer = _listed(name, heading, [bullet for _, bullet in chosen], len(facts))
+    return RecalledFacts(layer, tuple(fact for fact, _ in chosen))
 
 
 @lru_cache(maxsize=5_000)
 def _bullet(fact: str) -> str:
-    """Return the line that tells a fact; most are told with message after message."""
+    """Return the line of a fact; cached, because most facts recur in message after message."""
     return f"- {quoted(fact, FACT_CHARS)}"
 
 
-def _listed(name: LayerName, heading: str, lines: Sequence[str], there_are: int) -> Layer:
+def _listed(name: LayerName, heading: str, lines: Sequence[str], available: int) -> Layer:
     text = "\n".join([heading, *lines]) if lines else ""
-    return Layer(name, text, _note(len(lines), there_are))
+    return Layer(name, text, _note(len(lines), available))
 
 
-def _note(told: int, there_are: int) -> str:
-    return f"{told} of {there_are}" if there_are else ""
+def _note(included: int, available: int) -> str:
+    return f"{included} of {available}" if available else ""
 
 
 def _dated(compaction: Compaction) -> str:
@@ -116,9 +120,10 @@ def _dated(compaction: Compaction) -> str:
 
 @dataclass(frozen=True)
 class PromptInput:
-    """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
+    """The input of a prompt: the messages to answer, oldest first, and the earlier ones, newest first.
 
-    ``summaries`` are of this conversation, newest first; ``note`` is what became of the tags of the last answer.
+    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the user who asks. ``note``
+    reports the outcomes of the tags in the last answer.
     """
 
     turns: tuple[HistoryEntry, ...]
@@ -129,15 +134,16 @@ class PromptInput:
 
     @property
     def text(self) -> str:
-        """What is to be answered, as one text."""
+        """The messages to answer, as one text."""
         return "\n".join(turn.content for turn in self.turns)
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked.
+    """The knowledge of an agent for one prompt: skills, facts and state.
 
-    ``addendum`` is what it is told of #maestro, empty for most.
+    ``skills`` are those chosen for the messages to answer, ``facts`` are best first. ``addendum`` is the layer about
+    the agent chat #maestro, empty for most agents.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -148,7 +154,7 @@ class Knowledge:
 
 @dataclass(frozen=True)
 class Composition:
-    """A prompt, what each of its layers takes, and the facts that it tells."""
+    """A composed prompt, the sizes of its layers, and the facts that it contains."""
 
     messages: tuple[ComposedTurn, ...]
     layers: tuple[LayerSize, ...]
@@ -156,43 +162,43 @@ class Composition:
 
     @property
     def tokens(self) -> int:
-        """What the whole takes."""
+        """The estimated tokens of the whole prompt."""
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 
-def compose(own: Persona, matter: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
-    """Return the prompt: one leading system message, what was said before, and what is to be answered.
+def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
+    """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
-    It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt and what it
-    is told of the chat included, and ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order:
-    sticky facts a quarter of what is left; what is asked all it needs, with its middle left out where it does not fit;
-    skills a third, each whole or not at all; other facts a quarter; state a quarter; summaries a third, the newest one
-    first; earlier messages the rest, the newest first.
+    It takes at most ``budget`` tokens, unless the parts that are never cut take more: the persona with the agent's own
+    prompt, the layers for the moment and the agent chat, and ``SHORTEST_ASKED`` tokens of the messages to answer. The
+    other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the messages to answer,
+    all they need, with the middle left out if they do not fit; skills, a third, each whole or not at all; other facts,
+    a quarter; state, a quarter; summaries, a third, the newest first; earlier messages, the rest, the newest first.
 
     See docs/decisions.md: prompt layers.
     """
-    now = f"Today is {today.isoformat()}." + _person(matter.user_name)
-    moment = Layer(LayerName.MOMENT, f"{now}\n\n{matter.note}" if matter.note else now)
+    now = f"Today is {today.isoformat()}." + _person(asked.user_name)
+    moment = Layer(LayerName.MOMENT, f"{now}\n\n{asked.note}" if asked.note else now)
     chat = Layer(LayerName.CHAT, knowledge.addendum)
     room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
     for layer in (moment, chat):
         room.take(layer)
     sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
-    shown = render_input(matter.turns, max(room.left, SHORTEST_ASKED))
+    shown = render_input(asked.turns, max(room.left, SHORTEST_ASKED))
     room.left -= sum(turn.tokens for turn in shown)
     skills = room.take(_skills(knowledge.skills, room.share(3)))
     others = _take(room, other_facts(knowledge.facts, room.share(4)))
     states = room.take(state(knowledge.states, room.share(4)))
-    gone = room.take(summaries(matter.summaries, room.share(3)))
+    gone = room.take(summaries(asked.summaries, room.share(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in shown)
-    earlier = select_history(matter.earlier, room.left, images)
+    earlier = select_history(asked.earlier, room.left, images)
     changing = (skills, sticky.layer, others.layer, states, moment, gone, chat)
     return Composition(
         messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
         layers=(
             *own.sizes,
             *sizes(changing),
-            _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(matter.earlier)} messages"),
+            _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(asked.earlier)} messages"),
             _turns(LayerName.ASKED, shown, _cut(shown)),
         ),
         facts=(*sticky.facts, *others.facts),
@@ -200,18 +206,18 @@ def compose(own: Persona, matter: PromptInput, knowledge: Knowledge, today: date
 
 
 def _system(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
-    """Return the system message, which says where the beginning ends that is the same for every message."""
+    """Return the system message; ``stable`` is the length of the beginning that is the same for every message."""
     content = SEPARATOR.join((own.text, joined(changing)))
     return ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
-def _take(room: TokenRoom, told: RecalledFacts) -> RecalledFacts:
-    room.take(told.layer)
-    return told
+def _take(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
+    room.take(facts.layer)
+    return facts
 
 
 def _skills(skills: Sequence[Skill], budget: int) -> Layer:
-    """Return the instructions of the skills that fit, the best first; half a skill would mislead."""
+    """Return the layer of the skills that fit whole, best first; half a skill would mislead the model."""
     chosen: list[tuple[str, str]] = []
     for skill in skills:
         text = f"Instructions that may help with what is asked now ({quoted(skill.name, NAME_CHARS)}):\n{skill.body}"

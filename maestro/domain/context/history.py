@@ -15,31 +15,32 @@ from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 
 QUOTED_CHARS = 500
-"""Characters of a message that are quoted; its beginning says which one is meant."""
+"""The most characters of a quoted message; its beginning is enough to identify it."""
 FRESH = 4
-"""Turns before the question that the model has in mind anyway."""
+"""Messages before the question that every prompt contains anyway."""
 
-_POSES = re.compile(r"\[\s*agent\b", re.IGNORECASE)
-"""How the line begins under which another agent's words stand; see ``persona.said_by``."""
+_AGENT_HEADING = re.compile(r"\[\s*agent\b", re.IGNORECASE)
+"""The beginning of the line that names another agent as the author; see ``speaker_line``."""
 
 MOST_CALLS = 16
-"""Tool calls of one answer that are made; a model that asks for more at once asks again."""
+"""The most tool calls of one answer that are executed; for more, the model must ask again."""
 
 CUT_MARK = "\n[cut: the rest of this result does not fit]"
 LEFT_OUT = "[left out: there is no room for this result any more]"
 SHORTEST_RESULT = 20
-"""Tokens; with less room a result says nothing."""
+"""Tokens; a shorter result would be useless."""
 
 
 NEWEST_WEIGHT = 2
-"""How much longer than older ones a result of the newest round may be before it is cut: it was asked for just now."""
+"""How many times longer a result of the newest round may be than older ones: the model has just asked for it."""
 
 
 @dataclass(frozen=True)
 class RepliedMessage:
-    """A message that somebody replied to, and who said it: an empty ``author`` is the agent that is asked.
+    """The message to which a user replied, and its author; an empty ``author`` is the answering agent.
 
-    ``message_id`` is the answer in a conversation that it is part of, ``inbox_id`` the row of a person's.
+    ``message_id`` is the row of the conversation if the message is an answer, ``inbox_id`` the row of the inbox if a
+    user wrote it.
     """
 
     text: str
@@ -48,28 +49,28 @@ class RepliedMessage:
     inbox_id: int | None = None
 
     def is_one_of(self, lines: Iterable[StoredMessage]) -> bool:
-        """Say whether one of these messages of a conversation is the one that is quoted."""
+        """Return whether the message is one of these messages of a conversation."""
         return any(self._is(line) for line in lines)
 
     def _is(self, line: StoredMessage) -> bool:
-        said = self.inbox_id is not None and line.inbox_id == self.inbox_id
-        return said or (self.message_id is not None and line.id == self.message_id)
+        is_inbox_row = self.inbox_id is not None and line.inbox_id == self.inbox_id
+        return is_inbox_row or (self.message_id is not None and line.id == self.message_id)
 
 
 def quotation_text(quote: RepliedMessage) -> str:
-    """Return what the model reads before the words of who replied."""
-    whose = quoted(quote.author, NAME_CHARS) if quote.author else "you"
+    """Return the quotation that precedes a reply in the prompt, cut to ``QUOTED_CHARS`` characters."""
+    author = quoted(quote.author, NAME_CHARS) if quote.author else "you"
     text = quote.text.strip()
     cut = text if len(text) <= QUOTED_CHARS else f"{text[: QUOTED_CHARS - 1]}…"
-    return f"[In reply to what {whose} said:]\n{quoted_lines(cut)}"
+    return f"[In reply to what {author} said:]\n{quoted_lines(cut)}"
 
 
 class HistoryEntry(NamedTuple):
-    """Something that was said; ``tokens`` are those of its text.
+    """A message of a conversation for a prompt; ``tokens`` are those of its text.
 
-    ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
-    Where ``plain_chars`` is given, the text is shown just as it is stored, with so many characters, and left out here.
-    ``quote`` is told before it: what somebody replied to with it.
+    ``author`` is the line that names another agent as the author, empty for a user and for the answering agent.
+    ``plain_chars`` is the number of characters if the text is used exactly as stored; ``content`` is then empty.
+    ``quote`` is the quotation of the message to which this one replies.
     """
 
     role: Role
@@ -83,13 +84,13 @@ class HistoryEntry(NamedTuple):
 
     @classmethod
     def of(cls, message: StoredMessage, files: Sequence[MediaFile] = (), author: str = "") -> "HistoryEntry":
-        """Return what a stored message says."""
+        """Return the history entry of a stored message."""
         number, role, content, tokens, *_, plain_chars = message
         return cls(role, content, tokens, number, tuple(files), author, plain_chars)
 
 
 class RenderedEntry(NamedTuple):
-    """An utterance as the model sees it, what that takes in tokens and characters, and how many were left out of it."""
+    """A message as the model sees it, its size in tokens and characters, and the number of characters left out."""
 
     turn: ComposedTurn
     tokens: int
@@ -98,10 +99,11 @@ class RenderedEntry(NamedTuple):
 
 
 def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
-    """Return what is to be answered, oldest first: all of it, whole where there is room.
+    """Return the messages to answer, oldest first, within ``room`` tokens: all of them, whole if they fit.
 
-    Where there is not, the longest give way first: of those the beginning and the end are shown, with a mark between.
-    Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
+    If they do not fit, the longest are shortened first: the beginning and the end remain, with a mark between them.
+    Images are attached newest first, at most ``MAX_IMAGES`` in all and only if they fit; every other file is named in
+    the text.
     """
     left = room
     named = [_named(one) for one in asked]
@@ -122,60 +124,60 @@ def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntr
 def select_history(
     newest_first: Sequence[HistoryEntry], room: int, images: int = MAX_IMAGES
 ) -> tuple[RenderedEntry, ...]:
-    """Return what was said before and fits, oldest first.
+    """Return the newest earlier messages that fit into ``room`` tokens, oldest first.
 
-    The first utterance that does not fit ends the selection, so that the history has no holes. It begins with what a
-    person said: an answer whose question is gone says little, and some providers refuse a history that begins with it.
+    The first message that does not fit ends the selection, so that the history has no gaps. It begins with a user's
+    message: an answer without its question is of little use, and some providers refuse a history that begins with one.
     """
     chosen: list[RenderedEntry] = []
-    for utterance in newest_first:
-        shown = _pictured(utterance, room, images)
+    for entry in newest_first:
+        shown = _pictured(entry, room, images)
         room -= shown.tokens
         if room < 0:
             break
         images -= len(shown.turn.images)
         chosen.append(shown)
-    while chosen and not _a_person(newest_first[len(chosen) - 1]):
+    while chosen and not _is_from_user(newest_first[len(chosen) - 1]):
         chosen.pop()
     return tuple(reversed(chosen))
 
 
 def plain_chars(message: MessageColumns) -> int | None:
-    """Return how many characters a message has whose text is shown just as it is stored, None for any other.
+    """Return the number of characters of a message that a prompt uses exactly as stored, None for any other.
 
-    It is kept with the message (``Message.plain_chars``), so that its text need not be read.
+    The number is stored with the message (``Message.plain_chars``), so that its text need not be read.
     """
     text = message.content
-    if message.agent_id is not None or message.has_files or (message.role is Role.USER and _POSES.search(text)):
+    if message.agent_id is not None or message.has_files or (message.role is Role.USER and _AGENT_HEADING.search(text)):
         return None
     return len(text)
 
 
-def _a_person(utterance: HistoryEntry) -> bool:
-    return utterance.role is Role.USER and not utterance.author
+def _is_from_user(entry: HistoryEntry) -> bool:
+    return entry.role is Role.USER and not entry.author
 
 
-def _named(utterance: HistoryEntry) -> RenderedEntry:
-    """Show an utterance with its files by name only."""
-    return _render(utterance, ())
+def _named(entry: HistoryEntry) -> RenderedEntry:
+    """Render a message with its files by name only."""
+    return _render(entry, ())
 
 
-def _pictured(utterance: HistoryEntry, room: int, images: int) -> RenderedEntry:
-    """Show an utterance with as many of its pictures as may go along and fit."""
-    pictures = [file for file in utterance.files if file.is_picture] if utterance.files else ()
+def _pictured(entry: HistoryEntry, room: int, images: int) -> RenderedEntry:
+    """Render a message with as many of its images as are allowed and fit."""
+    pictures = [file for file in entry.files if file.is_picture] if entry.files else ()
     if not pictures:
-        return _render(utterance, ())
-    affordable = max(0, min(images, (room - _named(utterance).tokens) // IMAGE_TOKENS))
-    return _render(utterance, pictures[:affordable])
+        return _render(entry, ())
+    affordable = max(0, min(images, (room - _named(entry).tokens) // IMAGE_TOKENS))
+    return _render(entry, pictures[:affordable])
 
 
-def _render(utterance: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
-    role, content, tokens, message_id, _, author, plain_chars, _ = utterance
+def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
+    role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
-    text = _text(utterance, pictures)
+    text = _text(entry, pictures)
     if text != content:
-        # Text that is not the stored message's own is kept with the prompt.
+        # A text that differs from the stored message is stored with the prompt.
         tokens, message_id = estimate(text), None
     turn = ComposedTurn(
         role=Role.USER if author else role,
@@ -186,24 +188,24 @@ def _render(utterance: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedE
     return RenderedEntry(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))
 
 
-def _text(utterance: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
-    """Return what is read: the words of another agent under its name, each line quoted.
+def _text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
+    """Return the text for the model; the text of another agent is under its name, each line quoted.
 
-    A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
+    A line of a user's message that looks like such a name is quoted too, so that no user can impersonate an agent.
     """
-    role, text, _, _, files, author, _, quote = utterance
+    role, text, _, _, files, author, _, quote = entry
     if author:
         return f"{author}\n{quoted_lines(text)}"
     if files:
         text = prompt_text(text, files, {file.seq for file in pictures})
-    if role is Role.USER and _POSES.search(text):
+    if role is Role.USER and _AGENT_HEADING.search(text):
         lines = text.splitlines(keepends=True)
-        text = "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in lines)
+        text = "".join(f"> {line}" if _AGENT_HEADING.match(line.lstrip()) else line for line in lines)
     return f"{quote}\n\n{text}" if quote else text
 
 
 def _within(shown: RenderedEntry, room: int) -> RenderedEntry:
-    """Return the same within so many tokens."""
+    """Return the same entry, shortened to ``room`` tokens if it is longer."""
     if shown.tokens <= room:
         return shown
     text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
@@ -213,7 +215,7 @@ def _within(shown: RenderedEntry, room: int) -> RenderedEntry:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What one tool call returned: a text, and pictures."""
+    """The result of one tool call: a text and images."""
 
     text: str
     images: tuple[ImageRef, ...] = ()
@@ -221,9 +223,9 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolRound:
-    """One answer that asked for tools, with the results in the order of its calls.
+    """A tool round: an answer that calls tools, with the results in the order of its calls.
 
-    ``chat`` are the posts of #maestro that the model was told of before it, empty when there were none.
+    ``chat`` is the text of the posts of #maestro that the prompt contained before the round, empty without posts.
     """
 
     content: str
@@ -233,26 +235,29 @@ class ToolRound:
 
 
 def limit_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return those of an answer's tool calls that are made."""
+    """Return the first ``MOST_CALLS`` tool calls of an answer; only these are executed."""
     return tuple(calls[:MOST_CALLS])
 
 
 def build_round(content: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], chat: str = "") -> ToolRound:
-    """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
-    left = len(calls) - MOST_CALLS
-    if left > 0:
+    """Return the tool round of an answer, with the results of the executed calls.
+
+    If calls were over the limit, the last result tells the model so.
+    """
+    surplus = len(calls) - MOST_CALLS
+    if surplus > 0:
         *others, last = results
-        told = f"[{left} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
+        told = f"[{surplus} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
         results = [*others, replace(last, text=f"{last.text}\n{told}")]
     return ToolRound(content, limit_calls(calls), tuple(results), chat)
 
 
 def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMessage, ...]:
-    """Return the turns of all rounds, oldest first, within ``room`` tokens as far as results can be cut.
+    """Return the prompt messages of all rounds, oldest first, within ``room`` tokens if cutting results allows it.
 
-    Short results stay, and the longest are cut first; those of the newest round count half. Pictures stay from the
-    newest on, up to ``MAX_IMAGES`` and half of the room. What the model itself said stays whole, and so do the posts it
-    was told of: both stand where they stood, so that a provider can keep the beginning.
+    Short results stay whole, and the longest are cut first; a result of the newest round may be ``NEWEST_WEIGHT`` times
+    longer. The newest images stay, at most ``MAX_IMAGES`` and half of the room. The model's own texts and the posts of
+    #maestro stay whole and in their position, so that a provider can cache the beginning.
     """
     room -= sum(_cost(one) for one in rounds)
     results = [result for one in rounds for result in one.results]
@@ -266,12 +271,12 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
 
 
 def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Return the same prompt for a model that knows no tools: what they said is told as text."""
+    """Return the same prompt for a model that cannot call tools, with calls and results as plain text."""
     return tuple(_without_tool_parts(message) for message in messages)
 
 
 def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Return the same prompt for a model that takes no pictures of tools: it reads that there were some."""
+    """Return the same prompt without the images of tool results, for a model that does not accept them."""
     return tuple(
         message.model_copy(update={"images": ()}) if message.role is Role.TOOL and message.images else message
         for message in messages
@@ -290,13 +295,13 @@ def _without_tool_parts(message: PromptMessage) -> PromptMessage:
 
 
 def _cost(one: ToolRound) -> int:
-    """Return what a round takes beside its results."""
+    """Return the tokens of a round without its results."""
     calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)
     return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
 
 
 def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
-    """Share the room by weight; what a short result leaves of its share goes to the longer ones."""
+    """Divide the room by weight; the unused share of a short result goes to the longer ones."""
     shares, weight_left = [0] * len(sizes), sum(weights)
     for place in sorted(range(len(sizes)), key=lambda place: sizes[place] / weights[place]):
         shares[place] = min(sizes[place], room * weights[place] // weight_left)
@@ -306,7 +311,7 @@ def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int
 
 
 def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
-    """Return the pictures of each result, only so many of the newest."""
+    """Return the images of each result, limited to the newest ``most`` of all."""
     newest_first = []
     for of_result in reversed(images):
         newest_first.append(of_result[: max(0, most)])
@@ -317,8 +322,8 @@ def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tu
 def _shortened(result: str, tokens: int) -> str:
     if estimate(result) <= tokens:
         return result
-    kept = tokens - estimate(CUT_MARK)
-    return cut(result, kept) + CUT_MARK if kept >= SHORTEST_RESULT else LEFT_OUT
+    room = tokens - estimate(CUT_MARK)
+    return cut(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
 
 
 def _turns(one: ToolRound, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:

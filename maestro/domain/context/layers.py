@@ -1,4 +1,4 @@
-"""The layers of a prompt in their order, the persona of an agent, and the colleagues it is told of.
+"""The layers of a prompt in their order, the persona of an agent, and the other agents that a prompt lists.
 
 See docs/decisions.md: prompt layers, delegation.
 """
@@ -21,27 +21,30 @@ from maestro.domain.values import Value
 SEPARATOR = "\n\n"
 
 MOST_DESCRIBED = 30
-"""Agents that are told with their purpose; of others only the name by which they are reached."""
+"""The most agents that a prompt lists with their purpose; further ones are listed by slug only."""
 PURPOSE_CHARS = 160
-"""How much of another agent's purpose is told."""
+"""The most characters of another agent's purpose in a prompt."""
 AGENTS_PART = 10
-"""What is told of other agents takes at most one part in so many of the budget."""
+"""The list of other agents takes at most the budget divided by this number."""
 
 MEMORY_SEARCH = "memory_search"
 
 _ALSO = "- also: "
 
 MOST_COLLEAGUES = 60
-"""How many agents are told: a model that knows more names than that chooses no better."""
+"""The most agents in a prompt: more names do not improve the model's choice."""
 
 EVERYBODY = "*"
-"""The circle of an owner."""
+"""The circle of owners, who may talk to every agent."""
 PUBLIC = ""
-"""The circle of who is on no agent's list, and of nobody, as in a scheduled job."""
+"""The circle of users on no allow-list, and of jobs without a user, as of a schedule."""
 
 
 class LayerName(StrEnum):
-    """Every layer, in the order of the prompt; those up to ``agents`` are the same from message to message."""
+    """The names of all layers, in the order of the prompt.
+
+    Those up to ``agents`` are the same from message to message.
+    """
 
     IDENTITY = "identity"
     PURPOSE = "purpose"
@@ -62,7 +65,7 @@ class LayerName(StrEnum):
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of the system message; ``note`` says what of it is shown where that is not plain."""
+    """One layer of the system message; ``note`` says which part of it is included or left out."""
 
     name: LayerName
     text: str
@@ -70,17 +73,17 @@ class Layer:
 
     @cached_property
     def tokens(self) -> int:
-        """What it takes; nothing when it is empty."""
+        """The estimated tokens of the layer; 0 if it is empty."""
         return cost(self.text) if self.text else 0
 
     @property
     def size(self) -> "LayerSize":
-        """How people see it."""
+        """The size of the layer, for operators."""
         return LayerSize(name=self.name, characters=len(self.text), tokens=self.tokens, note=self.note)
 
 
 class LayerSize(Value):
-    """What a layer takes of a prompt, in characters and in tokens as they are estimated."""
+    """The size of a layer of a prompt, in characters and estimated tokens."""
 
     name: LayerName
     characters: int = Field(ge=0)
@@ -93,30 +96,33 @@ LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
 
 
 class TokenRoom:
-    """The tokens that are left of a budget, from which one layer after the other takes its own."""
+    """The remaining tokens of a budget, from which each layer in turn takes its own."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def share(self, parts: int) -> int:
-        """Return so many-eth of what is left."""
+        """Return the remaining tokens divided by ``parts``, at least 0."""
         return max(0, self.left) // parts
 
     def take(self, layer: Layer) -> Layer:
-        """Take what a layer needs."""
+        """Subtract the tokens of a layer from the room and return the layer."""
         self.left -= layer.tokens
         return layer
 
 
 def cost(text: str) -> int:
-    """Return what a text takes in tokens, with what parts it from the next one."""
+    """Return the estimated tokens of a text, with its separator."""
     return estimate(text) + 1
 
 
 def fitting(texts: Iterable[str], budget: int) -> list[str]:
-    """Return the first texts that fit, each with a line of its own; the first one that does not ends them."""
+    """Return the first texts that fit into ``budget`` tokens, each on its own line.
+
+    The selection ends at the first text that does not fit.
+    """
     texts = list(texts)
-    if cost("\n".join(texts)) <= budget:  # the rule, and it is estimated at once
+    if cost("\n".join(texts)) <= budget:  # the usual case: one estimate instead of one per text
         return texts
     chosen: list[str] = []
     for text in texts:
@@ -128,23 +134,23 @@ def fitting(texts: Iterable[str], budget: int) -> list[str]:
 
 
 def joined(layers: Iterable[Layer]) -> str:
-    """Return the text of layers, one after the other."""
+    """Return the text of several layers, separated by empty lines."""
     return SEPARATOR.join(layer.text for layer in layers if layer.text)
 
 
 def total(layers: Sequence[Layer]) -> int:
-    """Return what layers take together."""
+    """Return the tokens of several layers together."""
     return sum(layer.tokens for layer in layers)
 
 
 def sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
-    """Return how people see layers, those that are empty left out."""
+    """Return the sizes of the layers that are not empty."""
     return tuple(layer.size for layer in layers if layer.text)
 
 
 @dataclass(frozen=True)
 class Colleague:
-    """Another agent, as far as it matters to one that may pass it a task."""
+    """Another agent, as described to an agent that may delegate tasks to it."""
 
     slug: str
     name: str
@@ -156,31 +162,32 @@ _QUIRKS = TypeAdapter(tuple[str, ...])
 
 @dataclass(frozen=True)
 class Persona:
-    """Who an agent is, ready for every prompt in which it is the same."""
+    """The constant part of an agent's prompt: the layers that are the same in every prompt."""
 
     layers: tuple[Layer, ...]
 
     @cached_property
     def text(self) -> str:
-        """What a model reads of it."""
+        """The text of all layers."""
         return joined(self.layers)
 
     @cached_property
     def tokens(self) -> int:
-        """What it takes."""
+        """The estimated tokens of all layers."""
         return sum(layer.tokens for layer in self.layers)
 
     @cached_property
     def sizes(self) -> tuple[LayerSize, ...]:
-        """How people see its layers."""
+        """The sizes of the layers, for operators."""
         return sizes(self.layers)
 
 
 def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> Persona:
-    """Return who the agent is: identity, purpose and voice, rules, its own prompt, tools and agents.
+    """Return the persona of an agent: identity, purpose and voice, rules, its own prompt, tools and agents.
 
-    ``tools`` are the names of those it may call, ``colleagues`` the agents it may pass a task to. The agent's own words
-    are never cut: with half of its instructions it would be another agent.
+    ``tools`` are the names of the tools that it may call, ``colleagues`` the agents to which it may delegate.
+    ``budget`` is that of the whole prompt, in tokens. The agent's own prompt is never cut, because half of its
+    instructions would make it another agent.
     """
     agents = Layer(LayerName.AGENTS, _colleagues(colleagues, budget // AGENTS_PART))
     own = (
@@ -220,7 +227,7 @@ def _memory_hint(tools: Collection[str]) -> str:
 
 
 def _colleagues(agents: Sequence[Colleague], budget: int) -> str:
-    """Tell of other agents by their slugs; what describes them was chosen by people and is quoted."""
+    """Return the list of other agents by slug; their descriptions are quoted, because users wrote them."""
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= cost(heading)
     described = fitting(map(_described, agents[:MOST_DESCRIBED]), budget)
@@ -236,13 +243,13 @@ def _described(agent: Colleague) -> str:
 
 
 def speaker_line(agent: Colleague) -> str:
-    """Return the line under which another agent's words stand in a prompt."""
+    """Return the line that names another agent as the author of the text below it."""
     return f"[Agent @{agent.slug}, {quoted(agent.name, NAME_CHARS)}, said:]"
 
 
 @dataclass(frozen=True)
 class AgentListing:
-    """An active agent; ``people`` are those who may talk to it, as ``platform:userId``, None for all."""
+    """An active agent; ``people`` are the users who may talk to it, as ``platform:userId``, None for all."""
 
     agent_id: int
     colleague: Colleague
@@ -251,10 +258,10 @@ class AgentListing:
 
 @dataclass(frozen=True)
 class AgentDirectory:
-    """The active agents by slug.
+    """The active agents, sorted by slug.
 
-    A *circle* stands for all people who may talk to the same agents: an owner's, the public one, or one person's who is
-    on a list. There are as many as there are people on lists, and not as many as there are people.
+    A *circle* stands for all users who may talk to the same agents: that of owners, the public one, or that of one user
+    on an allow-list. The number of circles therefore depends on the allow-lists and not on the number of users.
     """
 
     members: Sequence[AgentListing]
@@ -264,7 +271,7 @@ class AgentDirectory:
         return frozenset().union(*(member.people for member in self.members if member.people is not None))
 
     def circle(self, person: Person | None) -> str:
-        """Return the circle of a person."""
+        """Return the circle of a user; ``PUBLIC`` if there is no user."""
         if person is None:
             return PUBLIC
         if person.is_owner:
@@ -272,7 +279,7 @@ class AgentDirectory:
         return str(person.id) if str(person.id) in self._listed else PUBLIC
 
     def colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
-        """Return the agents beside this one that a circle may talk to, and no more of them than a prompt tells."""
+        """Return the other agents to which a circle may talk, at most ``MOST_COLLEAGUES``."""
         open_ones = (
             member.colleague
             for member in self.members

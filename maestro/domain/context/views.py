@@ -1,4 +1,4 @@
-"""What exactly a model saw in one call, and what it said: for operators, on the API and on the command line alike."""
+"""The recorded prompt and answer of one model call, as operators see them in the API and on the command line."""
 
 import json
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from maestro.domain.values import View
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """Everything that is stored of one attempt at one model call.
+    """The complete record of one attempt at one model call.
 
-    ``layers`` are those of the job's prompt; a compaction asks with a prompt of its own, which has none.
+    ``layers`` are those of the job's prompt; a compaction has a prompt of its own, without layers.
     """
 
     call: LLMCall
@@ -28,14 +28,14 @@ class RecordedCall:
 
 
 class ImageView(View):
-    """An image that the model was shown, by its SHA-256: it is the file of this name in the data folder's ``media``."""
+    """An image in the prompt, by its SHA-256: the name of its file in the data folder's ``media``."""
 
     digest: str
     content_type: str
 
 
 class ToolCallView(View):
-    """A tool call as the model wrote it; ``arguments`` need not be JSON."""
+    """A tool call as the model wrote it; ``arguments`` may be invalid JSON."""
 
     id: str
     name: str
@@ -43,11 +43,11 @@ class ToolCallView(View):
 
 
 class TurnView(View):
-    """One message of the request. ``tokens`` are estimated.
+    """One message of the request; ``tokens`` are estimated.
 
-    ``message_id`` is the row of the conversation whose text this is, if it is one. Of a tool's result, ``call_id`` and
-    ``tool`` say whose. ``cache`` says that the provider was asked to keep what ends here; the first
-    ``stable_characters`` of the text stay the same from message to message.
+    ``message_id`` is the message of the conversation whose text this is, null for other texts. For a tool's result,
+    ``call_id`` and ``tool`` name the tool call. ``cache`` means that the provider was asked to cache the prompt up to
+    this message. The first ``stable_characters`` of the text are the same from message to message.
     """
 
     role: Role
@@ -63,7 +63,7 @@ class TurnView(View):
 
 
 class ToolView(View):
-    """A tool the model could call; ``parameters`` is a JSON schema."""
+    """A tool that the model could call; ``parameters`` is a JSON schema."""
 
     name: str
     description: str
@@ -71,7 +71,7 @@ class ToolView(View):
 
 
 class LayerView(View):
-    """A layer of the prompt, in its order; ``tokens`` are estimated, ``note`` says what was left out or chosen."""
+    """A layer of the prompt; ``tokens`` are estimated, ``note`` says which parts were chosen or left out."""
 
     name: LayerName
     characters: int
@@ -80,7 +80,7 @@ class LayerView(View):
 
 
 class AnswerView(View):
-    """What the model said, tags included, and what the call took."""
+    """The answer of the model, tags included, with its tokens and cost."""
 
     text: str
     tool_calls: tuple[ToolCallView, ...]
@@ -93,11 +93,11 @@ class AnswerView(View):
 
 
 class RecordedCallView(View):
-    """One attempt at one model call: the request as it was committed before it left, and the answer as it came.
+    """One attempt at one model call: the request as recorded before it was sent, and the answer as received.
 
-    ``model`` is the one that was asked for, empty for the account's own. ``final`` says that tools could not be called
-    any more. ``tokens`` is the whole request as it was estimated. ``answer`` is null when there is none, and ``error``
-    then says why.
+    ``model`` is the requested model, empty for the account's default. ``final`` means that the model could not call
+    tools any more. ``tokens`` is the estimate for the whole request. ``answer`` is null if there is none; ``error``
+    then gives the reason.
     """
 
     id: int
@@ -121,9 +121,9 @@ class RecordedCallView(View):
     answer: AnswerView | None
 
 
-def recorded_call_view(seen: RecordedCall) -> RecordedCallView:
-    """Show one attempt."""
-    call, request = seen.call, seen.request
+def recorded_call_view(record: RecordedCall) -> RecordedCallView:
+    """Return the view of one attempt."""
+    call, request = record.call, record.request
     return RecordedCallView(
         **call.model_dump(include={"id", "job_id", "purpose", "number", "attempt", "state", "error", "started_at"}),
         platform=request.platform,
@@ -132,10 +132,10 @@ def recorded_call_view(seen: RecordedCall) -> RecordedCallView:
         model=request.model,
         max_output_tokens=request.max_output_tokens,
         final=request.final,
-        tokens=estimate_messages(seen.messages) + estimate_tools(seen.tools),
-        layers=tuple(map(LayerView.model_validate, seen.layers)),
-        tools=tuple(map(_tool, seen.tools)),
-        messages=tuple(map(_turn, seen.messages)),
+        tokens=estimate_messages(record.messages) + estimate_tools(record.tools),
+        layers=tuple(map(LayerView.model_validate, record.layers)),
+        tools=tuple(map(_tool, record.tools)),
+        messages=tuple(map(_turn, record.messages)),
         answer=_answer(call) if call.state is CallState.ANSWERED else None,
     )
 
@@ -160,10 +160,10 @@ def _tool(tool: ToolSpec) -> ToolView:
 
 
 def _answer(call: LLMCall) -> AnswerView:
-    wanted = TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
+    tool_calls = TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
     return AnswerView(
         text=call.content,
-        tool_calls=tuple(map(ToolCallView.model_validate, wanted)),
+        tool_calls=tuple(map(ToolCallView.model_validate, tool_calls)),
         **call.model_dump(
             include={"finish_reason", "model", "input_tokens", "output_tokens", "cached_tokens", "cost_usd"}
         ),

@@ -1,4 +1,4 @@
-"""What came of the tags in an answer, one row each: people are told, and operators can see."""
+"""Actions: the recorded outcomes of the tags in an answer, one row per tag, shown to users and operators."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -9,7 +9,11 @@ from maestro.domain.columns import UtcDateTime, text_of
 
 
 class ActionState(StrEnum):
-    """``refused``: the requester or the agent may not; ``failed``: it could not be done as it was written."""
+    """The outcome of a tag.
+
+    ``refused``: the user who asked or the agent lacks the permission. ``failed``: the tag could not be executed as
+    written.
+    """
 
     DONE = "done"
     REFUSED = "refused"
@@ -17,16 +21,19 @@ class ActionState(StrEnum):
 
 
 KEPT_AS = "kept as "
-"""How the detail of a fact begins whose category was none."""
+"""The prefix of a fact's detail when the tag's category does not exist and another one was used."""
 
 
 def is_news(state: ActionState, detail: str) -> bool:
-    """Say whether something else came of a tag than what its agent wrote."""
+    """Return whether the outcome of a tag differs from what its agent wrote, so that the agent must be informed."""
     return state is not ActionState.DONE or detail.startswith(KEPT_AS)
 
 
 class Action(SQLModel, table=True):
-    """What one tag of a job's answer led to; ``seq`` is its place in the answer, ``detail`` what people are told."""
+    """The outcome of one tag of a job's answer.
+
+    ``seq`` is the tag's position in the answer; ``detail`` is the sentence shown to users.
+    """
 
     __tablename__ = "actions"
     __table_args__ = (UniqueConstraint("job_id", "seq"),)

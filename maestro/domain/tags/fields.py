@@ -1,4 +1,4 @@
-"""The fields in a tag: lines of ``key: value`` as a conductor writes them."""
+"""A parser for the fields in a tag: lines of ``key: value``, as a conductor writes them."""
 
 import json
 import re
@@ -20,15 +20,15 @@ _DEEPEST = 4
 
 
 def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
-    """Read the fields of a tag; their keys are in lower case, with ``_`` between words.
+    """Return the fields of a tag by key; keys are in lower case, with ``_`` between words.
 
-    A line that is indented, or has no ``key:``, goes on with the value before it. A value in single quotes is the text
-    in them; one that is JSON becomes what it says, but for numbers of 15 digits and more, which are ids and stay text;
-    anything else is text. After a key with nothing behind it, lines of ``- ...`` are a list and lines of ``key: value``
-    fields of their own. The values of the keys in ``texts`` are text whatever they look like. The whole may be one JSON
-    object, or stand in a fence.
+    A line that is indented or has no ``key:`` continues the previous value. A value in single quotes is the quoted
+    text. A value that is JSON is decoded, except numbers of 15 digits and more, which are ids and stay text. Any other
+    value is text. After a key without a value, lines of ``- ...`` are a list, and lines of ``key: value`` are nested
+    fields. The values of the keys in ``texts`` are always text. The whole body may be one JSON object or a fenced code
+    block.
 
-    Raises ``InvalidEdit`` for a line before the first key and for a key that stands there twice.
+    Raises ``InvalidEdit`` for text before the first key and for a key that occurs twice.
     """
     text = _unfenced(body.strip())
     whole = _json(text)
@@ -41,20 +41,20 @@ def _read(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]
     found: dict[str, JsonValue] = {}
     for key, lines in _entries(text):
         if key in found:
-            raise InvalidEdit(f"the field {key} stands there twice; write it once")
+            raise InvalidEdit(f"the field {key} is given twice; write it once")
         found[key] = _text(lines) if key in texts else _value(lines, depth)
     return found
 
 
 def _unfenced(text: str) -> str:
-    """Take off the fence that models like to put around what they see as code."""
+    """Return a text without the code fence that models often put around it."""
     lines = text.split("\n")
     fenced = len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES
     return textwrap.dedent("\n".join(lines[1:-1] if fenced else lines)).strip("\n")
 
 
 def _entries(text: str) -> list[tuple[str, list[str]]]:
-    """Cut a text into keys and the lines of their values."""
+    """Split a text into keys and the lines of their values."""
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         start = _KEY.fullmatch(line)
@@ -72,7 +72,7 @@ def _key(written: str) -> str:
 
 
 def _plain(lines: Sequence[str]) -> str:
-    """Return a value as it is written; after a block's mark or nothing, the lines below it."""
+    """Return a value as it is written; after a YAML block mark (``|``, ``>``), the lines below the mark."""
     first, *rest = lines
     below = textwrap.dedent("\n".join(rest)).rstrip("\n")
     if first in _BLOCK_MARKS:
@@ -82,20 +82,20 @@ def _plain(lines: Sequence[str]) -> str:
 
 
 def _text(lines: Sequence[str]) -> str:
-    """Return a value as text; what is in quotes without them."""
+    """Return a value as text, without its quotes."""
     text = _plain(lines)
     quoted = _json(text)
     return quoted if isinstance(quoted, str) else _without_single_quotes(text)
 
 
 def _without_single_quotes(text: str) -> str:
-    """Take off the quotes that YAML knows beside those of JSON: in them, two stand for one."""
+    """Return a text without YAML single quotes; in them, two quotes stand for one."""
     quoted = _SINGLE_QUOTED.fullmatch(text)
     return quoted[1].replace("''", "'") if quoted else text
 
 
 def _value(lines: Sequence[str], depth: int) -> JsonValue:
-    """Return a value as what it looks like."""
+    """Return a value as JSON, a list, nested fields or text, depending on its form."""
     text = _plain(lines)
     if lines[0] in _BLOCK_MARKS:
         return text
@@ -127,7 +127,7 @@ def _item(lines: Sequence[str], depth: int) -> JsonValue:
 
 
 def _scalar(text: str) -> JsonValue:
-    """Return what JSON makes of a text, or the text."""
+    """Return the JSON value of a text, or the text itself if it is not JSON."""
     if _LONG_NUMBER.fullmatch(text):
         return text
     value = _json(text)
@@ -135,7 +135,7 @@ def _scalar(text: str) -> JsonValue:
 
 
 def _json(text: str) -> JsonValue:
-    """Read JSON; None for ``null``, and for what is none or says what no JSON can: not a number, no end."""
+    """Return the JSON value of a text; None for ``null``, for invalid JSON, NaN and infinite numbers."""
     try:
         value: JsonValue = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The grammar of tags in a model's answer, whole or while it is written.
+"""The grammar of tags in a model's answer, for complete answers and for answers still being written.
 
 See docs/decisions.md: tags.
 """
@@ -16,7 +16,7 @@ from maestro.domain.tags.markdown import CodeSpan, VisibleText, code_spans
 
 
 class TagName(StrEnum):
-    """Every tag there is."""
+    """The names of all tags."""
 
     MEMORY = "MEMORY"
     STATE = "STATE"
@@ -29,10 +29,10 @@ class TagName(StrEnum):
 
 
 CONDUCTOR_TAGS = frozenset(TagName) - {TagName.MEMORY, TagName.STATE, TagName.DELEGATE}
-"""The tags that only a conductor's answer acts on."""
+"""The tags that are executed only in a conductor's answer."""
 
 LINE_TAGS = frozenset({TagName.MEMORY, TagName.STATE})
-"""The tags that end with their line when nothing closes them; all others are blocks."""
+"""The tags that end with their line if they have no closing tag; all others are blocks."""
 
 KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
 """The tags that need a key; the others take none."""
@@ -45,11 +45,11 @@ _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
 
 @dataclass(frozen=True)
 class Tag:
-    """One tag of an answer: its key (category, key or slug, as written), the words after the key, and what it holds.
+    """One tag of an answer: its key (category, key or slug, as written), the words after the key, and its body.
 
-    The body has no blanks around it, and no indentation that all of its lines share.
-    ``complete`` is false for a block that was never closed and for a key that is none: reported and not acted on.
-    ``quoted`` says that the agent repeats what it was given to read: shown as code, reported and not acted on.
+    The body has no surrounding white space and no common indentation. ``complete`` is false for a block without a
+    closing tag and for an invalid key: the tag is reported and not executed. ``quoted`` means that the tag repeats text
+    that the agent was given to read: it is shown as code, reported and not executed.
     """
 
     name: TagName
@@ -62,14 +62,17 @@ class Tag:
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """What people may see of an answer, and its tags in the order they were written."""
+    """An answer as users see it, without tags, and its tags in the order in which they were written."""
 
     visible: str
     tags: tuple[Tag, ...]
 
 
 class _Token(NamedTuple):
-    """An opening or closing tag; ``valid``: its key is as it must be, ``exact``: without a blank before it."""
+    """An opening or closing tag.
+
+    ``valid``: its key has the right form. ``exact``: no white space precedes the key.
+    """
 
     start: int
     end: int
@@ -81,7 +84,7 @@ class _Token(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """Where what a tag holds ends, where the tag itself ends, and whether it is acted on."""
+    """The end of a tag's body, the end of the tag itself, and whether the tag is complete."""
 
     body_end: int
     end: int
@@ -92,27 +95,32 @@ _Mark = CodeSpan | _Token
 
 
 def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) -> ParsedAnswer:
-    """Read an answer: its tags, and the text without them (docs/decisions.md: tags).
+    """Return the tags of an answer and its text without them (docs/decisions.md: tags).
 
-    ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
-    digits, ``-``, ``_`` and ``.``, before a slug an ``@`` too. In code (fenced blocks, inline spans) they are text.
-    What is not closed ends at the next tag: MEMORY and STATE at the latest with their line, and are acted on; a block
-    at the latest with the answer, and is not. A block that is closed may hold MEMORY and STATE tags as text; any other
-    tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
-    and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing. What
-    stands in a quotation, be it in a list, is somebody else's: taken out as far as the quotation goes, and no tag of
-    this answer. A tag that ``is_quotation`` stays visible, as code, and is ``quoted``.
+    ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it. Names are in any case. Keys consist of letters of any
+    script, digits, ``-``, ``_`` and ``.``; a slug may begin with ``@``. In code (fenced blocks, inline spans) tags are
+    plain text.
 
-    Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
+    A tag without a closing tag ends at the next tag. MEMORY and STATE end at the latest with their line and are
+    complete; a block ends at the latest with the answer and is incomplete. A closed block may contain MEMORY and STATE
+    tags as text; any other opening tag ends it. A closing tag in code counts only if there is none outside of code.
+
+    An opening tag with an invalid key and without a closing tag is removed alone, and so is a closing tag without an
+    opening tag. A tag in a Markdown quotation, also inside a list, is another author's: it is removed as far as the
+    quotation goes and is not returned. A tag for which ``is_quotation`` returns true stays visible as code and is
+    ``quoted``.
+
+    Every text is accepted, the time grows about linearly with its length, and the visible text contains no tags when
+    parsed again.
     """
     first = _read(answer.strip(), is_quotation)
-    return ParsedAnswer(_settled(first.visible), first.tags)
+    return ParsedAnswer(_without_new_tags(first.visible), first.tags)
 
 
-def _settled(visible: str) -> str:
-    """Take out what has become a tag only because another one is gone, or because what made it code is.
+def _without_new_tags(visible: str) -> str:
+    """Remove tags that came into being because another tag, or the code marks around them, were removed.
 
-    The few readings are enough for what anybody writes; what they leave is written so that it is no tag.
+    Three passes are enough for real texts; the brackets of any tag that remains are replaced.
     """
     for _ in range(_READINGS):
         before, visible = visible, _read(visible, lambda _: False).visible
@@ -122,7 +130,7 @@ def _settled(visible: str) -> str:
 
 
 def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
-    """Read a text once, from the left."""
+    """Parse a text once, from left to right."""
     marks: list[_Mark] = sorted((*code_spans(text), *_tokens(text)))
     reach, quotations = _Reach(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
     page, tags, position, index = VisibleText(), list[Tag](), 0, 0
@@ -134,7 +142,7 @@ def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
             page.write_code(text[mark.start : mark.end])
         elif mark.closing:
             page.cut()
-        elif (quotation := _around(quotations, mark.start)) is not None:
+        elif (quotation := _span_at(quotations, mark.start)) is not None:
             page.cut()
             end = reach.extent(mark).end
             position = end if end <= quotation.end else mark.end
@@ -149,10 +157,10 @@ def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
     return ParsedAnswer(page.finished() if page.is_changed else text.strip(), tuple(tags))
 
 
-def _around(stretches: Sequence[CodeSpan], position: int) -> CodeSpan | None:
-    """Return the stretch that the position is in."""
-    number = bisect_right(stretches, position, key=lambda stretch: stretch.start)
-    return stretches[number - 1] if number > 0 and position < stretches[number - 1].end else None
+def _span_at(spans: Sequence[CodeSpan], position: int) -> CodeSpan | None:
+    """Return the span that contains the position, None without one."""
+    number = bisect_right(spans, position, key=lambda span: span.start)
+    return spans[number - 1] if number > 0 and position < spans[number - 1].end else None
 
 
 def _tag(token: _Token, body: str, complete: bool) -> Tag:
@@ -161,7 +169,7 @@ def _tag(token: _Token, body: str, complete: bool) -> Tag:
 
 
 class _Reach:
-    """What a reader who goes on from a place in the text meets first, code passed over."""
+    """An index of the tags and code spans of a text, which finds the end of each tag."""
 
     def __init__(self, text: str, marks: Sequence[_Mark]) -> None:
         self._text = text
@@ -175,11 +183,11 @@ class _Reach:
                 self._named[mark.name].append(mark)
 
     def index(self, position: int) -> int:
-        """Return the number of the first mark that begins there or later."""
+        """Return the index of the first mark that begins at the position or later."""
         return bisect_left(self._starts, position)
 
     def extent(self, token: _Token) -> _Extent:
-        """Return how far an opening tag reaches."""
+        """Return where the body of an opening tag and the tag itself end."""
         in_line = token.name in LINE_TAGS
         following = self._first(self._tags, token.end)
         stop = following if in_line else self._first(self._blocks, token.end)
@@ -196,7 +204,7 @@ class _Reach:
         return _Extent(end, end, in_line)
 
     def _closing_in_code(self, token: _Token, limit: int) -> _Token | None:
-        """Return the closing tag that only code hides, unless another tag of the name opens before it."""
+        """Return the closing tag that stands in code, None if another tag of the same name opens before it."""
         named = self._named[token.name]
         number = bisect_left(named, token.end, key=lambda other: other.start)
         nearest = named[number] if number < len(named) else None
@@ -213,7 +221,7 @@ class _Reach:
         return mark if isinstance(mark, _Token) else None
 
     def _firsts(self, wanted: frozenset[TagName]) -> list[int]:
-        """Return for each mark the number of the first wanted token that a reader who goes on from it meets."""
+        """Return for each mark the index of the next token with one of the given names, itself included."""
         firsts = [len(self._marks)] * (len(self._marks) + 1)
         for number in reversed(range(len(self._marks))):
             mark = self._marks[number]
@@ -223,10 +231,10 @@ class _Reach:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Find everything that is written like a tag, in code too.
+    """Yield everything that is written like a tag, also in code.
 
-    A name without a key that other words follow is one only in capitals or with an underscore: people do write
-    ``[state your name]``. One that its line does not end with a bracket ends with its key.
+    A name without a key that is followed by other words is a tag only in capitals or with an underscore, because users
+    write ``[state your name]``. A tag without a closing bracket in its line ends with its key.
     """
     for found in _TOKEN.finditer(text):
         closing, written, rest, bracket = found.groups()
@@ -267,28 +275,29 @@ _BEGINNINGS = "|".join(
     sorted({name[:length] for name in TagName for length in range(len(name))}, key=len, reverse=True)
 )
 _UNFINISHED = re.compile(rf"\[/?(?:{_BEGINNINGS})(?:\Z|\[)", re.IGNORECASE | re.ASCII)
-"""A bracket that may become a tag with the next letters, or because a tag in it goes."""
+"""A bracket that may become a tag when more letters follow or when a tag inside it is removed."""
 _OPENING = re.compile(
     rf"\[/?({'|'.join(TagName)})(?=[:\]\s]|\Z)(?!(?-i:(?<=[a-z]))[^\S\n]+[^\s:\[\]])", re.IGNORECASE | re.ASCII
 )
-"""A tag, but for a plain word in small letters that other words follow: people do write ``[state your name]``."""
+"""A tag, except a lower-case word that other words follow: users write ``[state your name]``."""
 _CODE_OR_QUOTE = re.compile(r"`|~~~|^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]*+)*+>", re.MULTILINE)
 _LONE_MARK = re.compile(r"(?:^|\n)(?:[^\S\n]*(?:[-*+>]|\d{1,9}[.)]))+\Z")
-"""A line at the end on which only the mark of a list stands: it goes with a tag that may follow."""
+"""A last line with only a list mark: it is removed together with a tag that may follow."""
 
 
 def visible_so_far(written: str) -> str:
-    """Return what may be shown of the beginning of an answer, without blanks at its end.
+    """Return what may be shown of an unfinished answer, without white space at its end.
 
-    Every text can be read. It ends before the first tag that nothing closes yet, so that what it holds is never seen;
-    beside code and quotations, in which a tag may be something else than it seems, it ends before the first one.
+    Every text is accepted. The result ends before the first tag that is not closed yet, so that a tag's body is never
+    shown. If the text contains code or quotations, in which a tag may have another meaning, it ends before the first
+    tag.
     """
     end = _settled_length(written)
     return _LONE_MARK.sub("", parse_answer(written[:end]).visible.rstrip())
 
 
 def _settled_length(written: str) -> int:
-    """Return up to where nothing that follows can make a tag of what is there, or something else of a tag."""
+    """Return the length of the beginning in which no further text can add or change a tag."""
     unfinished = _UNFINISHED.search(written)
     limit = unfinished.start() if unfinished else len(written)
     code = _CODE_OR_QUOTE.search(written)

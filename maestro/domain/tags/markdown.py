@@ -1,4 +1,4 @@
-"""An answer as Markdown: where its code is, and its text without the parts that are taken out."""
+"""The Markdown of an answer: the positions of its code, and its text after parts were removed."""
 
 import re
 from bisect import bisect_right
@@ -26,20 +26,20 @@ _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
 class CodeSpan(NamedTuple):
-    """A stretch of a text, from ``start`` up to ``end``."""
+    """A range of a text, from ``start`` up to but not including ``end``."""
 
     start: int
     end: int
 
 
 def code_spans(text: str) -> list[CodeSpan]:
-    """Return every stretch that is code when what stands before it is not, by their starts; they may overlap.
+    """Return every range that is code if no code precedes it, sorted by start; ranges may overlap.
 
-    Read from the left: the first one is code, and the next that begins after its end, and so on. A reader who begins
-    anew in the middle of the text looks only at those that begin there or later. A fence that nothing closes ends with
-    the quote or the list's entry it began in, or with the text; a code span ends within its paragraph, with as many
-    backticks as it began with. Lines that are merely indented are no code: models indent what they list. The time
-    grows with the length of the text.
+    Read from the left: the first range is code, then the next one that begins after its end, and so on. A parser that
+    continues in the middle of the text considers only the ranges that begin there or later. A fence without a closing
+    line ends with its quotation, its list item or the text. An inline span ends within its paragraph, with as many
+    backticks as it began with. Indented lines are not code, because models indent the contents of lists. The time is
+    linear in the length of the text.
     """
     fences = list(_fenced(text))
     begun = {fence.start for fence in fences}
@@ -47,9 +47,9 @@ def code_spans(text: str) -> list[CodeSpan]:
 
 
 def _fenced(text: str) -> Iterator[CodeSpan]:
-    """Find each fence with the line that ends it: the first after it that closes it, or that leaves its quote or list.
+    """Yield each fenced block; it ends with its closing line, its quotation or its list item.
 
-    A closing line has the same character at least as often, and stands in a quote if the fence does.
+    A closing line has the same character at least as often, and is in a quotation if the fence is.
     """
     closings = {(character, quoted): _Closings() for character in "`~" for quoted in (False, True)}
     waiting = list(_CLOSING.finditer(text))
@@ -75,7 +75,7 @@ class _Lines:
         self._unquoted = [start for start in self._starts if _QUOTE.match(text, start) is None]
 
     def end_of_container(self, fence: re.Match[str]) -> int:
-        """Return where the quote or the list's entry ends that a fence began in; the end of the text without one."""
+        """Return the end of the quotation or list item in which a fence began; the end of the text without one."""
         if _quoted(fence):
             return self._before(self._unquoted, bisect_right(self._unquoted, fence.start()))
         prefix = self._text[fence.start() : fence.start(1)]
@@ -96,14 +96,17 @@ class _Lines:
 
 
 class _Closings:
-    """The lines that close one kind of fence, told from the last to the first; a nearer and longer one hides others."""
+    """The closing lines of one kind of fence, added from last to first.
+
+    A line is dropped when a longer or equal one is added before it, because no search can return it.
+    """
 
     def __init__(self) -> None:
         self._lengths: list[int] = []
         self._ends: list[int] = []
 
     def prepend(self, end: int, length: int) -> None:
-        """Take a line that stands before all others."""
+        """Add a closing line that precedes all others."""
         while self._lengths and -self._lengths[-1] <= length:
             self._lengths.pop()
             self._ends.pop()
@@ -111,13 +114,13 @@ class _Closings:
         self._ends.append(end)
 
     def first(self, length: int) -> int | None:
-        """Return where the first line ends that is at least as long."""
+        """Return the end of the first line with at least this many fence characters, None without one."""
         index = bisect_right(self._lengths, -length)
         return self._ends[index - 1] if index else None
 
 
 def _inline(text: str) -> Iterator[CodeSpan]:
-    """Find each run of backticks with the next run of the same length in its paragraph."""
+    """Yield each run of backticks with the next run of the same length in its paragraph."""
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
     for run in reversed(list(_RUN.finditer(text))):
@@ -135,7 +138,7 @@ def _between(blocks: list[int], start: int, end: int) -> bool:
 
 
 def _escaped(text: str, position: int) -> int:
-    """Return 1 if a backslash that is none itself stands before the position, else 0."""
+    """Return 1 if an unescaped backslash precedes the position, else 0."""
     first = position
     while first > 0 and text[first - 1] == "\\":
         first -= 1
@@ -143,11 +146,10 @@ def _escaped(text: str, position: int) -> int:
 
 
 class VisibleText:
-    """Takes a text piece by piece, from the left, with ``cut`` where something was taken out.
+    """A builder of visible text: it takes text from left to right, with ``cut`` where a part was removed.
 
-    What stood on both sides of a cut is joined by one blank, or by nothing before a stop. A line that held nothing
-    else, the mark of a list or a quotation apart, goes altogether. More than one empty line becomes one. Code stays
-    as it is.
+    The text on both sides of a cut is joined by one space, or by nothing before punctuation. A line that contains
+    nothing else, except a list or quotation mark, is removed. Several empty lines become one. Code is unchanged.
     """
 
     def __init__(self) -> None:
@@ -157,11 +159,11 @@ class VisibleText:
         self.is_changed = False
 
     def cut(self) -> None:
-        """Say that something is missing here."""
+        """Mark that a part was removed here."""
         self._cut = self.is_changed = True
 
     def show(self, tag: str) -> None:
-        """Take a tag that is shown as code: within its line, or as a block where it has several lines."""
+        """Add a tag as code: inline, or as a fenced block if it has several lines."""
         self.is_changed = True
         is_block = "\n" in tag
         longest = max(map(len, _BACKTICKS.findall(tag)), default=0)
@@ -174,7 +176,7 @@ class VisibleText:
             self.write_code(f"{fence} {tag} {fence}" if longest else f"{fence}{tag}{fence}")
 
     def write(self, text: str) -> None:
-        """Take text that is no code."""
+        """Add text that is not code."""
         if self._cut:
             text = text.lstrip(_WHITESPACE)
             if not text:
@@ -188,13 +190,13 @@ class VisibleText:
             self._pieces.append((False, tail))
 
     def write_code(self, code: str) -> None:
-        """Take code, which nothing is taken out of."""
+        """Add code, which stays unchanged."""
         if self._cut:
             self._join(code)
         self._pieces.append((True, code))
 
     def finished(self) -> str:
-        """Return what is left."""
+        """Return the text that was built."""
         parts: list[str] = []
         for is_code, pieces in groupby(self._pieces, itemgetter(0)):
             text = "".join(piece for _, piece in pieces)
@@ -202,7 +204,7 @@ class VisibleText:
         return "".join(parts).strip()
 
     def _join(self, following: str) -> str:
-        """Close a cut: return what is left of the text that follows."""
+        """Close a cut and return the remaining part of the following text."""
         self._cut = False
         if following.startswith("\n"):
             self._trim()
@@ -215,7 +217,7 @@ class VisibleText:
         return following
 
     def _trim(self) -> None:
-        """Take the blanks from the end of the present line."""
+        """Remove white space from the end of the current line."""
         while len(self._pieces) > self._line and not self._pieces[-1][0]:
             rest = self._pieces.pop()[1].rstrip(_WHITESPACE)
             if rest:
@@ -223,6 +225,6 @@ class VisibleText:
                 return
 
     def _is_empty(self) -> bool:
-        """Say whether nothing but the mark of a list or a quotation stands on the present line."""
+        """Return whether the current line is empty or has only a list or quotation mark."""
         pieces = len(self._pieces) - self._line
         return pieces == 0 or (pieces == 1 and _MARKER.fullmatch(self._pieces[-1][1]) is not None)

@@ -1,4 +1,4 @@
-"""Where a directive comes from: one that stands in what the model was given to read is a quotation."""
+"""The provenance of directives: a directive that repeats text given to the model is a quotation."""
 
 import html
 import re
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from maestro.domain.tags.grammar import Tag, TagName
 
 RUN = 5
-"""Characters that are compared at a time; shorter runs are common to texts that have nothing to do with each other."""
+"""Characters that are compared at a time; unrelated texts have many shorter runs in common."""
 SHORT = 8
-"""Characters; a shorter value has too few runs to be compared by them, so it must be the same, and its key too."""
+"""Characters; a shorter body has too few runs to compare, so the body and its key must be equal."""
 
 _CODE_POINT = re.compile(r"\\u([0-9a-fA-F]{4})")
 _LINE_ESCAPE = re.compile(r"\\[nrt]")
@@ -18,24 +18,25 @@ _DROPPED = re.compile(r"[^\w\[\]/]|_")
 
 
 def squeezed(texts: Iterable[str]) -> str:
-    """Return texts as one, without what a model changes when it quotes: case, blanks, punctuation, markup, escapes.
+    """Return texts as one normalized text, without the differences that a model makes when it quotes.
 
-    Letters, digits, brackets and slashes remain. The escapes are those of JSON and HTML, in which tools return texts.
+    Case, white space, punctuation, markup and the escapes of JSON and HTML (in which tools return texts) are removed.
+    Letters, digits, brackets and slashes remain.
     """
     return "".join(map(_squeezed, texts))
 
 
 def is_quotation(tag: Tag, sources: str) -> bool:
-    """Say whether a directive of an answer repeats one of the sources, which are ``squeezed``.
+    """Return whether a directive of an answer repeats one of the sources, which must be ``squeezed``.
 
-    A source holds a directive where it has an opening tag of the same name; what follows belongs to it, up to the next
-    tag of that name. The directive of the answer is a quotation when at least half of its body, in runs of ``RUN``
-    characters, belongs to directives of the sources, whatever the key says. So it remains one when the model closes
-    it, leaves out lines, sorts them anew, changes a value, or joins pieces of several sources. A body of fewer than
-    ``SHORT`` characters is a quotation when a directive of the sources begins with the same key and the same body.
+    A source contains a directive where it has an opening tag of the same name; the text up to the next tag of that name
+    belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN`` characters,
+    occurs in directives of the sources; the key does not matter. It therefore remains a quotation when the model closes
+    it, omits or reorders lines, changes a value, or joins parts of several sources. A body of fewer than ``SHORT``
+    characters is a quotation if a directive of the sources begins with the same key and body.
 
-    The body alone may stand in the sources: "remember that I like tea" is how people ask for a fact. The time grows
-    with the length of the sources.
+    The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
+    time grows about linearly with the length of the sources.
     """
     head, body = _squeezed(tag.key + "".join(tag.options)) + "]", _squeezed(tag.body)
     found = _directives(tag.name, sources, len(head) + len(body))
@@ -46,7 +47,7 @@ def is_quotation(tag: Tag, sources: str) -> bool:
 
 
 def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
-    """Yield what follows each opening tag of this name; where none closes it, only ``longest`` characters."""
+    """Yield the text after each opening tag of this name; without a closing tag, only ``longest`` characters."""
     marks = list(re.finditer(rf"\[(/?){_squeezed(name)}", sources))
     for number, mark in enumerate(marks):
         if mark[1]:

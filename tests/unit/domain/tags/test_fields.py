@@ -89,7 +89,7 @@ def test_keys_are_in_one_form_and_the_whole_may_be_fenced_or_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"), [("slug: a\nname: b\nSlug: c", "field slug stands there twice"), ("yes\na: b", "key: value")]
+    ("body", "reason"), [("slug: a\nname: b\nSlug: c", "field slug is given twice"), ("yes\na: b", "key: value")]
 )
 def test_what_cannot_be_read_says_why(body: str, reason: str) -> None:
     with pytest.raises(InvalidEdit, match=reason):
