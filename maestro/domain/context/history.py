@@ -17,7 +17,7 @@ from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 QUOTED_CHARS = 500
 """The most characters of a quoted message; its beginning is enough to identify it."""
 FRESH = 4
-"""Messages before the question that every prompt contains anyway."""
+"""The number of newest messages that are not quoted again, because the model has just read them."""
 
 _AGENT_HEADING = re.compile(r"\[\s*agent\b", re.IGNORECASE)
 """The beginning of the line that names another agent as the author; see ``speaker_line``."""

@@ -1,4 +1,4 @@
-"""Accounts as operators see and change them, on the API and on the command line alike; a key is never shown."""
+"""Accounts of providers as operators see and change them, in the API and on the command line; keys are never shown."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,11 +10,11 @@ from maestro.domain.llm.accounts import AccountModel, AccountSource, AccountStat
 from maestro.domain.values import View
 
 REFERENCES = ("env:", "file:")
-"""How a key begins that stands elsewhere and is only referred to."""
+"""The prefixes of a reference to a key that is stored elsewhere."""
 
 
 class AccountState(StrEnum):
-    """Whether an account can be asked now."""
+    """Whether an account can be called now."""
 
     ACTIVE = "active"
     LIMITED = "limited"
@@ -22,17 +22,18 @@ class AccountState(StrEnum):
 
 
 class LimitView(View):
-    """Until when a model is left alone; an empty one means the whole account."""
+    """The end of a cool-down of a model; an empty ``model`` means the whole account."""
 
     model: str
     until: datetime
 
 
 class AccountView(View):
-    """An account and what became of it.
+    """An account of a provider with its usage, its last error and its cool-downs.
 
-    ``state`` is ``limited`` while any of its ``limits`` holds. ``last4`` are the last characters of a key long enough,
-    ``reference`` is where the key stands instead, such as ``env:NAME``. ``spent_usd`` leaves out unknown prices.
+    ``state`` is ``limited`` while any of its ``limits`` holds. ``last4`` is the end of its key, if the key is long
+    enough. ``reference`` is the place of a key that is stored elsewhere, such as ``env:NAME``. ``spent_usd`` does not
+    include calls with an unknown price.
     """
 
     name: str
@@ -62,34 +63,34 @@ class AccountView(View):
 
 
 class AccountPage(View):
-    """Accounts, those asked first at the head; ``next`` is the cursor of the following page, null at the end."""
+    """Accounts in the order of calls; ``next`` is the cursor of the next page, null on the last page."""
 
     items: tuple[AccountView, ...]
     next: str | None
 
 
 class NewAccount(View):
-    """An account to make; ``api_key`` is a key, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
+    """An account to create; ``api_key`` is a key, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
 
-    What is left out is as in ``llm.accounts`` of the configuration.
+    Fields that are not given have the defaults of ``llm.accounts`` in the configuration.
     """
 
     name: str
     type: AccountType = Field(default=AccountType.API_KEY, description="api_key: over HTTP; cli: the command claude")
     provider: str = Field(default="anthropic", description="anthropic, openai, gemini, openrouter, ollama, ...")
-    model: str = Field(default="", description="its model; without it, the provider's default")
-    models: tuple[str, ...] = Field(default=(), description="another model it may be asked for")
+    model: str = Field(default="", description="its default model; if empty, the provider's default")
+    models: tuple[str, ...] = Field(default=(), description="further models that it may be called with")
     api_key: SecretStr = SecretStr("")
     base_url: str = Field(default="", description="another server that speaks the provider's protocol")
-    home_dir: str = Field(default="", description="of a cli account, the folder with its login")
-    priority: int = Field(default=20, description="the order of asking, lowest first")
-    requests_per_minute: int = Field(default=0, description="requests it may take a minute; 0: no limit of ours")
-    tokens_per_minute: int = Field(default=0, description="tokens it may take a minute; 0: no limit of ours")
-    concurrency: int = Field(default=0, description="calls at once; 0: as llm.concurrency says")
+    home_dir: str = Field(default="", description="the folder with the login of a cli account")
+    priority: int = Field(default=20, description="the order of calls, lowest first")
+    requests_per_minute: int = Field(default=0, description="the most requests per minute; 0: no limit by Maestro")
+    tokens_per_minute: int = Field(default=0, description="the most tokens per minute; 0: no limit by Maestro")
+    concurrency: int = Field(default=0, description="the most calls at once; 0: llm.concurrency")
 
 
 class AccountChange(View):
-    """What is to be changed of an account; what is null stays. An empty ``api_key`` takes the key away."""
+    """The changes of an account; null leaves a field unchanged, an empty ``api_key`` removes the key."""
 
     status: AccountStatus | None = None
     model: str | None = None
@@ -104,12 +105,12 @@ class AccountChange(View):
 
 
 def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]) -> AccountView:
-    """Show an account; ``limited`` says until when accounts and models of theirs are left alone now."""
+    """Return the view of an account; ``limited`` holds the end of each cool-down, by account and model."""
     limits = [(model, until) for (owner, model), until in sorted(limited.items()) if owner == account.id]
     state = AccountState.LIMITED if limits else AccountState.ACTIVE
-    shown = account.model_dump(include=set(AccountView.model_fields) - {"models", "rate_limited_until"})
+    columns = account.model_dump(include=set(AccountView.model_fields) - {"models", "rate_limited_until"})
     return AccountView(
-        **shown,
+        **columns,
         models=tuple(account.models.split()),
         state=AccountState.DISABLED if account.status is AccountStatus.DISABLED else state,
         limits=tuple(LimitView(model=model, until=until) for model, until in limits),
@@ -121,7 +122,10 @@ def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]
 def account_page(
     accounts: Sequence[ModelAccount], limited: Mapping[AccountModel, datetime], cursor: str | None, limit: int
 ) -> AccountPage:
-    """Show up to ``limit`` accounts, which are sorted as they are asked; the cursor is the page before's ``next``."""
+    """Return a page of up to ``limit`` accounts, given in the order of calls.
+
+    ``cursor`` is ``next`` of the previous page, None for the first page.
+    """
     after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
     following = [account for account in accounts if (account.priority, account.id or 0) > after]
     page = following[:limit]

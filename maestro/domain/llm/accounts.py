@@ -1,4 +1,4 @@
-"""Accounts at model providers: who they are, when they may be asked, and which one a call goes to.
+"""Accounts of model providers, their cool-downs, and the choice of the account for a model call.
 
 See docs/decisions.md: failover.
 """
@@ -15,31 +15,31 @@ from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.llm.models import own_name, provider_of
 
 DEMO = "demo"
-"""The provider, account and model that answer while there is no account (docs/decisions.md: demo model)."""
+"""The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
 
 WHOLE_ACCOUNT = ""
-"""The model of a limit that holds for every model of an account, such as a used-up quota."""
+"""The model of a cool-down for every model of an account, as when its quota is used up."""
 
 QUOTA_WAIT = timedelta(hours=1)
-"""How long an account without credit is left alone when nobody says until when."""
+"""The cool-down of an account without credit if the provider names no time."""
 
 
 class AccountType(StrEnum):
-    """How an account is used: over HTTP with a key, or through the command of a subscription."""
+    """The access to an account: over HTTP with a key, or through the command line program of a subscription."""
 
     API_KEY = "api_key"
     CLI = "cli"
 
 
 class AccountStatus(StrEnum):
-    """What people decided, or a refused key; only a person makes a disabled account active again."""
+    """Whether an account is in use; a refused key disables it, and only an operator activates it again."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
 
 
 class AccountSource(StrEnum):
-    """Where an account comes from; what the configuration or the environment no longer names is removed."""
+    """The origin of an account; one that its configuration or environment no longer names is deleted."""
 
     CONFIGURATION = "configuration"
     ENVIRONMENT = "environment"
@@ -47,12 +47,12 @@ class AccountSource(StrEnum):
 
 
 class ModelAccount(SQLModel, table=True):
-    """A row of ``accounts``; every worker sees its state here.
+    """A row of ``accounts``: an account of a provider, with the state that all workers share.
 
-    ``model`` is its own default, ``models`` are others it may be asked for, separated by blanks; without any it takes
-    every model of its provider. ``secret`` is the encrypted key or a reference such as ``env:NAME``, and only for
-    accounts that the API made. ``rate_limited_until`` is the latest of its limits, for people; what counts is
-    ``account_limits``. ``spent_usd`` leaves out calls whose price is unknown.
+    ``model`` is the default, ``models`` are further ones, separated by white space; without any, the account serves
+    every model of its provider. ``secret`` is the encrypted key or a reference such as ``env:NAME``, and only set for
+    accounts created through the API. ``rate_limited_until`` is the latest end of its cool-downs, for display only; the
+    rows of ``account_limits`` decide. ``spent_usd`` does not include calls with an unknown price.
     """
 
     __tablename__ = "accounts"
@@ -84,20 +84,20 @@ class ModelAccount(SQLModel, table=True):
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
     def takes(self, model: str) -> bool:
-        """Say whether it can be asked for this model of its provider."""
+        """Return whether the account can be called with this model of its provider."""
         return not self.models or self.names(model)
 
     def names(self, model: str) -> bool:
-        """Say whether the model is its default or one of those it lists."""
+        """Return whether the model is the account's default or one of those that it lists."""
         return model == self.model or model in self.models.split()
 
     def own_name(self, model: str) -> str:
-        """Return a model's name as its provider knows it; what it lists it knows by just that name."""
+        """Return the model's name as the provider knows it; a model that the account lists keeps its name."""
         return model if self.names(model) else own_name(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):
-    """Until when one model of an account is left alone; ``strikes`` counts the limits since the last success."""
+    """The cool-down of one model of an account; ``strikes`` counts the limits since the last success."""
 
     __tablename__ = "account_limits"
 
@@ -108,13 +108,16 @@ class AccountLimit(SQLModel, table=True):
     limited_until: datetime = Field(sa_type=UtcDateTime)
 
     def holds(self, now: datetime) -> bool:
-        """Say whether it still counts; a limit that begins in the future is one of a clock that was set back."""
+        """Return whether the cool-down is in force.
+
+        One that begins in the future is ignored: the clock was set back.
+        """
         return self.limited_at <= now < self.limited_until
 
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A key as the store may hold it: encrypted, or a reference; ``last4`` is its end, empty where that is too much."""
+    """A key in its stored form: encrypted, or a reference; ``last4`` is its end, empty for a short key."""
 
     secret: str
     last4: str = ""
@@ -126,14 +129,14 @@ AccountModel = tuple[int, str]
 
 @dataclass(frozen=True)
 class AccountChoice:
-    """An account and the model to ask it for, which is a name of its own provider (docs/decisions.md: failover)."""
+    """An account and the model to call it with, by the provider's name for it (docs/decisions.md: failover)."""
 
     account: ModelAccount
     model: str
 
     @property
     def keys(self) -> tuple[AccountModel, AccountModel]:
-        """What a limit of the whole account and one of this model are known by."""
+        """The keys of a cool-down of the whole account and of one of this model."""
         account_id = self.account.id or 0
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
@@ -145,12 +148,15 @@ def choose_account(
     tried: Collection[AccountModel] = (),
     underway: Mapping[int, int] = MappingProxyType({}),
 ) -> AccountChoice | None:
-    """Return whom to ask: the wanted model's provider first, then its fallbacks in order, then anybody.
+    """Return the account to call: the wanted model's provider first, then its fallbacks in order, then any other.
 
-    ``wanted`` are ``provider/model`` or names that imply a provider, ``limited`` says until when an account, or one of
-    its models, is left alone, ``tried`` which have failed this call already, ``underway`` how many calls each account,
-    by its id, is busy with. Within a provider the lowest priority wins, then who was asked least. Somebody else is
-    asked for a model of their own; who has a wanted model is not asked for another one instead.
+    ``wanted`` are names of models, ``provider/model`` or names that imply a provider. ``limited`` holds the end of each
+    cool-down, ``tried`` the choices that have failed in this call, and ``underway`` the number of calls in progress by
+    account id. Within a provider, the lowest priority wins, then the account with the fewest calls. An account of
+    another provider is called with its own default model; an account that has a wanted model is not called with another
+    one.
+
+    Returns None if no active account is free.
     """
 
     def used(account: ModelAccount) -> tuple[int, int, int]:
@@ -162,19 +168,19 @@ def choose_account(
 
 
 def able_accounts(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
-    """Return those that can be asked for a wanted model itself: none of them would answer with another one."""
+    """Return the accounts that can serve one of the wanted models itself, without a substitute."""
     return [account for account in accounts if any(can_serve(account, model) for model in filter(None, wanted))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
-    """Say whether an account is of the wanted model's provider and takes it, or names a model of just that name."""
+    """Return whether an account serves the model: it lists that name, or it is of the model's provider and takes it."""
     if account.names(model):
         return True
     return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
 def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
-    """Return everybody who may be asked for this sooner or later, and for which model."""
+    """Return all active accounts that a call may use, with the model for each, best first."""
     return _preferred([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
 
 
@@ -184,33 +190,34 @@ def soonest(
     limited: Mapping[AccountModel, datetime],
     unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
-    """Return when the first of the accounts may be asked again, None when none of them only waits.
+    """Return the end of the first cool-down among the accounts for a call, None if none is in a cool-down.
 
-    Nobody waits for what is ``unfit``.
+    Accounts and models in ``unfit`` do not count.
     """
     fit = (one for one in candidates(accounts, wanted) if not any(key in unfit for key in one.keys))
     return min((until for one in fit if (until := _until(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
-    """Return how long to leave a limited model alone: what was asked, or the ladder's step if that is longer.
+    """Return the length of a cool-down: the provider's requested wait, or the ladder's step if that is longer.
 
-    ``strikes`` counts the limits in a row, this one included.
+    ``strikes`` counts the limits in a row, this one included. ``asked`` is None if the provider named no wait.
+    ``ladder`` holds the length for each number of strikes.
     """
     step = ladder[min(strikes, len(ladder)) - 1]
     return max(step, asked or step)
 
 
 def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
-    """Return every pair of account and model that may be asked, best first; an account may occur for several models."""
+    """Return every usable pair of account and model, best first; an account may occur with several models."""
     named = [
         AccountChoice(account, account.own_name(model))
         for model in filter(None, wanted)
         for account in ordered
         if can_serve(account, model)
     ]
-    having = {choice.account.name for choice in named}
-    return [*named, *(AccountChoice(account, account.model) for account in ordered if account.name not in having)]
+    serving = {choice.account.name for choice in named}
+    return [*named, *(AccountChoice(account, account.model) for account in ordered if account.name not in serving)]
 
 
 def _free(choice: AccountChoice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:

@@ -1,4 +1,4 @@
-"""Budgets: daily limits, reservations before a call and settlement after it, and the view of operators."""
+"""Budgets: daily limits, reservations before a call, settlement after it, and the views for operators."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View
 
 DUST = 1e-9
-"""US dollars that are nothing: what adding and taking away leaves behind."""
+"""Amounts below this, in US dollars, are rounding errors of additions and subtractions."""
 
 NEAR = 0.8
-"""The share of a budget from which on it is said to be nearly used up."""
+"""The used share from which a budget counts as nearly used up."""
 CONVERSATIONS = 20
-"""Conversations that are listed: those that have used the most today."""
+"""The most conversations in a list: those with the highest spending today."""
 
 
 class BudgetScope(StrEnum):
-    """Whose spending is counted together; ``day`` is everything."""
+    """The scope whose spending a budget limits; ``day`` is the spending of all calls."""
 
     DAY = "day"
     AGENT = "agent"
@@ -30,9 +30,9 @@ class BudgetScope(StrEnum):
 
 
 class Spending(SQLModel, table=True):
-    """What one scope has spent on one day (UTC), and what calls under way have reserved; US dollars.
+    """The spending and the reservations of one scope on one day (UTC), in US dollars.
 
-    ``subject`` is the id of the agent, client or conversation as text, empty for everything.
+    ``subject`` is the id of the agent, client or conversation as text, empty for the scope ``day``.
     """
 
     __tablename__ = "spending"
@@ -45,7 +45,10 @@ class Spending(SQLModel, table=True):
 
 
 class Reservation(SQLModel, table=True):
-    """The estimated cost of a call under way, in the day it began; one per call, whatever its attempts."""
+    """The estimated cost of a call in progress, in US dollars, counted on the day it began.
+
+    A call has one reservation for all of its attempts.
+    """
 
     __tablename__ = "reservations"
 
@@ -58,10 +61,10 @@ class Reservation(SQLModel, table=True):
 
 
 class Client(SQLModel, table=True):
-    """Who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
+    """The payer of an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
 
-    ``plan`` is how the client is billed, a word for the operator's books; the slug is empty where nobody gave one.
-    ``weight`` is the client's share of what waits: with 2 twice as much of it is done as of a client with 1.
+    ``plan`` says how the client is billed, a word for the operator's accounting. ``slug`` is empty if none was given.
+    ``weight`` is the client's share in the fair queue: a client with 2 gets twice as much as one with 1.
     """
 
     __tablename__ = "clients"
@@ -81,7 +84,7 @@ Scope = tuple[BudgetScope, str]
 
 @dataclass(frozen=True)
 class Payer:
-    """Whom the calls of a job are charged to, by ids and names, with the daily limits they have of their own."""
+    """The agent, client and conversation charged for a job's calls, with their own daily limits in US dollars."""
 
     agent_id: int | None = None
     agent: str | None = None
@@ -93,7 +96,7 @@ class Payer:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """Return every scope in which its spending counts."""
+        """Return every scope in which the calls of the payer count."""
         named = (
             (BudgetScope.AGENT, self.agent_id),
             (BudgetScope.CLIENT, self.client_id),
@@ -104,9 +107,9 @@ class Payer:
 
 @dataclass(frozen=True)
 class DailyBudgets:
-    """What may be spent in a day (UTC) in each scope, US dollars; 0 for no limit.
+    """The general daily limits (UTC) of each scope in US dollars; 0 for no limit.
 
-    ``fallback_model`` is asked instead when an agent, a client or a conversation has spent its budget; empty: nobody.
+    ``fallback_model`` answers when the budget of an agent, a client or a conversation is used up; empty for none.
     """
 
     day_usd: float = 0.0
@@ -118,7 +121,7 @@ class DailyBudgets:
 
 @dataclass(frozen=True)
 class BudgetLimit:
-    """How much one scope may spend in a day; ``name`` is what people call its subject."""
+    """The daily limit of one scope in US dollars; ``name`` is the name of its subject for operators."""
 
     scope: BudgetScope
     subject: str
@@ -126,21 +129,21 @@ class BudgetLimit:
     name: str = ""
 
     def __str__(self) -> str:
-        """Say it to an operator, with the setting that changes it."""
+        """Return the limit as a text for operators, with the setting that changes it."""
         setting, own = _SETTINGS[self.scope]
-        whose = f"of {self.scope} {self.name or self.subject}" if self.subject else "of everybody together"
+        whose = f"of {self.scope} {self.name or self.subject}" if self.subject else "of all calls"
         return f"the daily budget {whose}, {self.usd:g} US dollars (budgets.{setting}{own})"
 
 
 @dataclass(frozen=True)
 class SpendingLevel:
-    """What one scope has spent and reserved on a day."""
+    """The amounts that one scope has spent and reserved on a day, in US dollars."""
 
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
 
     def uses_up(self, limit: BudgetLimit) -> bool:
-        """Say whether what was spent alone, without reservations, leaves nothing of a limit."""
+        """Return whether the spending alone, without reservations, has reached a limit."""
         return self.spent_usd >= limit.usd - DUST
 
 
@@ -153,9 +156,9 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 
 
 def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
-    """Return the limits that the calls of a payer must keep, that of everybody together first.
+    """Return the limits that apply to the calls of a payer, the one of all calls first.
 
-    A limit of an agent's or a client's own takes the place of the general one; 0 is none in either place.
+    An agent's or a client's own limit replaces the general one; 0 is no limit in both cases.
     """
     agent = budgets.agent_usd if payer.agent_usd is None else payer.agent_usd
     client = budgets.client_usd if payer.client_usd is None else payer.client_usd
@@ -170,22 +173,25 @@ def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
 
 
 def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, SpendingLevel]) -> BudgetLimit | None:
-    """Return the first limit that is used up, counting what calls under way may still cost; None when none is.
+    """Return the first limit that spending and reservations have reached, None if there is none.
 
-    A call is let through while anything is left, so that a budget is overspent by at most one call's estimate. A scope
-    without a level has spent nothing.
+    A call may start while anything remains of the budget, so that one call's estimate is the most it can be exceeded
+    by. A scope without a level has spent nothing.
     """
     spent = ((limit, levels.get((limit.scope, limit.subject), SpendingLevel())) for limit in limits)
     return next((limit for limit, level in spent if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)
 
 
 def day_of(moment: datetime) -> date:
-    """Return the day in whose budgets a moment counts, UTC."""
+    """Return the day (UTC) on which a moment counts for budgets."""
     return moment.astimezone(UTC).date()
 
 
 class BudgetState(StrEnum):
-    """How a budget stands; when it is used up, no further call is made in it today, or by a cheaper model."""
+    """The state of a budget.
+
+    When it is used up, further calls of the day are refused or made with the cheaper fallback model.
+    """
 
     FINE = "fine"
     NEAR = "near"
@@ -194,7 +200,7 @@ class BudgetState(StrEnum):
 
 @dataclass(frozen=True)
 class Spender:
-    """An agent or a client, and the budget of its own: None without one, 0 for no limit."""
+    """An agent or a client with its own daily budget in US dollars: None without one, 0 for no limit."""
 
     id: int
     name: str
@@ -203,7 +209,10 @@ class Spender:
 
 @dataclass(frozen=True)
 class Spenders:
-    """Who may have a budget; ``conversations`` are the ids of those in which something was spent today."""
+    """The agents, clients and conversations that may have a budget.
+
+    ``conversations`` are the ids of those with spending today.
+    """
 
     agents: Sequence[Spender] = ()
     clients: Sequence[Spender] = ()
@@ -211,10 +220,10 @@ class Spenders:
 
 
 class BudgetView(View):
-    """One budget today, in US dollars; ``name`` is whose it is, null for everybody together.
+    """One budget today, in US dollars; ``name`` is that of its agent or client, null for the budget of all calls.
 
-    ``reservedUsd`` is what calls under way may still cost, and counts as used until they end. ``share`` is how much of
-    the limit is used and reserved, 1 for all of it; one call may overspend it.
+    ``reservedUsd`` is the estimated cost of calls in progress, and counts as used until they end. ``share`` is the used
+    and reserved part of the limit, 1 for all of it; one call may exceed the limit.
     """
 
     scope: BudgetScope
@@ -227,10 +236,10 @@ class BudgetView(View):
 
 
 class BudgetPage(View):
-    """Every budget that has a limit, that of everybody first; ``next`` is always null.
+    """Every budget with a limit, the one of all calls first; ``next`` is always null.
 
-    A period is a day in UTC: ``day`` is today, and at ``startsAnewAt`` nothing is used any more. ``fallbackModel`` is
-    asked where one is used up, null when nobody is asked then.
+    A period is a day in UTC: ``day`` is today, and at ``startsAnewAt`` the used amounts start again at 0.
+    ``fallbackModel`` answers when a budget is used up, null if none does.
     """
 
     items: tuple[BudgetView, ...]
@@ -241,24 +250,26 @@ class BudgetPage(View):
 
 
 def all_limits(budgets: DailyBudgets, spenders: Spenders) -> Sequence[BudgetLimit]:
-    """Return every limit that holds; one of its own takes the place of the general one, and 0 is none."""
+    """Return every limit in force; an own limit replaces the general one, and 0 is no limit."""
     of_agents = (_limit(BudgetScope.AGENT, one, budgets.agent_usd) for one in spenders.agents)
     of_clients = (_limit(BudgetScope.CLIENT, one, budgets.client_usd) for one in spenders.clients)
-    talk = (BudgetLimit(BudgetScope.CONVERSATION, one, budgets.conversation_usd, one) for one in spenders.conversations)
-    everybody = BudgetLimit(BudgetScope.DAY, "", budgets.day_usd)
-    return [limit for limit in (everybody, *of_agents, *of_clients, *talk) if limit.usd > 0]
+    of_conversations = (
+        BudgetLimit(BudgetScope.CONVERSATION, one, budgets.conversation_usd, one) for one in spenders.conversations
+    )
+    of_all_calls = BudgetLimit(BudgetScope.DAY, "", budgets.day_usd)
+    return [limit for limit in (of_all_calls, *of_agents, *of_clients, *of_conversations) if limit.usd > 0]
 
 
 def budget_page(
     budgets: DailyBudgets, spenders: Spenders, levels: Mapping[Scope, SpendingLevel], today: date
 ) -> BudgetPage:
-    """Show every limit that holds, with what is used of it."""
-    shown = (
+    """Return the view of every limit in force, with the used amounts."""
+    views = (
         _view(limit, levels.get((limit.scope, limit.subject), SpendingLevel()))
         for limit in all_limits(budgets, spenders)
     )
     return BudgetPage(
-        items=tuple(shown),
+        items=tuple(views),
         day=today,
         starts_anew_at=datetime.combine(today + timedelta(days=1), time(), UTC),
         fallback_model=budgets.fallback_model or None,
@@ -266,7 +277,7 @@ def budget_page(
 
 
 def state_of(limit: BudgetLimit, level: SpendingLevel) -> BudgetState:
-    """Say how a budget stands, as the chain sees it: what calls under way may cost is gone."""
+    """Return the state of a budget; reservations count as used, as they do before a call."""
     used = level.spent_usd + level.reserved_usd
     if used >= limit.usd - DUST:
         return BudgetState.USED_UP

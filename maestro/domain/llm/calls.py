@@ -1,4 +1,4 @@
-"""The record of every model call: what was sent, what came back, what it cost.
+"""Records of model calls: the request, the answer and the cost.
 
 See docs/invariants.md: no answer bought twice.
 """
@@ -14,7 +14,11 @@ from maestro.domain.llm.prompts import CallPurpose, Usage
 
 
 class CallState(StrEnum):
-    """``sent`` is committed before the request leaves; interrupted: broken off, or its process died."""
+    """The state of a model call.
+
+    ``sent`` is committed before the request leaves. ``interrupted`` means that the call was cancelled or its process
+    died.
+    """
 
     SENT = "sent"
     ANSWERED = "answered"
@@ -24,7 +28,7 @@ class CallState(StrEnum):
 
 @dataclass(frozen=True)
 class CallEstimate:
-    """What a call is expected to take before its answer says; ``cost_usd`` is None when the price is unknown."""
+    """The estimated tokens and cost of a call in progress; ``cost_usd`` is None if the price is unknown."""
 
     provider: str
     model: str
@@ -38,7 +42,7 @@ NO_TOKENS = Usage()
 
 @dataclass(frozen=True)
 class Expense:
-    """What a call took that brought no answer; ``cost_usd`` is None when the price is unknown or nobody said."""
+    """The usage and cost of a call without an answer; ``cost_usd`` is None if price or usage is unknown."""
 
     usage: Usage = NO_TOKENS
     cost_usd: float | None = None
@@ -48,8 +52,9 @@ class Expense:
 class LLMCall(SQLModel, table=True):
     """One attempt at one model call, which is one request to one account.
 
-    ``request`` is the digest of what was sent, ``tool_calls`` the JSON of the tools it asks for, empty when it asks for
-    none; ``cost_usd`` is None when unknown. It was told the posts of #maestro after ``chat_after`` up to ``chat_upto``.
+    ``request`` is the digest of the stored request. ``tool_calls`` is the JSON of the requested tool calls, empty
+    without any. ``cost_usd`` is None if unknown. The prompt contained the posts of #maestro after ``chat_after`` up to
+    ``chat_upto``.
     """
 
     __tablename__ = "llm_calls"
@@ -82,9 +87,9 @@ class LLMCall(SQLModel, table=True):
 
 
 class Prompt(SQLModel, table=True):
-    """What a job says to the model, as references: parts by digest, history by message id.
+    """The prompt of a job, stored as references: parts by digest, history by message id.
 
-    ``layers`` is the JSON of what the system message is made of, in order.
+    ``layers`` is the JSON of the layers of the system message, in order.
     """
 
     __tablename__ = "prompts"
@@ -98,7 +103,7 @@ class Prompt(SQLModel, table=True):
 
 
 class PromptPart(SQLModel, table=True):
-    """A compressed text kept once, by the SHA-256 of its content."""
+    """A compressed text, stored once under the SHA-256 of its content."""
 
     __tablename__ = "prompt_parts"
 

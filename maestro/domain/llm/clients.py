@@ -10,38 +10,38 @@ from maestro.domain.values import View
 
 
 class ClientFields(View):
-    """What people can edit of a client.
+    """The fields of a client that operators can edit.
 
-    ``daily_budget_usd`` is in US dollars, 0 for no limit and None for ``budgets.clientDayUsd``; ``plan`` is a word for
-    the operator's books; ``slug`` is a second, shorter name, unique, or empty. With ``weight`` 2 the client is given
-    twice as much of what many wait for as one with 1 (``jobs.fairness``).
+    ``daily_budget_usd`` is in US dollars, 0 for no limit and None for ``budgets.clientDayUsd``. ``plan`` is a word for
+    the operator's accounting. ``slug`` is a second, shorter name, unique or empty. ``weight`` is the share in the fair
+    queue: a client with 2 gets twice as much as one with 1 (``jobs.fairness``).
     """
 
     slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; '' for none")
-    plan: Word = Field(default="per_task", description="how it is billed, a word for your books")
-    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars for it a day; 0: no limit")
-    weight: Weight = Field(default=1.0, description="its share where many wait, against 1 of the others")
+    plan: Word = Field(default="per_task", description="how it is billed, a word for your accounting")
+    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars per day; 0: no limit")
+    weight: Weight = Field(default=1.0, description="its share in the fair queue; the default is 1")
 
 
 class NewClient(ClientFields):
-    """A client to make."""
+    """A client to create."""
 
     name: Name
 
 
 class ClientChange(ClientFields):
-    """What is to be changed of a client: only the fields that are given."""
+    """The changes of a client: only the fields that are given."""
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of the fields that are to be changed."""
+        """The names of the fields to change."""
         return frozenset(self.model_fields_set)
 
 
 class ClientView(View):
-    """A client; ``dailyBudgetUsd`` is null without one of its own, ``spentUsd`` and ``reservedUsd`` are today's.
+    """A client; ``dailyBudgetUsd`` is null without an own budget, ``spentUsd`` and ``reservedUsd`` are today's.
 
-    ``weight`` is its share of what many wait for.
+    ``weight`` is its share in the fair queue.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ClientView(View):
 
 
 class ClientPage(View):
-    """Clients by name; ``next`` is the cursor of the following page, null at the end."""
+    """Clients by name; ``next`` is the cursor of the next page, null on the last page."""
 
     items: tuple[ClientView, ...]
     next: str | None
@@ -64,13 +64,21 @@ class ClientPage(View):
 def client_page(
     clients: Sequence[Client], levels: Mapping[str, SpendingLevel], cursor: str | None, limit: int
 ) -> ClientPage:
-    """Show up to ``limit`` of all clients, sorted by name; the cursor is the last name of the page before."""
+    """Return a page of up to ``limit`` clients, sorted by name; ``cursor`` is the last name of the previous page."""
     following = [client for client in clients if cursor is None or client.name > cursor]
     page = tuple(client_view(client, levels[client.name]) for client in following[:limit])
     return ClientPage(items=page, next=page[-1].name if len(following) > limit else None)
 
 
 def client_view(client: Client, level: SpendingLevel) -> ClientView:
-    """Show a client, with what was spent and is reserved for it today."""
-    spending = {"spent_usd": level.spent_usd, "reserved_usd": level.reserved_usd}
-    return ClientView.model_validate(client.model_dump(exclude={"id"}) | spending)
+    """Return the view of a client, with the spending and reservations of today."""
+    return ClientView(
+        name=client.name,
+        slug=client.slug,
+        plan=client.plan,
+        configured=client.configured,
+        daily_budget_usd=client.daily_budget_usd,
+        weight=client.weight,
+        spent_usd=level.spent_usd,
+        reserved_usd=level.reserved_usd,
+    )

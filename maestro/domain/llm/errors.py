@@ -1,4 +1,4 @@
-"""What can go wrong with a model call, told apart by what to do about it (facts: one class per action)."""
+"""Failures of model calls: one class for each action that a failure requires."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +9,7 @@ from maestro.domain.llm.prompts import Usage
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """Where a call went: the provider, the account by its name, the model."""
+    """The destination of a call: the provider, the account by its name, and the model."""
 
     provider: str
     account: str
@@ -17,11 +17,11 @@ class CallSite:
 
 
 class LLMFailure(MaestroError):
-    """The base of failed model calls; neither ``public`` nor ``str`` carries prompt, key or the provider's own text.
+    """The base of failed model calls; ``public`` and ``str`` contain no prompt, key or text of the provider.
 
-    ``site`` and ``status`` (HTTP) say where and how it failed; None when no request was sent or no answer came.
-    ``usage`` and ``cost_usd`` are what an answer took that is of no use. ``instead`` is what to wait for when there is
-    no further attempt: another account may be asked again by then.
+    ``site`` and ``status`` (HTTP) say where and how the call failed; None if no request was sent or no answer came.
+    ``usage`` and ``cost_usd`` are those of an answer that cannot be used. ``instead`` is the suspension of the job if
+    no attempt remains: another account may be available by then.
     """
 
     public = "The model call failed."
@@ -34,7 +34,7 @@ class LLMFailure(MaestroError):
 
 
 class RateLimited(LLMFailure):
-    """The provider asked to wait; ``retry_after`` says how long when it told us."""
+    """The provider limits requests; ``retry_after`` is the requested wait, None if it named none."""
 
     public = "The provider is limiting requests."
     retryable = True
@@ -45,104 +45,104 @@ class RateLimited(LLMFailure):
 
 
 class QuotaExhausted(LLMFailure):
-    """The account has no credit left or reached its spending limit."""
+    """The account has no credit or has reached its spending limit."""
 
     public = "The account's quota is used up."
     retryable = True
 
 
 class AuthenticationFailed(LLMFailure):
-    """The key is wrong, expired or lacks the right."""
+    """The key is wrong, has expired or lacks a permission."""
 
     public = "The provider refused the account's key."
 
 
 class ProviderUnavailable(LLMFailure):
-    """5xx, a reset, a bad body: the provider's side failed."""
+    """The provider failed: status 5xx, a connection reset, or an invalid body."""
 
     public = "The provider failed to answer."
     retryable = True
 
 
 class ModelTimeout(LLMFailure):
-    """No whole answer within the total deadline."""
+    """No complete answer arrived before the deadline of the call."""
 
     public = "The provider did not answer in time."
     retryable = True
 
 
 class ContextOverflow(LLMFailure):
-    """The prompt is larger than the model's window."""
+    """The prompt is larger than the model's context window."""
 
     public = "The prompt does not fit the model's context window."
 
 
 class BadRequest(LLMFailure):
-    """The provider refuses this request whenever it is sent."""
+    """The provider refuses this request; a retry cannot succeed."""
 
     public = "The provider refused the request."
 
 
 class AccountUnusable(LLMFailure):
-    """No request could be made for the account: nobody knows its provider, or its settings cannot be sent."""
+    """No request can be built for the account: its provider is unknown, or its settings cannot be sent."""
 
     public = "No request can be made with the account's settings."
 
 
 class ToolsUnsupported(LLMFailure):
-    """The model takes no requests with tools."""
+    """The model does not accept requests with tools."""
 
     public = "The model cannot call tools."
 
 
 class EmptyResponse(LLMFailure):
-    """The model answered with nothing, and with nothing again when it was told so."""
+    """The model gave an empty answer, and another one after a reminder."""
 
     public = "The model gave an empty answer."
 
 
 class AnswerTooLarge(LLMFailure):
-    """The answer has more bytes than ``llm.maxAnswerBytes``; the rest of it was not read."""
+    """The answer has more bytes than ``llm.maxAnswerBytes``; the rest was not read."""
 
     public = "The provider's answer is larger than the limit."
 
 
 class NoAccount(LLMFailure):
-    """There is no account that could answer on this platform (docs/decisions.md: demo model)."""
+    """No account can answer on this platform (docs/decisions.md: demo model)."""
 
     public = "No model account is configured for this platform."
 
 
 class CircuitOpen(Suspension, LLMFailure):
-    """The provider failed so often in a row that it is left alone for ``retry_after``; no request was sent."""
+    """The circuit breaker stops calls to the provider for ``retry_after``; no request was sent."""
 
-    public = "The provider fails at present and is left alone for a while."
+    public = "The provider fails at present, so calls to it are paused for a while."
     reason = WaitReason.PROVIDER
     retry_after = timedelta()
 
 
 class LimiterBusy(LLMFailure):
-    """Our own limit on an account left no room for this call in time; no request was sent."""
+    """The local limit of an account had no capacity for the call in time; no request was sent."""
 
     public = "The account is busy at present."
     retryable = True
 
 
 class RequestTooLarge(LLMFailure):
-    """The request is larger than an account may send in a whole minute, so that waiting for room is pointless."""
+    """The request exceeds the account's limit of tokens per minute, so that waiting cannot help."""
 
     public = "The request is larger than the account's limit per minute."
 
 
 class BudgetExceeded(Suspension, LLMFailure):
-    """The budget is used up, or reserved by calls under way; the message names which."""
+    """The budget is used up or reserved by calls in progress; the message names it."""
 
     public = "The budget is used up."
     reason = WaitReason.BUDGET
 
 
 class AccountsExhausted(Suspension, LLMFailure):
-    """Every account is limited: the job waits until the first of them may be asked again (docs/decisions.md: retry)."""
+    """Every account is in a cool-down; the job waits until the first one ends (docs/decisions.md: retry)."""
 
     public = "All accounts are temporarily unavailable."
     reason = WaitReason.ACCOUNT
@@ -151,4 +151,4 @@ class AccountsExhausted(Suspension, LLMFailure):
 PASSING = frozenset(
     kind.__name__ for kind in (RateLimited, QuotaExhausted, ProviderUnavailable, ModelTimeout, LimiterBusy)
 )
-"""Failures of a provider or an account that pass without a change by an operator, by the names of their classes."""
+"""Class names of the failures of a provider or an account that end without a change by an operator."""

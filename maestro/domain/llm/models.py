@@ -1,8 +1,8 @@
-"""What we know about models: context windows in tokens and list prices in US dollars.
+"""Facts about models: context windows in tokens and list prices in US dollars.
 
-The tables are ours because a library's figures change under one's feet. A name is looked up without its provider
-(``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix (``us.anthropic.claude-...``), date and release suffix,
-by its longest known beginning.
+The tables are part of Maestro, because the figures of a library change with its releases. A model is looked up by the
+longest key with which its name begins, without its provider (``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix
+(``us.anthropic.claude-...``), date and release suffix.
 """
 
 import math
@@ -16,25 +16,25 @@ from typing import TypeVar
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, ToolSpec, Usage
 
 FALLBACK_WINDOW = 8_192
-"""Tokens; the window of a model nobody knows."""
+"""Tokens; the window of an unknown model."""
 
 RESERVE_TOKENS = 20_000
-"""Tokens of a large window that are kept for the answer and for what an estimate may be wrong by.
+"""Tokens of a large window that are reserved for the answer and for errors of the estimate.
 
 See docs/decisions.md: prompt layers.
 """
 
 OLLAMA = "ollama"
-"""The provider that cuts a prompt silently at the window its request names, and that asks for no money."""
+"""The provider that silently cuts a prompt at the window named in the request, and that costs nothing."""
 
 OPENROUTER = "openrouter"
-"""The provider that hands on what it is asked to the vendors that its models' names begin with."""
+"""The provider that forwards requests to the vendors with which the names of its models begin."""
 
 MESSAGE_OVERHEAD = 4
-"""Tokens a provider adds around every message for its role and borders."""
+"""Tokens that a provider adds to every message for its role and its delimiters."""
 
 IMAGE_TOKENS = 1_600
-"""The most an image of ordinary size costs with the providers we know."""
+"""The most tokens of an image of ordinary size with the supported providers."""
 
 _LEFT_OUT = "\n\n[{:,} characters of this message are left out here, because they do not fit]\n\n"
 
@@ -50,10 +50,10 @@ _SHORTEST_DENSE = b"x" * 25
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """List prices in US dollars per million tokens; what an account really pays may differ.
+    """List prices in US dollars per million tokens; the real price of an account may differ.
 
-    Of the price of input, a token read from the provider's cache costs ``cached_share`` and one written to it
-    ``cache_write_share``.
+    An input token read from the provider's cache costs ``cached_share`` of the input price, and one written to the
+    cache ``cache_write_share``.
     """
 
     input_usd: float
@@ -62,7 +62,7 @@ class Price:
     cache_write_share: float = 1.0
 
     def cost(self, input_tokens: int, output_tokens: int, cached: int = 0, cache_written: int = 0) -> float:
-        """Return what a call costs in US dollars; ``cached`` and ``cache_written`` are parts of the input."""
+        """Return the cost of a call in US dollars; ``cached`` and ``cache_written`` are parts of ``input_tokens``."""
         plain = input_tokens - cached - cache_written
         read = plain + cached * self.cached_share + cache_written * self.cache_write_share
         return (read * self.input_usd + output_tokens * self.output_usd) / 1_000_000
@@ -70,14 +70,14 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model's window in tokens and its price; None for what is not known."""
+    """A model's context window in tokens and its price; None for unknown values."""
 
     window: int | None = None
     price: Price | None = None
 
 
 ModelLookup = Callable[[str], ModelFacts]
-"""A second opinion on a model, by its name."""
+"""A further source of facts about a model, by its name."""
 
 
 _WINDOWS: Mapping[str, int] = {
@@ -92,11 +92,11 @@ _WINDOWS: Mapping[str, int] = {
     "gemini-2.5": 1_000_000,
 }
 
-# Anthropic's shares are the same for all of its models.
+# The shares of cached tokens are the same for all models of Anthropic.
 _OPUS, _OPUS_4_5 = Price(15, 75, 0.1, 1.25), Price(5, 25, 0.1, 1.25)
 _SONNET, _HAIKU = Price(3, 15, 0.1, 1.25), Price(1, 5, 0.1, 1.25)
 
-# Opus became cheaper with 4.5; names that do not say pay the older, higher price.
+# Opus became cheaper with 4.5; a name without a version gets the older, higher price.
 _FAMILY_PRICES: Mapping[str, Price] = {
     "claude-3-opus": _OPUS,
     "claude-opus": _OPUS,
@@ -112,7 +112,7 @@ _FAMILY_PRICES: Mapping[str, Price] = {
     "claude-haiku-4-5": _HAIKU,
 }
 
-# Here a longer name is another model at another price: gpt-5-pro costs twelve times gpt-5.
+# In this table a longer name is another model at another price: gpt-5-pro costs twelve times gpt-5.
 _PRICES: Mapping[str, Price] = {
     "gpt-4.1": Price(2, 8, 0.25),
     "gpt-4.1-mini": Price(0.4, 1.6, 0.25),
@@ -142,15 +142,15 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 _RELEASE = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{3}|-latest)?")
-"""What may follow the name of a model without making it another one."""
+"""The suffixes after which a name still means the same model."""
 
 Entry = TypeVar("Entry")
 
 
 class ModelTable:
-    """Windows and prices: the configured ones, then our own, then those of a second opinion.
+    """A table of context windows and prices: configured ones first, then built-in ones, then those of ``lookup``.
 
-    ``configured`` goes by a model's name without its provider, or the beginning of it.
+    The keys of ``configured`` are names of models without a provider, or the beginnings of such names.
 
     See docs/decisions.md: tokens.
     """
@@ -161,14 +161,15 @@ class ModelTable:
         self._prices: dict[str, Price | None] = {}
 
     def context_window(self, model: str) -> int:
-        """Return the tokens of a model's window, ``FALLBACK_WINDOW`` when nobody knows; name its provider if you can.
+        """Return the context window of a model in tokens, ``FALLBACK_WINDOW`` if it is unknown.
 
-        Ollama cuts at what a request asks for, so a table of what its models could do is no evidence there.
+        The name should include its provider. Ollama cuts a prompt at the window that a request names, so the window
+        that its models could have is not looked up.
         """
         return self._window(model) or FALLBACK_WINDOW
 
     def of_unknown_window(self, models: Iterable[str]) -> list[str]:
-        """Return those of the models whose window nobody knows, each once."""
+        """Return the models with an unknown context window, each once."""
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:
@@ -178,8 +179,8 @@ class ModelTable:
         return known
 
     def price(self, model: str) -> Price | None:
-        """Return the list price of a model, None when nobody knows it; name its provider if you can."""
-        if model not in self._prices:  # asked for several times in each call
+        """Return the list price of a model, None if it is unknown; the name should include its provider."""
+        if model not in self._prices:  # cached: each call looks it up several times
             listed, configured = self._listed(model), self._of(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
@@ -187,7 +188,7 @@ class ModelTable:
         return self._prices[model]
 
     def cost(self, model: str, took: Usage) -> float | None:
-        """Return what a call of a model costs in US dollars, None when nobody knows its price."""
+        """Return the cost of a model call in US dollars, None if the price is unknown."""
         known = self.price(model)
         if known is None:
             return None
@@ -211,32 +212,33 @@ def reserve(window_tokens: int) -> int:
 
 
 def prompt_budget(window_tokens: int) -> int:
-    """Return the tokens that a prompt may take."""
+    """Return the most tokens of a prompt for a context window."""
     return window_tokens - reserve(window_tokens)
 
 
 def price(model: str) -> Price | None:
-    """Return the list price of a model in our own table, None when it is not there; see ``ModelTable.price``."""
+    """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
     name = _name(model)
     exact = (known for key, known in _PRICES.items() if _is_release_of(name, key))
     return next(exact, None) or _longest(model, _FAMILY_PRICES)
 
 
 def provider_of(model: str) -> str:
-    """Return the provider a model name says or implies, ``""`` when it does neither."""
+    """Return the provider that a model name contains or implies, ``""`` if there is none."""
     provider, slash, _ = model.partition("/")
     return provider.lower() if slash else _longest(model, _FAMILIES) or ""
 
 
 def bare(model: str) -> str:
-    """Return a model name without its provider: ``openai/gpt-4o`` is ``gpt-4o``."""
+    """Return a model name without its provider: ``openai/gpt-4o`` becomes ``gpt-4o``."""
     return model.partition("/")[2] or model
 
 
 def own_name(provider: str, model: str) -> str:
-    """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` to OpenAI.
+    """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` at OpenAI.
 
-    At OpenRouter every name has a vendor, for its own models itself: ``openrouter/auto`` stays what it is.
+    At OpenRouter every name has a vendor, and OpenRouter is that of its own models: ``openrouter/auto`` stays
+    unchanged.
     """
     name = bare(model)
     own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
@@ -244,20 +246,23 @@ def own_name(provider: str, model: str) -> str:
 
 
 def _longest(model: str, table: Mapping[str, Entry]) -> Entry | None:
-    """Find the entry whose key is the longest beginning of the model's own name."""
+    """Return the entry with the longest key with which the model's own name begins, None without one."""
     name = _name(model)
     known = [key for key in table if _begins(name, key)]
     return table[max(known, key=len)] if known else None
 
 
 def _name(model: str) -> str:
-    """Return the model's own name; some write the version of a Claude with a dot."""
+    """Return the model's own name in lower case; a dot in the version of a Claude model becomes a hyphen."""
     name = model.lower().rpartition("/")[2].rpartition("anthropic.")[2]
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
 def _begins(name: str, key: str) -> bool:
-    """Tell whether a name begins with a key and the key ends at a border: ``o3`` is not ``o365``, 5 not 5.1."""
+    """Return whether a name begins with a key that ends at a word border.
+
+    ``o3`` does not match ``o365``, and ``gpt-5`` does not match ``gpt-5.1``.
+    """
     rest = name.removeprefix(key)
     return name.startswith(key) and (not rest or not key[-1].isalnum() or not (rest[0].isalnum() or rest[0] == "."))
 
@@ -267,7 +272,7 @@ def _is_release_of(name: str, key: str) -> bool:
 
 
 def estimate(text: str) -> int:
-    """Estimate the tokens of a text; 0 for an empty one."""
+    """Return the estimated tokens of a text; 0 for an empty one."""
     data = text.encode("utf-8", "surrogatepass")
     digits, punctuation = _count(data, _DIGITS), _count(data, _PUNCTUATION)
     other, astral = (0, 0) if text.isascii() else (_count(data, _NOT_ASCII), _count(data, _ASTRAL_LEADS))
@@ -278,7 +283,7 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[PromptMessage]) -> int:
-    """Estimate the tokens of a whole prompt, with the overhead per message, its images and the tools it asked for."""
+    """Return the estimated tokens of a prompt: texts, images, tool calls and the overhead of each message."""
     return sum(
         MESSAGE_OVERHEAD
         + estimate(message.content)
@@ -289,12 +294,12 @@ def estimate_messages(messages: Iterable[PromptMessage]) -> int:
 
 
 def estimate_input(request: LLMRequest) -> int:
-    """Estimate the tokens that a provider reads: the prompt and what it is told of the tools."""
+    """Return the estimated input tokens of a request: its prompt and its tools."""
     return estimate_messages(request.messages) + estimate_tools(request.tools)
 
 
 def estimate_tools(tools: Iterable[ToolSpec]) -> int:
-    """Estimate the tokens of what a model is told of its tools."""
+    """Return the estimated tokens of the names, descriptions and parameters of tools."""
     return sum(map(_estimate_tool, tools))
 
 
@@ -304,7 +309,7 @@ def _estimate_tool(tool: ToolSpec) -> int:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the longest beginning of a text that takes at most ``limit`` tokens; all of it if it fits."""
+    """Return the longest beginning of a text that has at most ``limit`` tokens; the whole text if it fits."""
     if estimate(text) <= limit:
         return text
     fits, too_long = 0, len(text)
@@ -315,9 +320,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """Return the beginning and the end of a text that is too long, and how many characters were left out between them.
+    """Return the beginning and the end of a text that is too long, and the number of characters left out between.
 
-    It takes at most ``limit`` tokens, and more only where the mark between them does.
+    The result has at most ``limit`` tokens, unless the mark in the middle alone has more.
     """
     half = max(0, limit - estimate(_LEFT_OUT.format(len(text)))) // 2
     beginning, end = cut(text, half), cut(text[::-1], half)[::-1]
@@ -326,5 +331,5 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
 
 
 def _count(data: bytes, members: bytes) -> int:
-    """Count the bytes that belong to a class, at C speed."""
+    """Return the number of bytes that belong to a class; ``translate`` is faster than a loop."""
     return len(data) - len(data.translate(None, members))

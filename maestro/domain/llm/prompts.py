@@ -1,4 +1,4 @@
-"""The prompt and the answer of one model call, as values."""
+"""The prompt, the request and the answer of one model call, as values."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from maestro.domain.values import Value
 
 
 class Role(StrEnum):
-    """Who speaks in a prompt."""
+    """The role of a message in a prompt."""
 
     SYSTEM = "system"
     USER = "user"
@@ -20,14 +20,14 @@ class Role(StrEnum):
 
 
 class ImageRef(Value):
-    """An image by reference: the media store's digest and its type; the transport loads the bytes."""
+    """A reference to an image: its digest in the media store and its type; the transport loads the bytes."""
 
     digest: str
     content_type: str
 
 
 class ToolSpec(Value):
-    """What a model is told of a tool; ``parameters`` is a JSON schema as canonical JSON text."""
+    """The description of a tool for a model; ``parameters`` is a JSON schema as canonical JSON text."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str
@@ -35,10 +35,10 @@ class ToolSpec(Value):
 
 
 class ToolCall(Value):
-    """A tool the model wants to be called; ``arguments`` is the text it wrote, which need not be JSON.
+    """A tool call of a model; ``arguments`` is the text that the model wrote, which may be invalid JSON.
 
-    The id is ours, made from the call's number and the place in its answer: what providers send is invented anew for
-    each response by some of them.
+    Maestro makes the id from the number of the model call and the position in the answer, because some providers send
+    new ids with every response.
     """
 
     id: str
@@ -47,12 +47,12 @@ class ToolCall(Value):
 
 
 class PromptMessage(Value):
-    """One turn of a prompt; ``message_id`` names the stored message it repeats, if it does.
+    """One message of a prompt; ``message_id`` is the stored message with the same text, None for other texts.
 
-    A turn of the assistant may carry ``tool_calls``; a tool's turn says by ``call_id`` and ``tool`` whose result it is.
-    ``cache`` marks the end of a beginning that a provider should keep, where it can. The first ``stable`` characters
-    are the same in many prompts, so that their end is worth a mark of its own. ``chat`` marks a turn of posts in
-    #maestro, which nobody said in the conversation.
+    A message of the assistant may have ``tool_calls``; for a tool's message, ``call_id`` and ``tool`` name the tool
+    call. ``cache`` asks the provider to cache the prompt up to this message. The first ``stable`` characters are the
+    same in many prompts and are cached separately. ``chat`` marks posts of #maestro, which are not part of the
+    conversation.
     """
 
     role: Role
@@ -68,9 +68,10 @@ class PromptMessage(Value):
 
 
 class ComposedTurn(NamedTuple):
-    """What becomes a ``PromptMessage``, while the prompt is composed: most are only noted by the id of their message.
+    """A message of a prompt while it is composed; it becomes a ``PromptMessage``.
 
-    So ``content`` may be left out where there is a ``message_id``. Nothing is checked, which takes a tenth of the time.
+    Most messages are referred to by ``message_id``, so that ``content`` may be empty. No field is validated, which
+    takes a tenth of the time.
     """
 
     role: Role
@@ -81,10 +82,10 @@ class ComposedTurn(NamedTuple):
 
 
 class StoredTurn(Value):
-    """One turn of a stored prompt: its text by message id or by the digest of a kept part.
+    """One message of a stored prompt: its text by message id or by the digest of a prompt part.
 
-    ``stable`` is the digest of the beginning that many prompts share, empty when there is none: it is kept once, and
-    ``digest`` is that of the rest. ``calls`` is the digest of the JSON of its tool calls, empty when it has none.
+    ``stable`` is the digest of the beginning that many prompts share, empty without one: it is stored once, and
+    ``digest`` is that of the rest. ``calls`` is the digest of the JSON of the tool calls, empty without any.
     """
 
     role: Role
@@ -100,7 +101,7 @@ class StoredTurn(Value):
 
 
 class StoredTurnJson(TypedDict, total=False):
-    """The fields of a ``Turn`` as JSON; what is left out is as there."""
+    """The JSON fields of a ``StoredTurn``; an absent field has its default value."""
 
     role: Role
     message_id: int
@@ -118,7 +119,7 @@ PROMPT_TURNS = TypeAdapter(tuple[StoredTurn, ...])
 
 
 class CallPurpose(StrEnum):
-    """What a model is asked for: the answer to a person, or one of the two halves of a compaction."""
+    """The purpose of a model call: the answer to a user, or one of the two parts of a compaction."""
 
     ANSWER = "answer"
     FACTS = "facts"
@@ -126,10 +127,10 @@ class CallPurpose(StrEnum):
 
 
 class CallKey(Value):
-    """Which model call of which job.
+    """The identity of a model call in its job.
 
-    The number counts a job's calls for an answer from 1; a call of a compaction carries the id of the last message it
-    covers, so that what we hold is never taken for an answer about other messages.
+    ``number`` counts a job's answer calls from 1. A call of a compaction has the id of the last message that it covers,
+    so that a stored answer is never used for other messages.
     """
 
     job_id: str
@@ -147,7 +148,7 @@ class Usage(Value):
 
 
 class LLMResponse(Usage):
-    """What the model said and what it took; ``cost_usd`` is None when the price is unknown."""
+    """The answer of a model with its usage; ``cost_usd`` is None if the price is unknown."""
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -162,25 +163,29 @@ class LLMResponse(Usage):
 OnSend = Callable[[Any], None]
 """Takes the open transaction (``maestro.store.transaction.Transaction``) that commits a request before it leaves."""
 OnAnswer = Callable[[Any, LLMResponse], None]
-"""Takes the open transaction that keeps an answer, and the answer."""
+"""Takes the open transaction that stores an answer, and the answer."""
 
 
 class LLMRequest(Value):
-    """One model call: exactly one leading system message, then turns of which a user's or a tool's is the last.
+    """One model call: one leading system message, then messages of which a user's or a tool's is the last.
 
-    Two of one role may follow each other, as after a question that was never answered. ``model`` is the agent's own
-    wish, then come its ``fallbacks``; who chooses the account puts its name in ``account`` and its model in ``model``.
-    ``final`` forbids tool calls: the model must answer now; with ``never_empty`` a fixed sentence stands in for an
-    answer of nothing. ``precedence`` says who goes first where calls wait; with ``exact`` nobody stands in with another
-    model. ``agent`` is the slug of who asks and ``role`` its role; it is told the posts of #maestro after
-    ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask.
-    Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
-    is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
-    The last three fields live in this process alone. ``snapshot`` is what the store says of the call
-    (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that commits the request; what
-    it raises keeps the request from leaving. ``on_answer`` is called in the transaction that keeps the answer: when it
-    raises, what it did is rolled back and the answer is kept without it. It is not called for an answer that was held
-    before the call, nor for one that another process commits.
+    Two messages of one role may follow each other, as after a question without an answer.
+
+    ``model`` is the model of the agent's settings, ``fallbacks`` follow in order. The failover sets ``account`` and
+    ``model`` to the chosen ones. ``exact`` excludes a substitute by another model. ``final`` forbids tool calls: the
+    model must answer now. ``never_empty`` replaces an empty answer by a fixed sentence. ``precedence`` is the order
+    among waiting calls.
+
+    ``agent`` is the slug of the answering agent and ``role`` its role. The prompt contains the posts of #maestro after
+    ``chat_after`` up to ``chat_upto``; ``reminded`` means that it says that #maestro is no place for questions. A
+    ``what_if`` call stores only its usage and does not mark these posts as read. ``shown_every`` is the interval in
+    seconds at which the unfinished answer is shown, 0 for no streaming.
+
+    The last three fields exist only in this process. ``snapshot`` is the stored state of the call
+    (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that commits the request; an exception
+    prevents the request. ``on_answer`` is called in the transaction that stores the answer: after an exception its
+    changes are rolled back and the answer is stored without them. It is not called for an answer that was stored before
+    the call, nor for one that another process commits.
     """
 
     key: CallKey

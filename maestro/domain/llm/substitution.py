@@ -1,4 +1,4 @@
-"""Answers by another model or account than the agent's first choice, and why that one was not asked or failed."""
+"""Substitutions: answers by another model or account than the agent's first choice, and their reasons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from maestro.domain.values import View
 
 
 class Substitution(View):
-    """The ``model`` and ``account`` that answered, the model ``wanted`` first (empty for any), and the ``reason``."""
+    """The ``model`` and ``account`` that answered, the ``wanted`` model (empty for any), and the ``reason``."""
 
     wanted: str
     model: str
@@ -22,9 +22,9 @@ class Substitution(View):
 
 @dataclass(frozen=True)
 class FirstChoice:
-    """What a job's call asks for first: a model, empty for the accounts' own, and the accounts there are.
+    """The first choice of a model call: a model, empty for the accounts' defaults, and the accounts.
 
-    ``cheaper`` is the model that is asked when a budget is used up, ``limits`` held when the call began.
+    ``cheaper`` is the fallback model for a used-up budget, ``limits`` are the cool-downs at the start of the call.
     """
 
     model: str
@@ -34,15 +34,15 @@ class FirstChoice:
 
 
 def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
-    """Return the call that answered last, None without any."""
+    """Return the last call that brought an answer to the user, None without one."""
     answers = [one for one in calls if one.purpose is CallPurpose.ANSWER and one.state is CallState.ANSWERED]
     return answers[-1] if answers else None
 
 
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
-    """Return by what the last answer was given, None where that was the first choice.
+    """Return the substitution of the last answer, None if the first choice answered.
 
-    None too where its account is not known: the demo model answered, or the accounts are others by now.
+    None also if its account is unknown: the demo model answered, or the accounts have changed since.
     """
     answer = final_answer(calls)
     if answer is None:
@@ -50,7 +50,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     first = replace(first, accounts=[one for one in first.accounts if one.created_at <= answer.started_at])
     chosen = _chosen(first)
     known = any(one.name == answer.account for one in first.accounts)
-    if not known or any(_is(answer, one) for one in chosen):
+    if not known or any(_matches(answer, one) for one in chosen):
         return None
     return Substitution(
         wanted=first.model, model=answer.model, account=answer.account, reason=_reason(calls, answer, first, chosen)
@@ -58,7 +58,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
 
 
 def _chosen(first: FirstChoice) -> Sequence[AccountChoice]:
-    """Return the accounts that are asked first: those of the lowest priority that take the model."""
+    """Return the accounts of the first choice: those with the lowest priority that serve the model."""
     able = [one for one in first.accounts if not first.model or can_serve(one, first.model)]
     lowest = min((one.priority for one in able), default=0)
     return [
@@ -68,7 +68,7 @@ def _chosen(first: FirstChoice) -> Sequence[AccountChoice]:
     ]
 
 
-def _is(answer: LLMCall, choice: AccountChoice) -> bool:
+def _matches(answer: LLMCall, choice: AccountChoice) -> bool:
     # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
     return answer.account == choice.account.name and answer.model.startswith(choice.model)
 
@@ -83,15 +83,15 @@ def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chose
         return ", ".join(dict.fromkeys(failed))
     if not chosen:
         return f"no account takes {first.model}"
-    stopped = [_stopped(one, first.limits) for one in chosen]
-    if all(stopped):
-        return ", ".join(stopped)
+    reasons = [_unavailable_reason(one, first.limits) for one in chosen]
+    if all(reasons):
+        return ", ".join(reasons)
     if first.cheaper and answer.model.startswith(first.cheaper.rpartition("/")[2]):
         return "a daily budget was used up, so budgets.fallbackModel answered"
     return "the first choice could not be asked then: it was busy, or its circuit breaker was open"
 
 
-def _stopped(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:
+def _unavailable_reason(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:
     account = choice.account
     if account.status is AccountStatus.DISABLED:
         refused = account.last_error == AuthenticationFailed.__name__

@@ -1,4 +1,4 @@
-"""What model calls took and cost, kept for the bill even when a conversation is deleted."""
+"""The usage and cost of model calls, stored for billing even after a conversation is deleted."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,21 +13,22 @@ from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.llm.calls import CallState
 
 VOICE = "voice"
-"""The purpose of a transcription, which is no call for a text."""
+"""The purpose of a transcription of speech, which is not a call for a text."""
 
 
 class UsageRow(SQLModel, table=True):
-    """A row of ``usage_log``: one request to one account, however it ended.
+    """A row of ``usage_log``: one request to one account, with any result.
 
-    ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None when the price is unknown, which is not the same
-    as free; of an interrupted call it is an estimate. Tokens are 0 where nobody said. Names stand here as they were.
+    ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None if the price is unknown, which is not the same
+    as free; for an interrupted call it is an estimate. Tokens are 0 if the provider did not report them. Names are
+    those at the time of the call.
     """
 
     __tablename__ = "usage_log"
     __table_args__ = (
         Index("ix_usage_log_at", "at"),
         Index("ix_usage_log_job_id", "job_id", "number", "attempt"),
-        # What a conversation cost is read for every line of a list.
+        # The list of conversations reads the cost of each of its rows.
         Index("ix_usage_log_conversation", "conversation_id", "state", "cost_usd"),
     )
 
@@ -53,10 +54,10 @@ class UsageRow(SQLModel, table=True):
 
 
 class UsageDay(SQLModel, table=True):
-    """A row of ``usage_days``: what the rows of ``usage_log`` of one day and kind add up to; 0 for no agent or client.
+    """A row of ``usage_days``: the sums of the rows of ``usage_log`` of one day and kind; 0 for no agent or client.
 
-    The database keeps it with each row of the log. ``known`` and ``estimated`` count the rows whose cost is in
-    ``cost_usd`` and ``interrupted_cost_usd``: without any, the cost is not 0 but unknown.
+    The database updates it with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
+    ``cost_usd`` and ``interrupted_cost_usd``: if the count is 0, the cost is unknown and not 0.
     """
 
     __tablename__ = "usage_days"
@@ -83,7 +84,7 @@ class UsageDay(SQLModel, table=True):
 
 
 class UsageBy(StrEnum):
-    """What usage is added up by; a purpose is why a model was asked, such as answer or summary."""
+    """The dimension by which usage is summed; a purpose is the reason for a call, such as answer or summary."""
 
     DAY = "day"
     AGENT = "agent"
@@ -98,35 +99,38 @@ class UsageBy(StrEnum):
 
 @dataclass(frozen=True)
 class Period:
-    """Whole days, UTC, the first and the last included."""
+    """A period of whole days in UTC, the first and the last included."""
 
     since: date
     until: date
 
     @property
     def begins(self) -> datetime:
-        """The first moment in it."""
+        """The first moment of the period."""
         return datetime.combine(self.since, time(), UTC)
 
     @property
     def ends(self) -> datetime:
-        """The first moment after it."""
+        """The first moment after the period."""
         return datetime.combine(self.until + timedelta(days=1), time(), UTC)
 
     @property
     def days(self) -> int:
-        """How many days it has."""
+        """The number of days in the period."""
         return (self.until - self.since).days + 1
 
     @property
     def before(self) -> "Period":
-        """As many days, right before it."""
+        """The period of the same length right before this one."""
         return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
 
 
 @dataclass(frozen=True)
 class UsageScope:
-    """Whose usage is meant, by names; None for everybody's. A model may be given with its provider or without."""
+    """A filter of usage by names; None for all.
+
+    ``model`` may be given with or without its provider.
+    """
 
     agent: str | None = None
     client: str | None = None
@@ -141,7 +145,7 @@ EVERY_SCOPE = UsageScope()
 
 @dataclass(frozen=True)
 class UsageMark:
-    """The last sum of a page; ``cost_usd`` is what the sums are sorted by, where they are not days."""
+    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums of days."""
 
     key: str
     cost_usd: float = 0.0
@@ -149,7 +153,7 @@ class UsageMark:
 
 @dataclass(frozen=True)
 class UsageRequest:
-    """What to add up, by what, and after which sum to begin."""
+    """A request for sums of usage: the dimension, the period, the filter, and the position after which to begin."""
 
     by: UsageBy
     period: Period
@@ -159,10 +163,10 @@ class UsageRequest:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """What all requests of one day, agent, ... took; ``key`` is its name, empty for those that belong to none.
+    """The sum of all requests of one day, agent and so on; ``key`` is its name, empty for requests without one.
 
-    Tokens and ``cost_usd`` leave out the interrupted ones, which are estimated apart. A cost is None when none of its
-    requests has a known one, and says nothing of the ``unknown_cost`` ones: their price is not known.
+    Tokens and ``cost_usd`` do not include interrupted requests, which are estimated separately. A cost is None if no
+    request has a known one; ``unknown_cost`` counts the requests with an unknown price, which it does not include.
     """
 
     key: str
@@ -178,24 +182,27 @@ class UsageSum:
 
     @property
     def mark(self) -> UsageMark:
-        """Where a page ends that ends with this."""
+        """The position of a page that ends with this sum."""
         return UsageMark(self.key, self.cost_usd or 0.0)
 
 
 NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
-"""What no request took."""
+"""The sum of no requests."""
 
 
 @dataclass(frozen=True)
 class UsagePart:
-    """What one agent, model, ... took on one day; the key of the sum is its name. A day may have several of a key."""
+    """The usage of one agent, model and so on during one day.
+
+    The key of the sum is its name; a day may have several parts with the same key.
+    """
 
     day: str
     sum: UsageSum
 
 
 def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
-    """Return one sum of several under another key."""
+    """Return the sum of several sums under another key."""
     every = list(sums)
     if not every:
         return replace(NOTHING, key=key)
@@ -212,14 +219,14 @@ def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
 
 
 def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
-    """Return the sum of each agent, model, ..., the dearest first."""
+    """Return the sum of each key (agent, model and so on), the most expensive first."""
     return sorted(_together((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key))
 
 
 _counted = attrgetter(
     *("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
 )
-"""Reads the columns that are numbers of something."""
+"""Reads the columns that are counts."""
 
 
 def _together(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
@@ -230,6 +237,6 @@ def _together(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
 
 
 def _known(costs: Iterable[float | None]) -> float | None:
-    """Return the sum of the costs that are known, None when none is."""
+    """Return the sum of the known costs, None if no cost is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known else None

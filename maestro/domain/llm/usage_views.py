@@ -17,25 +17,25 @@ from maestro.domain.texts import csv_lines
 from maestro.domain.values import Value, View, readable_by
 
 DAYS = 30
-"""Days that are shown when nobody says which."""
+"""Days that are shown by default."""
 LIMIT = 100
 MOST = 1000
 EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
-"""Days that somebody may mean; further ones have no room for the days beside them."""
+"""The allowed days; others are too near to the limits of ``date`` for the period before them."""
 
 Day = Annotated[date, Field(ge=EARLIEST, le=LATEST)]
 OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
-"""A name to look for; a form that leaves it empty means every one."""
+"""A name to filter by; an empty form field means no filter."""
 
 SAMPLED_JOBS = 1_000
-"""Jobs whose steps are read, at most, the same number of each day."""
+"""The most jobs in the sample, with the same number for each day."""
 SAMPLED_STEPS = 20_000
-"""Steps of these jobs that are read, at most; of more, nobody says which are left out."""
+"""The most steps read of these jobs; if there are more, an undefined part of them is left out."""
 MOST_DAYS = 31
-"""Days that are looked at, the last ones of what is asked for."""
+"""The most days of a latency query; of a longer period, the last ones."""
 
 MOST_LINES = 100_000
-"""Lines of a file; more are no table that a person looks at."""
+"""The most lines of a CSV file; a longer table is of no use to a person."""
 
 USAGE_COLUMNS = (
     "calls",
@@ -52,7 +52,7 @@ LATENCY_COLUMNS = ("day", "stage", "count", "p50_ms", "p95_ms", "p99_ms")
 
 
 class PeriodFilter(Value):
-    """Days in UTC, both included; the last 30 without any."""
+    """A filter by days in UTC, both included; by default the last 30 days."""
 
     since: Day | None = Field(default=None, description="the first day, as 2026-11-20, UTC; else 30 days back")
     until: Day | None = Field(default=None, description="the last day, as 2026-11-20, UTC; else today")
@@ -64,13 +64,13 @@ class PeriodFilter(Value):
         return self
 
     def period(self, today: date) -> Period:
-        """Return the days that are meant."""
+        """Return the period of the filter; ``today`` is in UTC."""
         until = self.until or max(today, self.since or today)
         return Period(self.since or max(until - timedelta(days=DAYS - 1), EARLIEST), until)
 
 
 class UsageFilter(PeriodFilter):
-    """Whose usage, and when; what is None does not matter.
+    """A filter of usage by names and period; None does not filter.
 
     ``model`` is a name with its provider, as the sums show it, or without; ``client`` a name or a slug.
     """
@@ -84,38 +84,38 @@ class UsageFilter(PeriodFilter):
 
     @property
     def whose(self) -> UsageScope:
-        """Return whose usage is meant."""
+        """Return the filter by names."""
         return UsageScope(**{one.name: getattr(self, one.name) for one in fields(UsageScope)})
 
 
 class UsageTable(UsageFilter):
-    """Which usage to show, and by what it is added up: all of it."""
+    """A query for a complete table of usage: the filter, and the dimension of its sums."""
 
     by: UsageBy = UsageBy.DAY
 
     def whole(self, today: date) -> UsageRequest:
-        """Return what is to be added up."""
+        """Return the request for all sums of the table."""
         return UsageRequest(self.by, self.period(today), self.whose)
 
 
 class UsageQuery(UsageTable):
-    """A table and a page of it; ``cursor`` is a page's ``next``."""
+    """A query for one page of a table of usage; ``cursor`` is ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(lambda text: decode_mark(text))] | None = None
 
     def wish(self, today: date) -> UsageRequest:
-        """Return what is to be added up, and where the page begins."""
+        """Return the request for the sums of the page."""
         after = decode_mark(self.cursor) if self.cursor is not None else None
         return replace(self.whole(today), after=after)
 
 
 class UsageItem(View):
-    """What the requests of one day, agent, client, account, model, ... took.
+    """The usage of the requests of one day, agent, client, account, model and so on.
 
-    ``key`` is its name, null for requests that belong to none, and for the sum of all. Tokens and ``costUsd`` leave out
-    interrupted requests; ``interruptedCostUsd`` is estimated. A cost is null when none is known; ``unknownCost`` counts
-    the requests whose price nobody knows, which may have cost money as well.
+    ``key`` is its name, null for requests without one and for the total. Tokens and ``costUsd`` do not include
+    interrupted requests; ``interruptedCostUsd`` is estimated. A cost is null if none is known; ``unknownCost`` counts
+    the requests with an unknown price, which may have cost money as well.
     """
 
     key: str | None
@@ -131,10 +131,10 @@ class UsageItem(View):
 
 
 class UsagePage(View):
-    """Days, newest first, or anything else, the dearest first; ``next`` is the following page's cursor or null.
+    """Sums of usage: days newest first, others most expensive first; ``next`` is the next cursor or null.
 
-    ``totals`` is the sum of everything that is meant, on this page or not, from ``since`` to ``until``, and ``before``
-    that of as many days right before.
+    ``totals`` is the sum of all matching requests, on this page or not, from ``since`` to ``until``; ``before`` is that
+    of the period of the same length right before.
     """
 
     items: tuple[UsageItem, ...]
@@ -146,7 +146,7 @@ class UsagePage(View):
 
 
 def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tuple[UsageSum, UsageSum]) -> UsagePage:
-    """Show up to ``limit`` sums; one more than that says that there is another page."""
+    """Return a page of up to ``limit`` sums; a further element in ``sums`` means that there is another page."""
     total, before = map(_item, totals)
     return UsagePage(
         items=tuple(map(_item, sums[:limit])),
@@ -163,12 +163,12 @@ def _item(one: UsageSum) -> UsageItem:
 
 
 def encode_mark(mark: UsageMark) -> str:
-    """Return a mark as the text that clients hand back."""
+    """Return a page position as the text that API clients send back."""
     return base64.urlsafe_b64encode(f"{mark.cost_usd!r} {mark.key}".encode()).rstrip(b"=").decode()
 
 
 def decode_mark(text: str) -> UsageMark:
-    """Read a text of ours; raises ``ValueError`` for any other."""
+    """Return the page position in a cursor; raises ``ValueError`` for any other text."""
     try:
         cost, _, key = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(" ")
         return UsageMark(key, float(cost))
@@ -177,10 +177,10 @@ def decode_mark(text: str) -> UsageMark:
 
 
 class LatencyStage(StrEnum):
-    """Where a job spends its time, in the order of its flow.
+    """A stage in which a job spends time, in the order of its flow.
 
-    ``answer`` is from the arrival of a message to the first text that was sent, and everything else is part of it or
-    comes after it; ``lane`` the wait for earlier messages of the channel; ``queued`` from there to the first step.
+    ``answer`` is the time from receiving a message to sending the first text; the other stages are part of it or come
+    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the time from then to the first step.
     """
 
     ANSWER = "answer"
@@ -197,7 +197,7 @@ class LatencyStage(StrEnum):
 
 
 class LatencyQuery(PeriodFilter):
-    """Whose jobs, and when; what is None does not matter."""
+    """A filter of jobs by names and period; None does not filter."""
 
     agent: OptionalName = None
     client: OptionalName = None
@@ -205,7 +205,7 @@ class LatencyQuery(PeriodFilter):
 
 
 class StageTime(NamedTuple):
-    """How long a job spent in one stage, on the day it began."""
+    """The time that a job spent in one stage, in milliseconds, and the day of the job."""
 
     day: str
     stage: LatencyStage
@@ -213,9 +213,9 @@ class StageTime(NamedTuple):
 
 
 class LatencyView(View):
-    """How long one stage took, in milliseconds, and how many times of it were looked at.
+    """The latency of one stage in milliseconds, and the number of times that were measured.
 
-    Percentiles are times that were measured: as many per cent of them were no longer.
+    Each percentile is a measured time that this percentage of the times did not exceed.
     """
 
     stage: LatencyStage
@@ -226,13 +226,13 @@ class LatencyView(View):
 
 
 class LatencyDay(LatencyView):
-    """How long one stage took on one day."""
+    """The latency of one stage on one day."""
 
     day: date
 
 
 class LatencyPage(View):
-    """Percentiles of each stage from ``since`` to ``until``, of completed jobs, and of each day, newest first.
+    """Latency percentiles of completed jobs, per stage from ``since`` to ``until`` and per day, newest first.
 
     They are those of a sample: the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always null.
     """
@@ -247,17 +247,17 @@ class LatencyPage(View):
 
 
 def looked_at(period: Period) -> Period:
-    """Return the days of a period that are looked at."""
+    """Return the last ``MOST_DAYS`` days of a period, for which latency is computed."""
     return Period(max(period.since, period.until - timedelta(days=MOST_DAYS - 1)), period.until)
 
 
 def per_day(period: Period) -> int:
-    """Return how many jobs of each day are looked at."""
+    """Return the number of sampled jobs for each day of a period."""
     return max(1, SAMPLED_JOBS // period.days)
 
 
 def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> LatencyPage:
-    """Show the percentiles of a sample."""
+    """Return the percentiles of a sample of stage times."""
     every: dict[LatencyStage, list[float]] = defaultdict(list)
     by_day: dict[tuple[str, LatencyStage], list[float]] = defaultdict(list)
     for day, stage, ms in times:
@@ -281,7 +281,10 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
 
 
 def percentile(ranked: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that at least this share of all do not exceed; there must be one."""
+    """Return the smallest of the sorted values that at least this share of all values does not exceed.
+
+    ``ranked`` must not be empty; ``share`` is between 0 and 1.
+    """
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
@@ -292,12 +295,15 @@ def _spread(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
 
 
 def usage_csv(by: UsageBy, sums: Sequence[UsageSum]) -> Iterator[str]:
-    """Yield the lines of a table of sums: an empty cost is one that nobody knows, counted in ``unknown_cost``."""
+    """Yield the lines of a CSV table of sums; an unknown cost is empty and counted in ``unknown_cost``."""
     return _table((by, *USAGE_COLUMNS), map(astuple, sums))
 
 
 def latency_csv(page: LatencyPage) -> Iterator[str]:
-    """Yield the lines of a table of percentiles: those of all days, which have no day, then those of each."""
+    """Yield the lines of a CSV table of percentiles.
+
+    First those of the whole period, with an empty day, then those of each day.
+    """
     every = (("", one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.items)
     days = ((str(one.day), one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.days)
     return _table(LATENCY_COLUMNS, (*every, *days))

@@ -120,7 +120,7 @@ async def test_a_call_is_let_through_while_anything_is_left(rows: JobRows) -> No
 
 async def test_beyond_the_limit_nobody_is_asked_and_people_are_told_why(rows: JobRows) -> None:
     spend(rows, 1)
-    with pytest.raises(BudgetExceeded, match="the daily budget of everybody together, 1 US dollars") as caught:
+    with pytest.raises(BudgetExceeded, match="the daily budget of all calls, 1 US dollars") as caught:
         await guarded(rows.store, Scripted(), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
     with rows.store.view() as tx:
         midnight = datetime.combine(tx.now.date() + timedelta(days=1), time(), UTC)

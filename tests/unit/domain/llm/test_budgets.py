@@ -61,7 +61,7 @@ def test_a_limit_is_used_up_when_nothing_is_left_of_it(
 
 
 def test_an_operator_reads_whose_budget_it_is_and_where_it_is_set() -> None:
-    assert str(DAY) == "the daily budget of everybody together, 10 US dollars (budgets.dayUsd)"
+    assert str(DAY) == "the daily budget of all calls, 10 US dollars (budgets.dayUsd)"
     assert (
         str(AGENT) == "the daily budget of agent ada, 4 US dollars (budgets.agentDayUsd or the agent's dailyBudgetUsd)"
     )
