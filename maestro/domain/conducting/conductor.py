@@ -126,13 +126,13 @@ def without_tags(text: str) -> str:
     return text.replace("[", "(").replace("]", ")")
 
 
-def answer_text(visible: str, told: Sequence[str], passed_on: Sequence[DelegatedTask]) -> str:
+def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[DelegatedTask]) -> str:
     """Return the text of an answer: its text without tags, then a line for each outcome that users must see.
 
     An answer with no text of its own gets a fixed sentence, so that the user sees that the message was received.
     """
-    words = visible or _instead(passed_on) or ("" if told else NOTED)
-    return "\n\n".join(part for part in (words, "\n".join(told)) if part)
+    words = visible or _delegation_sentence(passed_on) or ("" if outcome_lines else NOTED)
+    return "\n\n".join(part for part in (words, "\n".join(outcome_lines)) if part)
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
@@ -147,7 +147,7 @@ def outcomes_note(actions: Sequence[Action]) -> str:
     return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
 
 
-def _instead(passed_on: Sequence[DelegatedTask]) -> str:
+def _delegation_sentence(passed_on: Sequence[DelegatedTask]) -> str:
     asked = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
     given = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
     return " ".join(

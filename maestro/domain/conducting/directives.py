@@ -89,18 +89,18 @@ class AgentUpdate:
 
 def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
     """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit``."""
-    found = _filled(tag)
-    channels = _channels(found, asked_in)
-    return AgentCreation(read(NewAgent, _with_slug(found, "slug")), channels)
+    fields = _non_empty_fields(tag)
+    channels = _channels(fields, asked_in)
+    return AgentCreation(read(NewAgent, _with_slug(fields, "slug")), channels)
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
     """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit``, also if it changes nothing."""
-    found = _values(_fields(tag))
-    channels = _channels(found, asked_in)
-    if not found and not channels:
+    fields = _api_values(_fields(tag))
+    channels = _channels(fields, asked_in)
+    if not fields and not channels:
         raise InvalidEdit(f"no field to change is given; the fields are {', '.join(FIELDS[tag.name])}")
-    return AgentUpdate(slug_of(tag.key), read(AgentChange, found), channels)
+    return AgentUpdate(slug_of(tag.key), read(AgentChange, fields), channels)
 
 
 def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
@@ -108,20 +108,20 @@ def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
 
     Without a channel, the agent answers in the channel and thread in which the user asked the conductor.
     """
-    found = _filled(tag)
-    here = _text(found, "channel") in ("", HERE)
-    thread = _text(found, "thread") or (asked_in.thread if here else "")
-    if "jitter" in found:
-        found["jitter_seconds"] = found.pop("jitter")
-    return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in), "thread": thread})
+    fields = _non_empty_fields(tag)
+    here = _text_field(fields, "channel") in ("", HERE)
+    thread = _text_field(fields, "thread") or (asked_in.thread if here else "")
+    if "jitter" in fields:
+        fields["jitter_seconds"] = fields.pop("jitter")
+    return read(NewSchedule, {**_with_slug(fields, "agent"), **_address_fields(fields, asked_in), "thread": thread})
 
 
 def read_client_creation(tag: Tag) -> NewClient:
     """Return the content of a CREATE_CLIENT tag; raises ``InvalidEdit``."""
-    found = _filled(tag)
-    if "plan" in found:
-        found["plan"] = str(found["plan"]).lower().replace("-", "_").replace(" ", "_")
-    return read(_NewClient, found)
+    fields = _non_empty_fields(tag)
+    if "plan" in fields:
+        fields["plan"] = str(fields["plan"]).lower().replace("-", "_").replace(" ", "_")
+    return read(_NewClient, fields)
 
 
 def slug_of(written: str) -> str:
@@ -129,85 +129,88 @@ def slug_of(written: str) -> str:
     return written.strip().removeprefix("@").lower()
 
 
-def _with_slug(found: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+def _with_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
     """Return the fields with the slug in one of them normalized."""
-    return {**found, name: slug_of(str(found[name]))} if name in found else {**found}
+    return {**fields, name: slug_of(str(fields[name]))} if name in fields else {**fields}
 
 
-def _filled(tag: Tag) -> dict[str, JsonValue]:
+def _non_empty_fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the values of a tag that creates something; empty fields are treated as absent."""
-    return _values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
+    return _api_values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
 
 
 def _fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the fields of a tag; ``null`` in a text field becomes an empty text."""
     written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
-    found = _renamed(
-        {**written, **_object(personality, "personality", "voice and quirks")} if personality is not None else written
+    fields = _without_aliases(
+        {**written, **_as_object(personality, "personality", "voice and quirks")}
+        if personality is not None
+        else written
     )
-    _known(found, FIELDS[tag.name])
-    return {name: "" if name in _TEXTS and value == "null" else value for name, value in found.items()}
+    _check_names(fields, FIELDS[tag.name])
+    return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
 
 
-def _values(found: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the fields with the names and the types of the API's fields."""
-    for name in _LISTS & found.keys():
-        found[name] = _words(found[name])
-    if "quirks" in found:
-        found["quirks"] = _lines(found["quirks"])
-    if "daily_budget" in found:
-        budget = found.pop("daily_budget")
-        found["daily_budget_usd"] = None if budget == "" else budget
-    return found
+    for name in _LISTS & fields.keys():
+        fields[name] = _name_list(fields[name])
+    if "quirks" in fields:
+        fields["quirks"] = _sentence_list(fields["quirks"])
+    if "daily_budget" in fields:
+        budget = fields.pop("daily_budget")
+        fields["daily_budget_usd"] = None if budget == "" else budget
+    return fields
 
 
-def _renamed(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {}
+def _without_aliases(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    fields: dict[str, JsonValue] = {}
     for key, value in written.items():
         name = _ALIASES.get(key, key)
-        if name in found:
+        if name in fields:
             raise InvalidEdit(f"the field {name} is given twice; write it once")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
-def _known(found: Mapping[str, JsonValue], names: Sequence[str]) -> None:
-    unknown = next((name for name in found if name not in names), None)
+def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+    unknown = next((name for name in fields if name not in names), None)
     if unknown is not None:
         raise InvalidEdit(
-            f"there is no field {unknown[:40]}; there are {', '.join(names)}. Indent the further lines of a longer text"
+            f"there is no field {unknown[:40]}; the fields are {', '.join(names)}. "
+            "Indent the further lines of a longer text"
         )
 
 
-def _object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
+def _as_object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         raise InvalidEdit(f"{name}: expected fields, such as {example}")
     return value
 
 
-def _words(value: JsonValue) -> JsonValue:
+def _name_list(value: JsonValue) -> JsonValue:
     """Return a list of names, which may be separated by commas or white space."""
-    return [*value.replace(",", " ").split()] if isinstance(value := _list(value), str) else value
+    return [*value.replace(",", " ").split()] if isinstance(value := _bracket_list(value), str) else value
 
 
-def _lines(value: JsonValue) -> JsonValue:
+def _sentence_list(value: JsonValue) -> JsonValue:
     """Return a list of sentences, which may be written one per line."""
-    if not isinstance(value := _list(value), str):
+    if not isinstance(value := _bracket_list(value), str):
         return value
     return [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
 
 
-def _list(value: JsonValue) -> JsonValue:
+def _bracket_list(value: JsonValue) -> JsonValue:
     """Return a text in brackets as a list, because models omit the quotation marks of JSON."""
     if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
         return value
     return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
 
 
-def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
+def _channels(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Remove the channels from the fields and return them as bindings."""
-    written = _list(found.pop("channels", None))
+    written = _bracket_list(fields.pop("channels", None))
     listed = written if isinstance(written, list) else [written] if written not in (None, "") else []
     return tuple(_binding(one, asked_in) for one in listed)
 
@@ -215,31 +218,31 @@ def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBindin
 def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
     if isinstance(written, str | int):
         written = {"channel": written}
-    place = _object(written, "channels", "platform and channel")
-    found = _renamed({_snake(name): value for name, value in place.items()})
-    _known(found, _CHANNEL_FIELDS)
-    return read(NewBinding, {**found, **_place(found, asked_in)})
+    binding_fields = _as_object(written, "channels", "platform and channel")
+    fields = _without_aliases({_snake_case(name): value for name, value in binding_fields.items()})
+    _check_names(fields, _CHANNEL_FIELDS)
+    return read(NewBinding, {**fields, **_address_fields(fields, asked_in)})
 
 
-def _place(found: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
+def _address_fields(fields: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
     """Return platform, account and channel of the fields; missing ones are those in which the user asked."""
-    channel = _text(found, "channel")
-    platform = _text(found, "platform") or asked_in.platform
+    channel = _text_field(fields, "channel")
+    platform = _text_field(fields, "platform") or asked_in.platform
     if channel in ("", HERE):
         if platform != asked_in.platform:
-            raise InvalidEdit(f"channel: name the channel on {platform[:40]}, where it is to be")
+            raise InvalidEdit(f"channel: name a channel on {platform[:40]}")
         return {"platform": platform, "account": asked_in.account, "channel": asked_in.channel}
     same = asked_in.account if platform == asked_in.platform else DEFAULT_ACCOUNT
-    return {"platform": platform, "account": _text(found, "account") or same, "channel": channel}
+    return {"platform": platform, "account": _text_field(fields, "account") or same, "channel": channel}
 
 
-def _text(found: Mapping[str, JsonValue], name: str) -> str:
+def _text_field(fields: Mapping[str, JsonValue], name: str) -> str:
     """Return a field as text, because models often write platform ids as numbers; raises ``InvalidEdit``."""
-    value = found.get(name, "")
+    value = fields.get(name, "")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value).strip()
     raise InvalidEdit(f"{name}: expected a text")
 
 
-def _snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

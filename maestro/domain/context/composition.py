@@ -47,13 +47,13 @@ class RecalledFacts:
 def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of sticky facts, with as many as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
-    return _recall(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
+    return _recall_facts(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
 def other_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
-    return _recall(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
+    return _recall_facts(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
 def state(states: Sequence[MemoryState], budget: int) -> Layer:
@@ -66,7 +66,7 @@ def state(states: Sequence[MemoryState], budget: int) -> Layer:
     lines = {one.key: f"- {quoted(one.key, MAX_KEY_CHARS)}: {quoted(one.value, MAX_VALUE_CHARS)}" for one in states}
     chosen = fitting([lines[one.key] for one in newest_first], budget - cost(heading))
     chosen_keys = sorted(one.key for one in newest_first[: len(chosen)])
-    return _listed(LayerName.STATE, heading, [lines[key] for key in chosen_keys], len(states))
+    return _list_layer(LayerName.STATE, heading, [lines[key] for key in chosen_keys], len(states))
 
 
 def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
@@ -77,16 +77,16 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
-        text = _dated(compaction)
+        text = _summary_text(compaction)
         if (chosen and cost(text) > budget) or budget < SHORTEST_SUMMARY:
             break
         chosen.append(cut(text, budget - 1))
         budget -= cost(chosen[-1])
-    note = _note(len(chosen), len(newest_first[:SUMMARIES]))
+    note = _count_note(len(chosen), len(newest_first[:SUMMARIES]))
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
 
-def _recall(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
+def _recall_facts(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return a layer with the best facts that fit, in the order in which they were learned.
 
     The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.
@@ -94,7 +94,7 @@ def _recall(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget
     bullets = [_bullet(fact.content) for fact in facts]
     fits = len(fitting(bullets, budget - cost(heading)))
     chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
-    layer = _listed(name, heading, [bullet for _, bullet in chosen], len(facts))
+    layer = _list_layer(name, heading, [bullet for _, bullet in chosen], len(facts))
     return RecalledFacts(layer, tuple(fact for fact, _ in chosen))
 
 
@@ -104,16 +104,16 @@ def _bullet(fact: str) -> str:
     return f"- {quoted(fact, FACT_CHARS)}"
 
 
-def _listed(name: LayerName, heading: str, lines: Sequence[str], available: int) -> Layer:
+def _list_layer(name: LayerName, heading: str, lines: Sequence[str], available: int) -> Layer:
     text = "\n".join([heading, *lines]) if lines else ""
-    return Layer(name, text, _note(len(lines), available))
+    return Layer(name, text, _count_note(len(lines), available))
 
 
-def _note(included: int, available: int) -> str:
+def _count_note(included: int, available: int) -> str:
     return f"{included} of {available}" if available else ""
 
 
-def _dated(compaction: Compaction) -> str:
+def _summary_text(compaction: Compaction) -> str:
     heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
     return f"{heading}\n{quoted_lines(compaction.summary)}"
 
@@ -177,46 +177,46 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
 
     See docs/decisions.md: prompt layers.
     """
-    now = f"Today is {today.isoformat()}." + _person(asked.user_name)
+    now = f"Today is {today.isoformat()}." + _user_sentence(asked.user_name)
     moment = Layer(LayerName.MOMENT, f"{now}\n\n{asked.note}" if asked.note else now)
     chat = Layer(LayerName.CHAT, knowledge.addendum)
     room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
     for layer in (moment, chat):
         room.take(layer)
-    sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
-    shown = render_input(asked.turns, max(room.left, SHORTEST_ASKED))
-    room.left -= sum(turn.tokens for turn in shown)
-    skills = room.take(_skills(knowledge.skills, room.share(3)))
-    others = _take(room, other_facts(knowledge.facts, room.share(4)))
+    sticky = _take_facts(room, sticky_facts(knowledge.facts, room.share(4)))
+    rendered = render_input(asked.turns, max(room.remaining, SHORTEST_ASKED))
+    room.remaining -= sum(turn.tokens for turn in rendered)
+    skills = room.take(_skill_layer(knowledge.skills, room.share(3)))
+    others = _take_facts(room, other_facts(knowledge.facts, room.share(4)))
     states = room.take(state(knowledge.states, room.share(4)))
-    gone = room.take(summaries(asked.summaries, room.share(3)))
-    images = MAX_IMAGES - sum(len(turn.turn.images) for turn in shown)
-    earlier = select_history(asked.earlier, room.left, images)
-    changing = (skills, sticky.layer, others.layer, states, moment, gone, chat)
+    past = room.take(summaries(asked.summaries, room.share(3)))
+    images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
+    earlier = select_history(asked.earlier, room.remaining, images)
+    changing = (skills, sticky.layer, others.layer, states, moment, past, chat)
     return Composition(
-        messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
+        messages=(_system_message(own, changing), *(turn.turn for turn in (*earlier, *rendered))),
         layers=(
             *own.sizes,
             *sizes(changing),
-            _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(asked.earlier)} messages"),
-            _turns(LayerName.ASKED, shown, _cut(shown)),
+            _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(asked.earlier)} messages"),
+            _messages_size(LayerName.ASKED, rendered, _cut_note(rendered)),
         ),
         facts=(*sticky.facts, *others.facts),
     )
 
 
-def _system(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
+def _system_message(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
     """Return the system message; ``stable`` is the length of the beginning that is the same for every message."""
     content = SEPARATOR.join((own.text, joined(changing)))
     return ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
-def _take(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
+def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
     room.take(facts.layer)
     return facts
 
 
-def _skills(skills: Sequence[Skill], budget: int) -> Layer:
+def _skill_layer(skills: Sequence[Skill], budget: int) -> Layer:
     """Return the layer of the skills that fit whole, best first; half a skill would mislead the model."""
     chosen: list[tuple[str, str]] = []
     for skill in skills:
@@ -230,15 +230,15 @@ def _skills(skills: Sequence[Skill], budget: int) -> Layer:
     return Layer(LayerName.SKILLS, "\n\n".join(text for _, text in chosen), note)
 
 
-def _turns(name: LayerName, shown: Sequence[RenderedEntry], note: str) -> LayerSize:
-    characters = sum(turn.characters for turn in shown)
-    return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in shown), note=note)
+def _messages_size(name: LayerName, rendered: Sequence[RenderedEntry], note: str) -> LayerSize:
+    characters = sum(turn.characters for turn in rendered)
+    return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in rendered), note=note)
 
 
-def _cut(shown: Sequence[RenderedEntry]) -> str:
-    left_out = sum(turn.left_out for turn in shown)
+def _cut_note(rendered: Sequence[RenderedEntry]) -> str:
+    left_out = sum(turn.left_out for turn in rendered)
     return f"{left_out} characters left out" if left_out else ""
 
 
-def _person(user_name: str) -> str:
+def _user_sentence(user_name: str) -> str:
     return f" You are talking with a person called {quoted(user_name, NAME_CHARS)}." if user_name.strip() else ""

@@ -50,9 +50,9 @@ class RepliedMessage:
 
     def is_one_of(self, lines: Iterable[StoredMessage]) -> bool:
         """Return whether the message is one of these messages of a conversation."""
-        return any(self._is(line) for line in lines)
+        return any(self._matches(line) for line in lines)
 
-    def _is(self, line: StoredMessage) -> bool:
+    def _matches(self, line: StoredMessage) -> bool:
         is_inbox_row = self.inbox_id is not None and line.inbox_id == self.inbox_id
         return is_inbox_row or (self.message_id is not None and line.id == self.message_id)
 
@@ -105,20 +105,20 @@ def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntr
     Images are attached newest first, at most ``MAX_IMAGES`` in all and only if they fit; every other file is named in
     the text.
     """
-    left = room
-    named = [_named(one) for one in asked]
+    remaining = room
+    plain = [_render_without_images(one) for one in asked]
     texts: dict[int, RenderedEntry] = {}
-    shortest_first = sorted(range(len(asked)), key=lambda place: named[place].tokens)
-    for done, place in enumerate(shortest_first):
-        texts[place] = _within(named[place], left // (len(asked) - done))
-        left -= texts[place].tokens
+    shortest_first = sorted(range(len(asked)), key=lambda index: plain[index].tokens)
+    for done, index in enumerate(shortest_first):
+        texts[index] = _shorten_to(plain[index], remaining // (len(asked) - done))
+        remaining -= texts[index].tokens
     images = MAX_IMAGES
-    for place in reversed(range(len(asked))):
-        shown = texts[place] if texts[place].left_out else _pictured(asked[place], left, images)
-        left -= shown.tokens - texts[place].tokens
-        images -= len(shown.turn.images)
-        texts[place] = shown
-    return tuple(texts[place] for place in range(len(asked)))
+    for index in reversed(range(len(asked))):
+        rendered = texts[index] if texts[index].left_out else _render_with_images(asked[index], remaining, images)
+        remaining -= rendered.tokens - texts[index].tokens
+        images -= len(rendered.turn.images)
+        texts[index] = rendered
+    return tuple(texts[index] for index in range(len(asked)))
 
 
 def select_history(
@@ -131,12 +131,12 @@ def select_history(
     """
     chosen: list[RenderedEntry] = []
     for entry in newest_first:
-        shown = _pictured(entry, room, images)
-        room -= shown.tokens
+        rendered = _render_with_images(entry, room, images)
+        room -= rendered.tokens
         if room < 0:
             break
-        images -= len(shown.turn.images)
-        chosen.append(shown)
+        images -= len(rendered.turn.images)
+        chosen.append(rendered)
     while chosen and not _is_from_user(newest_first[len(chosen) - 1]):
         chosen.pop()
     return tuple(reversed(chosen))
@@ -157,17 +157,17 @@ def _is_from_user(entry: HistoryEntry) -> bool:
     return entry.role is Role.USER and not entry.author
 
 
-def _named(entry: HistoryEntry) -> RenderedEntry:
+def _render_without_images(entry: HistoryEntry) -> RenderedEntry:
     """Render a message with its files by name only."""
     return _render(entry, ())
 
 
-def _pictured(entry: HistoryEntry, room: int, images: int) -> RenderedEntry:
+def _render_with_images(entry: HistoryEntry, room: int, images: int) -> RenderedEntry:
     """Render a message with as many of its images as are allowed and fit."""
     pictures = [file for file in entry.files if file.is_picture] if entry.files else ()
     if not pictures:
         return _render(entry, ())
-    affordable = max(0, min(images, (room - _named(entry).tokens) // IMAGE_TOKENS))
+    affordable = max(0, min(images, (room - _render_without_images(entry).tokens) // IMAGE_TOKENS))
     return _render(entry, pictures[:affordable])
 
 
@@ -175,7 +175,7 @@ def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry
     role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
-    text = _text(entry, pictures)
+    text = _model_text(entry, pictures)
     if text != content:
         # A text that differs from the stored message is stored with the prompt.
         tokens, message_id = estimate(text), None
@@ -188,7 +188,7 @@ def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry
     return RenderedEntry(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))
 
 
-def _text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
+def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     """Return the text for the model; the text of another agent is under its name, each line quoted.
 
     A line of a user's message that looks like such a name is quoted too, so that no user can impersonate an agent.
@@ -204,12 +204,12 @@ def _text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     return f"{quote}\n\n{text}" if quote else text
 
 
-def _within(shown: RenderedEntry, room: int) -> RenderedEntry:
+def _shorten_to(rendered: RenderedEntry, room: int) -> RenderedEntry:
     """Return the same entry, shortened to ``room`` tokens if it is longer."""
-    if shown.tokens <= room:
-        return shown
-    text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
-    turn = shown.turn._replace(content=text, message_id=None)
+    if rendered.tokens <= room:
+        return rendered
+    text, left_out = shorten(rendered.turn.content, room - MESSAGE_OVERHEAD)
+    turn = rendered.turn._replace(content=text, message_id=None)
     return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
 
 
@@ -247,8 +247,8 @@ def build_round(content: str, calls: Sequence[ToolCall], results: Sequence[ToolR
     surplus = len(calls) - MOST_CALLS
     if surplus > 0:
         *others, last = results
-        told = f"[{surplus} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
-        results = [*others, replace(last, text=f"{last.text}\n{told}")]
+        note = f"[{surplus} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
+        results = [*others, replace(last, text=f"{last.text}\n{note}")]
     return ToolRound(content, limit_calls(calls), tuple(results), chat)
 
 
@@ -259,15 +259,15 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
     longer. The newest images stay, at most ``MAX_IMAGES`` and half of the room. The model's own texts and the posts of
     #maestro stay whole and in their position, so that a provider can cache the beginning.
     """
-    room -= sum(_cost(one) for one in rounds)
+    room -= sum(_tokens_without_results(one) for one in rounds)
     results = [result for one in rounds for result in one.results]
     weights = [NEWEST_WEIGHT if one is rounds[-1] else 1 for one in rounds for _ in one.results]
     images = _newest_images([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
     room -= IMAGE_TOKENS * sum(map(len, images))
     sizes = [estimate(result.text) for result in results]
-    texts = map(_shortened, (result.text for result in results), _shares(sizes, weights, max(0, room)))
+    texts = map(_cut_result, (result.text for result in results), _divide_room(sizes, weights, max(0, room)))
     fitting = map(ToolResult, texts, images)
-    return tuple(turn for one in rounds for turn in _turns(one, [next(fitting) for _ in one.results]))
+    return tuple(turn for one in rounds for turn in _round_messages(one, [next(fitting) for _ in one.results]))
 
 
 def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
@@ -285,28 +285,28 @@ def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, 
 
 def _without_tool_parts(message: PromptMessage) -> PromptMessage:
     if message.role is Role.TOOL:
-        told = f"[Result of {message.tool}]\n{message.content}"
-        return message.model_copy(update={"role": Role.USER, "content": told, "call_id": "", "tool": ""})
+        text = f"[Result of {message.tool}]\n{message.content}"
+        return message.model_copy(update={"role": Role.USER, "content": text, "call_id": "", "tool": ""})
     if message.tool_calls:
         names = ", ".join(call.name for call in message.tool_calls)
-        told = "\n".join(filter(None, (message.content, f"[Asked for {names}]")))
-        return message.model_copy(update={"content": told, "tool_calls": ()})
+        text = "\n".join(filter(None, (message.content, f"[Asked for {names}]")))
+        return message.model_copy(update={"content": text, "tool_calls": ()})
     return message
 
 
-def _cost(one: ToolRound) -> int:
+def _tokens_without_results(one: ToolRound) -> int:
     """Return the tokens of a round without its results."""
     calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)
     return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
 
 
-def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
+def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
     """Divide the room by weight; the unused share of a short result goes to the longer ones."""
     shares, weight_left = [0] * len(sizes), sum(weights)
-    for place in sorted(range(len(sizes)), key=lambda place: sizes[place] / weights[place]):
-        shares[place] = min(sizes[place], room * weights[place] // weight_left)
-        room -= shares[place]
-        weight_left -= weights[place]
+    for index in sorted(range(len(sizes)), key=lambda index: sizes[index] / weights[index]):
+        shares[index] = min(sizes[index], room * weights[index] // weight_left)
+        room -= shares[index]
+        weight_left -= weights[index]
     return shares
 
 
@@ -319,14 +319,14 @@ def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tu
     return newest_first[::-1]
 
 
-def _shortened(result: str, tokens: int) -> str:
+def _cut_result(result: str, tokens: int) -> str:
     if estimate(result) <= tokens:
         return result
     room = tokens - estimate(CUT_MARK)
     return cut(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
 
 
-def _turns(one: ToolRound, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
+def _round_messages(one: ToolRound, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
     answers = [
         PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
         for call, result in zip(one.calls, results, strict=True)

@@ -98,16 +98,16 @@ LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
 class TokenRoom:
     """The remaining tokens of a budget, from which each layer in turn takes its own."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
 
     def share(self, parts: int) -> int:
         """Return the remaining tokens divided by ``parts``, at least 0."""
-        return max(0, self.left) // parts
+        return max(0, self.remaining) // parts
 
     def take(self, layer: Layer) -> Layer:
         """Subtract the tokens of a layer from the room and return the layer."""
-        self.left -= layer.tokens
+        self.remaining -= layer.tokens
         return layer
 
 
@@ -189,7 +189,7 @@ def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague
     ``budget`` is that of the whole prompt, in tokens. The agent's own prompt is never cut, because half of its
     instructions would make it another agent.
     """
-    agents = Layer(LayerName.AGENTS, _colleagues(colleagues, budget // AGENTS_PART))
+    agents = Layer(LayerName.AGENTS, _agent_list(colleagues, budget // AGENTS_PART))
     own = (
         Layer(LayerName.IDENTITY, _identity(agent)),
         Layer(LayerName.PURPOSE, "\n".join(_purpose(agent))),
@@ -226,18 +226,18 @@ def _memory_hint(tools: Collection[str]) -> str:
     )
 
 
-def _colleagues(agents: Sequence[Colleague], budget: int) -> str:
+def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
     """Return the list of other agents by slug; their descriptions are quoted, because users wrote them."""
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= cost(heading)
-    described = fitting(map(_described, agents[:MOST_DESCRIBED]), budget)
+    described = fitting(map(_agent_line, agents[:MOST_DESCRIBED]), budget)
     budget -= cost("\n".join(described)) + cost(_ALSO)
     others = fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]
     return "\n".join([heading, *lines]) if lines else ""
 
 
-def _described(agent: Colleague) -> str:
+def _agent_line(agent: Colleague) -> str:
     purpose = agent.description if agent.description.strip() else agent.name
     return f"- @{agent.slug}: {quoted(purpose, PURPOSE_CHARS)}"
 
@@ -267,7 +267,7 @@ class AgentDirectory:
     members: Sequence[AgentListing]
 
     @cached_property
-    def _listed(self) -> frozenset[str]:
+    def _listed_people(self) -> frozenset[str]:
         return frozenset().union(*(member.people for member in self.members if member.people is not None))
 
     def circle(self, person: Person | None) -> str:
@@ -276,7 +276,7 @@ class AgentDirectory:
             return PUBLIC
         if person.is_owner:
             return EVERYBODY
-        return str(person.id) if str(person.id) in self._listed else PUBLIC
+        return str(person.id) if str(person.id) in self._listed_people else PUBLIC
 
     def colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
         """Return the other agents to which a circle may talk, at most ``MOST_COLLEAGUES``."""

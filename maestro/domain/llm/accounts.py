@@ -164,7 +164,7 @@ def choose_account(
         return account.priority, account.calls + underway.get(account_id, 0), account_id
 
     ordered = [account for account in sorted(accounts, key=used) if account.status is AccountStatus.ACTIVE]
-    return next((one for one in _preferred(ordered, wanted) if _free(one, limited, tried)), None)
+    return next((one for one in _ranked_choices(ordered, wanted) if _is_available(one, limited, tried)), None)
 
 
 def able_accounts(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
@@ -181,7 +181,7 @@ def can_serve(account: ModelAccount, model: str) -> bool:
 
 def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
     """Return all active accounts that a call may use, with the model for each, best first."""
-    return _preferred([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
+    return _ranked_choices([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
 
 
 def soonest(
@@ -195,7 +195,7 @@ def soonest(
     Accounts and models in ``unfit`` do not count.
     """
     fit = (one for one in candidates(accounts, wanted) if not any(key in unfit for key in one.keys))
-    return min((until for one in fit if (until := _until(one, limited))), default=None)
+    return min((until for one in fit if (until := _cool_down_end(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
@@ -208,7 +208,7 @@ def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]
     return max(step, asked or step)
 
 
-def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
+def _ranked_choices(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
     """Return every usable pair of account and model, best first; an account may occur with several models."""
     named = [
         AccountChoice(account, account.own_name(model))
@@ -220,9 +220,11 @@ def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[A
     return [*named, *(AccountChoice(account, account.model) for account in ordered if account.name not in serving)]
 
 
-def _free(choice: AccountChoice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:
-    return _until(choice, limited) is None and not any(key in tried for key in choice.keys)
+def _is_available(
+    choice: AccountChoice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]
+) -> bool:
+    return _cool_down_end(choice, limited) is None and not any(key in tried for key in choice.keys)
 
 
-def _until(choice: AccountChoice, limited: Mapping[AccountModel, datetime]) -> datetime | None:
+def _cool_down_end(choice: AccountChoice, limited: Mapping[AccountModel, datetime]) -> datetime | None:
     return max((limited[key] for key in choice.keys if key in limited), default=None)

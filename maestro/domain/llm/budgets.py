@@ -131,8 +131,8 @@ class BudgetLimit:
     def __str__(self) -> str:
         """Return the limit as a text for operators, with the setting that changes it."""
         setting, own = _SETTINGS[self.scope]
-        whose = f"of {self.scope} {self.name or self.subject}" if self.subject else "of all calls"
-        return f"the daily budget {whose}, {self.usd:g} US dollars (budgets.{setting}{own})"
+        of_scope = f"of {self.scope} {self.name or self.subject}" if self.subject else "of all calls"
+        return f"the daily budget {of_scope}, {self.usd:g} US dollars (budgets.{setting}{own})"
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
 def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, SpendingLevel]) -> BudgetLimit | None:
     """Return the first limit that spending and reservations have reached, None if there is none.
 
-    A call may start while anything remains of the budget, so that one call's estimate is the most it can be exceeded
-    by. A scope without a level has spent nothing.
+    A call may start while anything remains of the budget, so a budget is exceeded by at most the estimate of one call.
+    A scope without a level has spent nothing.
     """
     spent = ((limit, levels.get((limit.scope, limit.subject), SpendingLevel())) for limit in limits)
     return next((limit for limit, level in spent if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)
@@ -250,7 +250,7 @@ class BudgetPage(View):
 
 
 def all_limits(budgets: DailyBudgets, spenders: Spenders) -> Sequence[BudgetLimit]:
-    """Return every limit in force; an own limit replaces the general one, and 0 is no limit."""
+    """Return every limit in force; a limit of its own replaces the general one, and 0 is no limit."""
     of_agents = (_limit(BudgetScope.AGENT, one, budgets.agent_usd) for one in spenders.agents)
     of_clients = (_limit(BudgetScope.CLIENT, one, budgets.client_usd) for one in spenders.clients)
     of_conversations = (

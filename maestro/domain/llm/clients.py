@@ -39,7 +39,7 @@ class ClientChange(ClientFields):
 
 
 class ClientView(View):
-    """A client; ``dailyBudgetUsd`` is null without an own budget, ``spentUsd`` and ``reservedUsd`` are today's.
+    """A client; ``dailyBudgetUsd`` is null without a budget of its own, ``spentUsd`` and ``reservedUsd`` are today's.
 
     ``weight`` is its share in the fair queue.
     """

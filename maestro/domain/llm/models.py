@@ -156,7 +156,7 @@ class ModelTable:
     """
 
     def __init__(self, configured: Mapping[str, ModelFacts] | None = None, lookup: ModelLookup | None = None) -> None:
-        self._configured = {_name(name): facts for name, facts in (configured or {}).items()}
+        self._configured = {_base_name(name): facts for name, facts in (configured or {}).items()}
         self._lookup = lookup or (lambda _: ModelFacts())
         self._prices: dict[str, Price | None] = {}
 
@@ -173,7 +173,7 @@ class ModelTable:
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:
-        known = self._of(model).window or _longest(model, _WINDOWS)
+        known = self._configured_facts(model).window or _longest_match(model, _WINDOWS)
         if known is None and provider_of(model) != OLLAMA:
             known = self._lookup(model).window
         return known
@@ -181,7 +181,7 @@ class ModelTable:
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None if it is unknown; the name should include its provider."""
         if model not in self._prices:  # cached: each call looks it up several times
-            listed, configured = self._listed(model), self._of(model).price
+            listed, configured = self._list_price(model), self._configured_facts(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
             self._prices[model] = listed or configured
@@ -194,10 +194,10 @@ class ModelTable:
             return None
         return known.cost(took.input_tokens, took.output_tokens, took.cached_tokens, took.cache_write_tokens)
 
-    def _of(self, model: str) -> ModelFacts:
-        return _longest(model, self._configured) or ModelFacts()
+    def _configured_facts(self, model: str) -> ModelFacts:
+        return _longest_match(model, self._configured) or ModelFacts()
 
-    def _listed(self, model: str) -> Price | None:
+    def _list_price(self, model: str) -> Price | None:
         if provider_of(model) == OLLAMA:
             return None
         return price(model) or self._lookup(model).price
@@ -218,15 +218,15 @@ def prompt_budget(window_tokens: int) -> int:
 
 def price(model: str) -> Price | None:
     """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
-    name = _name(model)
+    name = _base_name(model)
     exact = (known for key, known in _PRICES.items() if _is_release_of(name, key))
-    return next(exact, None) or _longest(model, _FAMILY_PRICES)
+    return next(exact, None) or _longest_match(model, _FAMILY_PRICES)
 
 
 def provider_of(model: str) -> str:
     """Return the provider that a model name contains or implies, ``""`` if there is none."""
     provider, slash, _ = model.partition("/")
-    return provider.lower() if slash else _longest(model, _FAMILIES) or ""
+    return provider.lower() if slash else _longest_match(model, _FAMILIES) or ""
 
 
 def bare(model: str) -> str:
@@ -245,20 +245,20 @@ def own_name(provider: str, model: str) -> str:
     return name if own else model
 
 
-def _longest(model: str, table: Mapping[str, Entry]) -> Entry | None:
+def _longest_match(model: str, table: Mapping[str, Entry]) -> Entry | None:
     """Return the entry with the longest key with which the model's own name begins, None without one."""
-    name = _name(model)
-    known = [key for key in table if _begins(name, key)]
+    name = _base_name(model)
+    known = [key for key in table if _matches_key(name, key)]
     return table[max(known, key=len)] if known else None
 
 
-def _name(model: str) -> str:
+def _base_name(model: str) -> str:
     """Return the model's own name in lower case; a dot in the version of a Claude model becomes a hyphen."""
     name = model.lower().rpartition("/")[2].rpartition("anthropic.")[2]
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
-def _begins(name: str, key: str) -> bool:
+def _matches_key(name: str, key: str) -> bool:
     """Return whether a name begins with a key that ends at a word border.
 
     ``o3`` does not match ``o365``, and ``gpt-5`` does not match ``gpt-5.1``.

@@ -17,7 +17,7 @@ VOICE = "voice"
 
 
 class UsageRow(SQLModel, table=True):
-    """A row of ``usage_log``: one request to one account, with any result.
+    """A row of ``usage_log``: one request to one account, whether it succeeded or failed.
 
     ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None if the price is unknown, which is not the same
     as free; for an interrupted call it is an estimate. Tokens are 0 if the provider did not report them. Names are
@@ -207,36 +207,38 @@ def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     if not every:
         return replace(NOTHING, key=key)
     calls, failures, interrupted, tokens_in, tokens_out, cached, unknown_cost = (
-        sum(column) for column in zip(*map(_counted, every), strict=True)
+        sum(column) for column in zip(*map(_counts, every), strict=True)
     )
-    cost, estimated = _known(one.cost_usd for one in every), _known(one.interrupted_cost_usd for one in every)
+    cost, estimated = _sum_known(one.cost_usd for one in every), _sum_known(one.interrupted_cost_usd for one in every)
     return UsageSum(key, calls, failures, interrupted, tokens_in, tokens_out, cached, cost, unknown_cost, estimated)
 
 
 def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each day, the newest first."""
-    return sorted(_together((one.day, one.sum) for one in parts), key=lambda one: one.key, reverse=True)
+    return sorted(_sums_by_key((one.day, one.sum) for one in parts), key=lambda one: one.key, reverse=True)
 
 
 def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each key (agent, model and so on), the most expensive first."""
-    return sorted(_together((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key))
+    return sorted(
+        _sums_by_key((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key)
+    )
 
 
-_counted = attrgetter(
+_counts = attrgetter(
     *("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
 )
 """Reads the columns that are counts."""
 
 
-def _together(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
-    found: dict[str, list[UsageSum]] = defaultdict(list)
+def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
+    groups: dict[str, list[UsageSum]] = defaultdict(list)
     for key, one in keyed:
-        found[key].append(one)
-    return [added(key, sums) for key, sums in found.items()]
+        groups[key].append(one)
+    return [added(key, sums) for key, sums in groups.items()]
 
 
-def _known(costs: Iterable[float | None]) -> float | None:
+def _sum_known(costs: Iterable[float | None]) -> float | None:
     """Return the sum of the known costs, None if no cost is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known else None

@@ -270,9 +270,9 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
         until=period.until,
         jobs=jobs,
         per_day=per_day(period),
-        items=tuple(LatencyView(**_spread(stage, every[stage])) for stage in LatencyStage if stage in every),
+        items=tuple(LatencyView(**_percentiles(stage, every[stage])) for stage in LatencyStage if stage in every),
         days=tuple(
-            LatencyDay(day=date.fromisoformat(day), **_spread(stage, by_day[day, stage]))
+            LatencyDay(day=date.fromisoformat(day), **_percentiles(stage, by_day[day, stage]))
             for day in days
             for stage in LatencyStage
             if (day, stage) in by_day
@@ -288,7 +288,7 @@ def percentile(ranked: Sequence[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-def _spread(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
+def _percentiles(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
     ranked = sorted(values)
     p50, p95, p99 = (round(percentile(ranked, share), 1) for share in (0.5, 0.95, 0.99))
     return {"stage": stage, "count": len(ranked), "p50_ms": p50, "p95_ms": p95, "p99_ms": p99}
@@ -296,7 +296,7 @@ def _spread(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
 
 def usage_csv(by: UsageBy, sums: Sequence[UsageSum]) -> Iterator[str]:
     """Yield the lines of a CSV table of sums; an unknown cost is empty and counted in ``unknown_cost``."""
-    return _table((by, *USAGE_COLUMNS), map(astuple, sums))
+    return _csv_table((by, *USAGE_COLUMNS), map(astuple, sums))
 
 
 def latency_csv(page: LatencyPage) -> Iterator[str]:
@@ -306,9 +306,9 @@ def latency_csv(page: LatencyPage) -> Iterator[str]:
     """
     every = (("", one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.items)
     days = ((str(one.day), one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.days)
-    return _table(LATENCY_COLUMNS, (*every, *days))
+    return _csv_table(LATENCY_COLUMNS, (*every, *days))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str | int | float | None]]) -> Iterator[str]:
+def _csv_table(head: Sequence[str], rows: Iterable[Sequence[str | int | float | None]]) -> Iterator[str]:
     yield from csv_lines([head])
     yield from csv_lines(["" if cell is None else str(cell) for cell in row] for row in rows)

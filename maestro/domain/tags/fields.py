@@ -34,16 +34,16 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
     whole = _json(text)
     if isinstance(whole, dict):
         return {_key(key): value for key, value in whole.items()}
-    return _read(text, texts, _DEEPEST)
+    return _read_lines(text, texts, _DEEPEST)
 
 
-def _read(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {}
+def _read_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
+    fields: dict[str, JsonValue] = {}
     for key, lines in _entries(text):
-        if key in found:
+        if key in fields:
             raise InvalidEdit(f"the field {key} is given twice; write it once")
-        found[key] = _text(lines) if key in texts else _value(lines, depth)
-    return found
+        fields[key] = _text_value(lines) if key in texts else _decoded_value(lines, depth)
+    return fields
 
 
 def _unfenced(text: str) -> str:
@@ -71,7 +71,7 @@ def _key(written: str) -> str:
     return _WORD_BREAK.sub("_", written).lower()
 
 
-def _plain(lines: Sequence[str]) -> str:
+def _raw_value(lines: Sequence[str]) -> str:
     """Return a value as it is written; after a YAML block mark (``|``, ``>``), the lines below the mark."""
     first, *rest = lines
     below = textwrap.dedent("\n".join(rest)).rstrip("\n")
@@ -81,9 +81,9 @@ def _plain(lines: Sequence[str]) -> str:
     return f"{first}\n{below}".strip()
 
 
-def _text(lines: Sequence[str]) -> str:
+def _text_value(lines: Sequence[str]) -> str:
     """Return a value as text, without its quotes."""
-    text = _plain(lines)
+    text = _raw_value(lines)
     quoted = _json(text)
     return quoted if isinstance(quoted, str) else _without_single_quotes(text)
 
@@ -94,24 +94,24 @@ def _without_single_quotes(text: str) -> str:
     return quoted[1].replace("''", "'") if quoted else text
 
 
-def _value(lines: Sequence[str], depth: int) -> JsonValue:
+def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
     """Return a value as JSON, a list, nested fields or text, depending on its form."""
-    text = _plain(lines)
+    text = _raw_value(lines)
     if lines[0] in _BLOCK_MARKS:
         return text
-    return _scalar(text) if lines[0] or depth == 0 else _nested(text, depth - 1)
+    return _scalar(text) if lines[0] or depth == 0 else _nested_value(text, depth - 1)
 
 
-def _nested(text: str, depth: int) -> JsonValue:
+def _nested_value(text: str, depth: int) -> JsonValue:
     lines = [line for line in text.split("\n") if line.strip()]
     if lines and lines[0].startswith("- "):
-        return [_item(item, depth) for item in _items(lines)]
+        return [_list_item(item, depth) for item in _list_items(lines)]
     if lines and all(line[0].isspace() or _KEY.fullmatch(line) for line in lines):
-        return _read(text, (), depth)
+        return _read_lines(text, (), depth)
     return _scalar(text)
 
 
-def _items(lines: Sequence[str]) -> list[list[str]]:
+def _list_items(lines: Sequence[str]) -> list[list[str]]:
     items: list[list[str]] = []
     for line in lines:
         if line.startswith("- "):
@@ -121,9 +121,9 @@ def _items(lines: Sequence[str]) -> list[list[str]]:
     return items
 
 
-def _item(lines: Sequence[str], depth: int) -> JsonValue:
+def _list_item(lines: Sequence[str], depth: int) -> JsonValue:
     text = textwrap.dedent("\n".join(lines))
-    return _read(text, (), depth) if _KEY.match(text) else _scalar(text)
+    return _read_lines(text, (), depth) if _KEY.match(text) else _scalar(text)
 
 
 def _scalar(text: str) -> JsonValue:
@@ -137,17 +137,17 @@ def _scalar(text: str) -> JsonValue:
 def _json(text: str) -> JsonValue:
     """Return the JSON value of a text; None for ``null``, for invalid JSON, NaN and infinite numbers."""
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
     except (ValueError, RecursionError):
         return None
     return value
 
 
-def _refuse(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(constant)
 
 
-def _finite(written: str) -> float:
+def _finite_float(written: str) -> float:
     value = float(written)
     if isinf(value):
         raise ValueError(written)

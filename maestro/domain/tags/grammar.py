@@ -113,7 +113,7 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
     Every text is accepted, the time grows about linearly with its length, and the visible text contains no tags when
     parsed again.
     """
-    first = _read(answer.strip(), is_quotation)
+    first = _parse_once(answer.strip(), is_quotation)
     return ParsedAnswer(_without_new_tags(first.visible), first.tags)
 
 
@@ -123,16 +123,16 @@ def _without_new_tags(visible: str) -> str:
     Three passes are enough for real texts; the brackets of any tag that remains are replaced.
     """
     for _ in range(_READINGS):
-        before, visible = visible, _read(visible, lambda _: False).visible
+        before, visible = visible, _parse_once(visible, lambda _: False).visible
         if visible == before:
             return visible
     return _START.sub(lambda opening: "(" + opening[0][1:], visible)
 
 
-def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
+def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
     """Parse a text once, from left to right."""
     marks: list[_Mark] = sorted((*code_spans(text), *_tokens(text)))
-    reach, quotations = _Reach(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
+    tag_index, quotations = _TagIndex(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
     page, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
         mark = marks[index]
@@ -144,15 +144,15 @@ def _read(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
             page.cut()
         elif (quotation := _span_at(quotations, mark.start)) is not None:
             page.cut()
-            end = reach.extent(mark).end
+            end = tag_index.extent(mark).end
             position = end if end <= quotation.end else mark.end
         else:
-            extent = reach.extent(mark)
+            extent = tag_index.extent(mark)
             position = extent.end
             tag = _tag(mark, text[mark.end : extent.body_end], extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
             page.show(text[mark.start : position]) if tags[-1].quoted else page.cut()
-        index = reach.index(position)
+        index = tag_index.index(position)
     page.write(text[position:])
     return ParsedAnswer(page.finished() if page.is_changed else text.strip(), tuple(tags))
 
@@ -168,19 +168,19 @@ def _tag(token: _Token, body: str, complete: bool) -> Tag:
     return Tag(token.name, key, token.words[1:], textwrap.dedent(body).strip(), complete)
 
 
-class _Reach:
+class _TagIndex:
     """An index of the tags and code spans of a text, which finds the end of each tag."""
 
     def __init__(self, text: str, marks: Sequence[_Mark]) -> None:
         self._text = text
         self._marks = marks
         self._starts = [mark.start for mark in marks]
-        self._tags = self._firsts(frozenset(TagName))
-        self._blocks = self._firsts(frozenset(TagName) - LINE_TAGS)
-        self._named: dict[TagName, list[_Token]] = {name: [] for name in TagName}
+        self._tags = self._next_tokens(frozenset(TagName))
+        self._blocks = self._next_tokens(frozenset(TagName) - LINE_TAGS)
+        self._by_name: dict[TagName, list[_Token]] = {name: [] for name in TagName}
         for mark in marks:
             if isinstance(mark, _Token):
-                self._named[mark.name].append(mark)
+                self._by_name[mark.name].append(mark)
 
     def index(self, position: int) -> int:
         """Return the index of the first mark that begins at the position or later."""
@@ -189,8 +189,8 @@ class _Reach:
     def extent(self, token: _Token) -> _Extent:
         """Return where the body of an opening tag and the tag itself end."""
         in_line = token.name in LINE_TAGS
-        following = self._first(self._tags, token.end)
-        stop = following if in_line else self._first(self._blocks, token.end)
+        following = self._next_token(self._tags, token.end)
+        stop = following if in_line else self._next_token(self._blocks, token.end)
         if stop is None or not (stop.closing and stop.name is token.name):
             stop = self._closing_in_code(token, stop.start if stop else len(self._text))
         if stop is not None:
@@ -205,7 +205,7 @@ class _Reach:
 
     def _closing_in_code(self, token: _Token, limit: int) -> _Token | None:
         """Return the closing tag that stands in code, None if another tag of the same name opens before it."""
-        named = self._named[token.name]
+        named = self._by_name[token.name]
         number = bisect_left(named, token.end, key=lambda other: other.start)
         nearest = named[number] if number < len(named) else None
         last = self._line_end(token, limit) if token.name in LINE_TAGS else limit
@@ -215,12 +215,12 @@ class _Reach:
         end = self._text.find("\n", token.end, limit)
         return end if end >= 0 else limit
 
-    def _first(self, firsts: Sequence[int], position: int) -> _Token | None:
+    def _next_token(self, firsts: Sequence[int], position: int) -> _Token | None:
         number = firsts[self.index(position)]
         mark = self._marks[number] if number < len(self._marks) else None
         return mark if isinstance(mark, _Token) else None
 
-    def _firsts(self, wanted: frozenset[TagName]) -> list[int]:
+    def _next_tokens(self, wanted: frozenset[TagName]) -> list[int]:
         """Return for each mark the index of the next token with one of the given names, itself included."""
         firsts = [len(self._marks)] * (len(self._marks) + 1)
         for number in reversed(range(len(self._marks))):
@@ -260,14 +260,14 @@ def _opening(found: re.Match[str], name: TagName, rest: str, whole: bool) -> _To
 def _key_length(rest: str) -> int:
     if not rest.startswith(":"):
         return 0
-    return next((number for number, character in enumerate(rest[1:], 1) if not _in_key(character)), len(rest))
+    return next((number for number, character in enumerate(rest[1:], 1) if not _is_key_character(character)), len(rest))
 
 
 def _is_key(written: str) -> bool:
-    return bool(written) and all(map(_in_key, written))
+    return bool(written) and all(map(_is_key_character, written))
 
 
-def _in_key(character: str) -> bool:
+def _is_key_character(character: str) -> bool:
     return character.isalnum() or character in "-_." or unicodedata.category(character).startswith("M")
 
 
@@ -292,11 +292,11 @@ def visible_so_far(written: str) -> str:
     shown. If the text contains code or quotations, in which a tag may have another meaning, it ends before the first
     tag.
     """
-    end = _settled_length(written)
+    end = _stable_length(written)
     return _LONE_MARK.sub("", parse_answer(written[:end]).visible.rstrip())
 
 
-def _settled_length(written: str) -> int:
+def _stable_length(written: str) -> int:
     """Return the length of the beginning in which no further text can add or change a tag."""
     unfinished = _UNFINISHED.search(written)
     limit = unfinished.start() if unfinished else len(written)

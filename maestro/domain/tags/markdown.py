@@ -57,12 +57,12 @@ def _fenced(text: str) -> Iterator[CodeSpan]:
     for opening in reversed(list(_FENCE.finditer(text))):
         while waiting and waiting[-1].start() > opening.start():
             line = waiting.pop()
-            closings[line[1][0], _quoted(line)].prepend(line.end(), len(line[1]))
-        closed = closings[opening[1][0], _quoted(opening)].first(len(opening[1]))
+            closings[line[1][0], _is_quoted(line)].prepend(line.end(), len(line[1]))
+        closed = closings[opening[1][0], _is_quoted(opening)].first(len(opening[1]))
         yield CodeSpan(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
 
 
-def _quoted(fence: re.Match[str]) -> bool:
+def _is_quoted(fence: re.Match[str]) -> bool:
     return ">" in fence.string[fence.start() : fence.start(1)]
 
 
@@ -76,17 +76,17 @@ class _Lines:
 
     def end_of_container(self, fence: re.Match[str]) -> int:
         """Return the end of the quotation or list item in which a fence began; the end of the text without one."""
-        if _quoted(fence):
-            return self._before(self._unquoted, bisect_right(self._unquoted, fence.start()))
+        if _is_quoted(fence):
+            return self._end_before(self._unquoted, bisect_right(self._unquoted, fence.start()))
         prefix = self._text[fence.start() : fence.start(1)]
         number = bisect_right(self._starts, fence.start())
         if prefix.strip():
             while number < len(self._starts) and not self._is_outdented(self._starts[number], len(prefix)):
                 number += 1
-            return self._before(self._starts, number)
+            return self._end_before(self._starts, number)
         return len(self._text)
 
-    def _before(self, starts: list[int], number: int) -> int:
+    def _end_before(self, starts: list[int], number: int) -> int:
         return starts[number] - 1 if number < len(starts) else len(self._text)
 
     def _is_outdented(self, start: int, column: int) -> bool:
@@ -124,7 +124,7 @@ def _inline(text: str) -> Iterator[CodeSpan]:
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
     for run in reversed(list(_RUN.finditer(text))):
-        start = run.start() + _escaped(text, run.start())
+        start = run.start() + _escape_length(text, run.start())
         length = run.end() - start
         closing = nearest.get(length)
         if length and closing is not None and not _between(blocks, start, closing):
@@ -137,7 +137,7 @@ def _between(blocks: list[int], start: int, end: int) -> bool:
     return index < len(blocks) and blocks[index] <= end
 
 
-def _escaped(text: str, position: int) -> int:
+def _escape_length(text: str, position: int) -> int:
     """Return 1 if an unescaped backslash precedes the position, else 0."""
     first = position
     while first > 0 and text[first - 1] == "\\":
