@@ -20,10 +20,10 @@ OWN_STANDING = frozenset({"role", "status"})
 """Fields that a conductor may not change of itself: it would lose its role and could not restore it."""
 
 INCOMPLETE = "it was not written completely"
-"""The reason for a tag without effect that has no end or an invalid key."""
+"""The reason given for a tag that is cut off or has an invalid key."""
 
 QUOTED = "it repeats what I was given to read; ask for it in your own words"
-"""The reason for a tag without effect that is a quotation."""
+"""The reason given for a tag that is a quotation."""
 
 _SUBJECT_CHARS = 64
 _FAILED_CHANGES = {
@@ -101,14 +101,14 @@ class ActionOutcome:
 
 
 def failure_sentence(tag: Tag, reason: str) -> str:
-    """Return the sentence that says why one of a conductor's tags had no effect."""
+    """Return the sentence that gives the reason why one of a conductor's tags failed."""
     what, outcome = _FAILED_CHANGES[tag.name]
     about = subject_of(tag)
     return f"{what} {f'“{about}” ' if about else ''}{outcome}: {reason.rstrip('.')}."
 
 
 def quotation_refused(tag: Tag) -> str:
-    """Return the sentence that says why a tag had no effect that repeats text given to the agent."""
+    """Return the sentence for a tag that was refused because it repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
         return without_tags(failure_sentence(tag, QUOTED))
     return f"{_NOT_DONE[tag.name]}: {QUOTED}."

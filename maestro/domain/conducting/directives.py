@@ -225,7 +225,7 @@ def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
 
 
 def _address_fields(fields: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
-    """Return platform, account and channel of the fields; missing ones are those in which the user asked."""
+    """Return platform, account and channel; missing values are those of the channel where the user asked."""
     channel = _text_field(fields, "channel")
     platform = _text_field(fields, "platform") or asked_in.platform
     if channel in ("", HERE):

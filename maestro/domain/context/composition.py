@@ -30,10 +30,10 @@ SUMMARIES = 3
 FACTS = 15
 """The most facts in a prompt besides the sticky ones."""
 SHORTEST_SUMMARY = 40
-"""Tokens, heading included; a shorter summary would be useless."""
+"""The fewest tokens of a summary, heading included; a shorter one would be useless."""
 
 SHORTEST_ASKED = 200
-"""Tokens of the messages to answer that are always in the prompt."""
+"""The tokens that the messages to answer get in any case."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,11 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
     It takes at most ``budget`` tokens, unless the parts that are never cut take more: the persona with the agent's own
-    prompt, the layers for the moment and the agent chat, and ``SHORTEST_ASKED`` tokens of the messages to answer. The
-    other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the messages to answer,
-    all they need, with the middle left out if they do not fit; skills, a third, each whole or not at all; other facts,
-    a quarter; state, a quarter; summaries, a third, the newest first; earlier messages, the rest, the newest first.
+    prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of the messages to
+    answer. The other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the
+    messages to answer, all they need, with the middle left out if they do not fit; skills, a third, each whole or not
+    at all; other facts, a quarter; state, a quarter; summaries, a third, the newest first; earlier messages, the rest,
+    the newest first.
 
     See docs/decisions.md: prompt layers.
     """

@@ -28,7 +28,7 @@ MOST_CALLS = 16
 CUT_MARK = "\n[cut: the rest of this result does not fit]"
 LEFT_OUT = "[left out: there is no room for this result any more]"
 SHORTEST_RESULT = 20
-"""Tokens; a shorter result would be useless."""
+"""The fewest tokens of a cut result; a shorter one would be useless."""
 
 
 NEWEST_WEIGHT = 2

@@ -34,7 +34,7 @@ _ALSO = "- also: "
 MOST_COLLEAGUES = 60
 """The most agents in a prompt: more names do not improve the model's choice."""
 
-EVERYBODY = "*"
+OWNERS = "*"
 """The circle of owners, who may talk to every agent."""
 PUBLIC = ""
 """The circle of users on no allow-list, and of jobs without a user, as of a schedule."""
@@ -92,7 +92,7 @@ class LayerSize(Value):
 
 
 LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
-"""Reads and writes the layers of a stored prompt as JSON."""
+"""A type adapter that reads and writes the layers of a stored prompt as JSON."""
 
 
 class TokenRoom:
@@ -260,8 +260,8 @@ class AgentListing:
 class AgentDirectory:
     """The active agents, sorted by slug.
 
-    A *circle* stands for all users who may talk to the same agents: that of owners, the public one, or that of one user
-    on an allow-list. The number of circles therefore depends on the allow-lists and not on the number of users.
+    A *circle* names a group of users with access to the same agents: the owners, the public, or one user on an
+    allow-list. The number of circles therefore depends on the allow-lists and not on the number of users.
     """
 
     members: Sequence[AgentListing]
@@ -275,7 +275,7 @@ class AgentDirectory:
         if person is None:
             return PUBLIC
         if person.is_owner:
-            return EVERYBODY
+            return OWNERS
         return str(person.id) if str(person.id) in self._listed_people else PUBLIC
 
     def colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
@@ -283,6 +283,6 @@ class AgentDirectory:
         open_ones = (
             member.colleague
             for member in self.members
-            if member.agent_id != agent_id and (member.people is None or circle == EVERYBODY or circle in member.people)
+            if member.agent_id != agent_id and (member.people is None or circle == OWNERS or circle in member.people)
         )
         return tuple(islice(open_ones, MOST_COLLEAGUES))

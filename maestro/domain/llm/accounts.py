@@ -25,7 +25,7 @@ QUOTA_WAIT = timedelta(hours=1)
 
 
 class AccountType(StrEnum):
-    """The access to an account: over HTTP with a key, or through the command line program of a subscription."""
+    """The way to call an account: over HTTP with a key, or through the command line program of a subscription."""
 
     API_KEY = "api_key"
     CLI = "cli"

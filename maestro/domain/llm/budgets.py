@@ -12,7 +12,7 @@ from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View
 
 DUST = 1e-9
-"""Amounts below this, in US dollars, are rounding errors of additions and subtractions."""
+"""Amounts below this, in US dollars, count as 0: they are rounding errors of sums."""
 
 NEAR = 0.8
 """The used share from which a budget counts as nearly used up."""
@@ -45,7 +45,7 @@ class Spending(SQLModel, table=True):
 
 
 class Reservation(SQLModel, table=True):
-    """The estimated cost of a call in progress, in US dollars, counted on the day it began.
+    """The estimated cost of a call in progress, in US dollars, counted on the day on which the call began.
 
     A call has one reservation for all of its attempts.
     """
@@ -156,7 +156,7 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 
 
 def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
-    """Return the limits that apply to the calls of a payer, the one of all calls first.
+    """Return the limits that apply to the calls of a payer; the limit for all calls is first.
 
     An agent's or a client's own limit replaces the general one; 0 is no limit in both cases.
     """
@@ -220,10 +220,11 @@ class Spenders:
 
 
 class BudgetView(View):
-    """One budget today, in US dollars; ``name`` is that of its agent or client, null for the budget of all calls.
+    """One budget today, in US dollars; ``name`` is that of its subject, null for the budget of all calls.
 
-    ``reservedUsd`` is the estimated cost of calls in progress, and counts as used until they end. ``share`` is the used
-    and reserved part of the limit, 1 for all of it; one call may exceed the limit.
+    The subject is an agent, a client or a conversation. ``reservedUsd`` is the estimated cost of calls in progress, and
+    counts as used until they end. ``share`` is the used and reserved part of the limit, 1 for all of it; one call may
+    exceed the limit.
     """
 
     scope: BudgetScope
@@ -250,7 +251,10 @@ class BudgetPage(View):
 
 
 def all_limits(budgets: DailyBudgets, spenders: Spenders) -> Sequence[BudgetLimit]:
-    """Return every limit in force; a limit of its own replaces the general one, and 0 is no limit."""
+    """Return every limit in force.
+
+    A limit of an agent's or a client's own replaces the general one; 0 is no limit.
+    """
     of_agents = (_limit(BudgetScope.AGENT, one, budgets.agent_usd) for one in spenders.agents)
     of_clients = (_limit(BudgetScope.CLIENT, one, budgets.client_usd) for one in spenders.clients)
     of_conversations = (

@@ -58,7 +58,7 @@ class AuthenticationFailed(LLMFailure):
 
 
 class ProviderUnavailable(LLMFailure):
-    """The provider failed: status 5xx, a connection reset, or an invalid body."""
+    """The provider failed: an HTTP status 5xx, a connection reset, or an invalid body."""
 
     public = "The provider failed to answer."
     retryable = True
@@ -96,7 +96,7 @@ class ToolsUnsupported(LLMFailure):
 
 
 class EmptyResponse(LLMFailure):
-    """The model gave an empty answer, and another one after a reminder."""
+    """The model gave an empty answer, and again after a reminder."""
 
     public = "The model gave an empty answer."
 

@@ -16,10 +16,10 @@ from typing import TypeVar
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, ToolSpec, Usage
 
 FALLBACK_WINDOW = 8_192
-"""Tokens; the window of an unknown model."""
+"""The context window of an unknown model, in tokens."""
 
 RESERVE_TOKENS = 20_000
-"""Tokens of a large window that are reserved for the answer and for errors of the estimate.
+"""The tokens of a large window that are reserved for the answer and for errors of the estimate.
 
 See docs/decisions.md: prompt layers.
 """
@@ -77,7 +77,7 @@ class ModelFacts:
 
 
 ModelLookup = Callable[[str], ModelFacts]
-"""A further source of facts about a model, by its name."""
+"""A function that returns further facts about a model, by its name."""
 
 
 _WINDOWS: Mapping[str, int] = {

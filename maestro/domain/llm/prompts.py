@@ -70,8 +70,8 @@ class PromptMessage(Value):
 class ComposedTurn(NamedTuple):
     """A message of a prompt while it is composed; it becomes a ``PromptMessage``.
 
-    Most messages are referred to by ``message_id``, so that ``content`` may be empty. No field is validated, which
-    takes a tenth of the time.
+    Most messages are referred to by ``message_id``, so that ``content`` may be empty. Fields are not validated: that
+    makes it ten times faster.
     """
 
     role: Role
@@ -111,11 +111,11 @@ class StoredTurnJson(TypedDict, total=False):
 
 
 TOOL_CALLS = TypeAdapter(tuple[ToolCall, ...])
-"""Reads and writes the tool calls of an answer as JSON."""
+"""A type adapter that reads and writes the tool calls of an answer as JSON."""
 
 
 PROMPT_TURNS = TypeAdapter(tuple[StoredTurn, ...])
-"""Reads and writes the turns of a stored prompt as JSON."""
+"""A type adapter that reads and writes the turns of a stored prompt as JSON."""
 
 
 class CallPurpose(StrEnum):
@@ -127,7 +127,7 @@ class CallPurpose(StrEnum):
 
 
 class CallKey(Value):
-    """The identity of a model call in its job.
+    """The identity of a model call: its job, its number and its purpose.
 
     ``number`` counts a job's answer calls from 1. A call of a compaction has the id of the last message that it covers,
     so that a stored answer is never used for other messages.
@@ -161,9 +161,9 @@ class LLMResponse(Usage):
 
 
 OnSend = Callable[[Any], None]
-"""Takes the open transaction (``maestro.store.transaction.Transaction``) that commits a request before it leaves."""
+"""A callback with the open transaction (``store.transaction.Transaction``) that commits a request before it is sent."""
 OnAnswer = Callable[[Any, LLMResponse], None]
-"""Takes the open transaction that stores an answer, and the answer."""
+"""A callback with the open transaction that stores an answer, and the answer."""
 
 
 class LLMRequest(Value):
@@ -230,4 +230,4 @@ class StoredRequest(Value):
 
 
 TOOL_SPECS = TypeAdapter(tuple[ToolSpec, ...])
-"""Reads and writes the tools that a request offers as JSON."""
+"""A type adapter that reads and writes the tools that a request offers as JSON."""

@@ -34,7 +34,7 @@ class FirstChoice:
 
 
 def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
-    """Return the last call that brought an answer to the user, None without one."""
+    """Return the last call with an answer for the user, None without one."""
     answers = [one for one in calls if one.purpose is CallPurpose.ANSWER and one.state is CallState.ANSWERED]
     return answers[-1] if answers else None
 

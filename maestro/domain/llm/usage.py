@@ -166,7 +166,8 @@ class UsageSum:
     """The sum of all requests of one day, agent and so on; ``key`` is its name, empty for requests without one.
 
     Tokens and ``cost_usd`` do not include interrupted requests, which are estimated separately. A cost is None if no
-    request has a known one; ``unknown_cost`` counts the requests with an unknown price, which it does not include.
+    request has a known one. ``unknown_cost`` counts the requests with an unknown price; their cost is not in
+    ``cost_usd``.
     """
 
     key: str
@@ -228,7 +229,7 @@ def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
 _counts = attrgetter(
     *("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
 )
-"""Reads the columns that are counts."""
+"""A getter of the columns that are counts."""
 
 
 def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:

@@ -17,7 +17,7 @@ from maestro.domain.texts import csv_lines
 from maestro.domain.values import Value, View, readable_by
 
 DAYS = 30
-"""Days that are shown by default."""
+"""The number of days that are shown by default."""
 LIMIT = 100
 MOST = 1000
 EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
@@ -213,7 +213,7 @@ class StageTime(NamedTuple):
 
 
 class LatencyView(View):
-    """The latency of one stage in milliseconds, and the number of times that were measured.
+    """The latency of one stage in milliseconds; ``count`` is the number of measured times.
 
     Each percentile is a measured time that this percentage of the times did not exceed.
     """
@@ -281,7 +281,7 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
 
 
 def percentile(ranked: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that at least this share of all values does not exceed.
+    """Return the smallest of the sorted values that is at least as large as the given share of all values.
 
     ``ranked`` must not be empty; ``share`` is between 0 and 1.
     """

@@ -118,9 +118,9 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
 
 
 def _without_new_tags(visible: str) -> str:
-    """Remove tags that came into being because another tag, or the code marks around them, were removed.
+    """Remove tags that formed only because another tag, or the marks of code around them, were removed.
 
-    Three passes are enough for real texts; the brackets of any tag that remains are replaced.
+    Three passes are enough for real texts; any brackets of tags that remain are replaced.
     """
     for _ in range(_READINGS):
         before, visible = visible, _parse_once(visible, lambda _: False).visible
@@ -133,17 +133,17 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
     """Parse a text once, from left to right."""
     marks: list[_Mark] = sorted((*code_spans(text), *_tokens(text)))
     tag_index, quotations = _TagIndex(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
-    page, tags, position, index = VisibleText(), list[Tag](), 0, 0
+    visible, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
         mark = marks[index]
-        page.write(text[position : mark.start])
+        visible.write(text[position : mark.start])
         position = mark.end
         if isinstance(mark, CodeSpan):
-            page.write_code(text[mark.start : mark.end])
+            visible.write_code(text[mark.start : mark.end])
         elif mark.closing:
-            page.cut()
+            visible.cut()
         elif (quotation := _span_at(quotations, mark.start)) is not None:
-            page.cut()
+            visible.cut()
             end = tag_index.extent(mark).end
             position = end if end <= quotation.end else mark.end
         else:
@@ -151,10 +151,10 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
             position = extent.end
             tag = _tag(mark, text[mark.end : extent.body_end], extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
-            page.show(text[mark.start : position]) if tags[-1].quoted else page.cut()
+            visible.show(text[mark.start : position]) if tags[-1].quoted else visible.cut()
         index = tag_index.index(position)
-    page.write(text[position:])
-    return ParsedAnswer(page.finished() if page.is_changed else text.strip(), tuple(tags))
+    visible.write(text[position:])
+    return ParsedAnswer(visible.text() if visible.is_changed else text.strip(), tuple(tags))
 
 
 def _span_at(spans: Sequence[CodeSpan], position: int) -> CodeSpan | None:
@@ -183,7 +183,7 @@ class _TagIndex:
                 self._by_name[mark.name].append(mark)
 
     def index(self, position: int) -> int:
-        """Return the index of the first mark that begins at the position or later."""
+        """Return the index of the first mark (tag or code span) that begins at the position or later."""
         return bisect_left(self._starts, position)
 
     def extent(self, token: _Token) -> _Extent:

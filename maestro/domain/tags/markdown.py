@@ -38,8 +38,8 @@ def code_spans(text: str) -> list[CodeSpan]:
     Read from the left: the first range is code, then the next one that begins after its end, and so on. A parser that
     continues in the middle of the text considers only the ranges that begin there or later. A fence without a closing
     line ends with its quotation, its list item or the text. An inline span ends within its paragraph, with as many
-    backticks as it began with. Indented lines are not code, because models indent the contents of lists. The time is
-    linear in the length of the text.
+    backticks as it began with. Indented lines are not code, because models indent the contents of lists. The time grows
+    about linearly with the length of the text.
     """
     fences = list(_fenced(text))
     begun = {fence.start for fence in fences}
@@ -195,7 +195,7 @@ class VisibleText:
             self._join(code)
         self._pieces.append((True, code))
 
-    def finished(self) -> str:
+    def text(self) -> str:
         """Return the text that was built."""
         parts: list[str] = []
         for is_code, pieces in groupby(self._pieces, itemgetter(0)):
