@@ -1,4 +1,4 @@
-"""Facts in an answer: a strict reader of the tags in which a model writes what is worth remembering.
+"""A strict parser for facts: the memory tags in which a model writes what an agent should remember.
 
 See docs/decisions.md: tags, duplicate facts.
 """
@@ -14,7 +14,7 @@ from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.texts import storable
 
 SPELT_ALIKE = 80.0
-"""How similar two words must be to be one (rapidfuzz ``ratio``, 0 to 100): preference and preferences."""
+"""The similarity from which two words count as equal (rapidfuzz ``ratio``, 0 to 100): preference, preferences."""
 _WORD_BREAK = re.compile(r"[\W_]+")
 _TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
@@ -22,17 +22,17 @@ _LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
 
 
 class Fact(NamedTuple):
-    """One thing to remember, in one line."""
+    """A fact to remember, as one line of text, with its category."""
 
     category: FactCategory
     content: str
 
 
 def parse_facts(answer: str) -> tuple[Fact, ...]:
-    """Return the facts of an answer, each once.
+    """Return the facts of an answer without repeats.
 
-    Only a line of nothing but whole tags counts, so that a model which repeats what it was given to read invents no
-    facts: there, every line of a person's text is quoted. An empty text is left out, and one with another tag in it.
+    Only a line that consists of complete memory tags counts. A model that repeats its input thus creates no facts,
+    because every line of a user's text in a prompt is quoted. Empty tags and tags that contain another tag are skipped.
     """
     found: dict[tuple[FactCategory, str], Fact] = {}
     for line in answer.splitlines():
@@ -47,20 +47,20 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
 
 
 def one_line(text: str) -> str:
-    """Return a fact as it is kept: one line, at most 500 characters."""
+    """Return the text of a fact as it is stored: one line, at most 500 characters."""
     return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
 
 
 def normalised(content: str) -> str:
-    """Return what two facts have in common that say the same in the same words: no case, no stop, single blanks."""
+    """Return the text of a fact without case, final stop and repeated blanks, to find exact repeats."""
     return " ".join(content.casefold().split()).rstrip(".!")
 
 
 def category_of(name: str) -> FactCategory:
-    """Return the category that a model means by a name of its own, so that no fact is lost for it.
+    """Return the category nearest to a name that a model wrote, so that an unknown name loses no fact.
 
-    It is the one with which the name shares the most words, in about the same spelling, and ``learned_pattern`` where
-    it shares none.
+    It is the category that shares the most words with the name (small spelling differences count as equal), or
+    ``learned_pattern`` if none shares a word.
     """
     written = _WORD_BREAK.split(name.casefold())
     shared = {category: sum(_is_shared(word, written) for word in category.split("_")) for category in FactCategory}
@@ -73,7 +73,7 @@ def _is_shared(word: str, written: Sequence[str]) -> bool:
 
 
 def fact_of(tag: Tag) -> Fact | str:
-    """Return the fact that a memory tag holds, in one line, or why there is none, in a sentence."""
+    """Return the fact of a memory tag, or a sentence that says why the tag has none."""
     if not tag.complete:
         return f"{tag.key!r} is no category; write one of {', '.join(FactCategory)}."
     content = one_line(tag.body)

@@ -1,4 +1,4 @@
-"""Words of every script for search, and the comparison that finds duplicate facts.
+"""Text normalisation for search in all scripts, and the comparison that finds duplicate facts.
 
 See docs/decisions.md: duplicate facts.
 """
@@ -14,17 +14,17 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.distance import Indel
 
 MOST_WORDS = 32
-"""How many words of a query are looked for; each takes two looks into the index."""
+"""The most search terms of a query; each takes two index lookups."""
 
 MOST_CHARS = 4_000
-"""How much of a query is read; who pastes a whole page looks for what it begins with."""
+"""Characters of a query that are read; of a pasted page, the beginning is enough."""
 
 NO_BLANKS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Japanese, Chinese
     "\U00020000-\U0003ffff"
 )
-"""Characters of scripts that put no blanks between words."""
+"""Characters of scripts without blanks between words."""
 
 _UNSPACED = re.compile(f"([{NO_BLANKS}])")
 _RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
@@ -32,45 +32,45 @@ _BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 NEAR = 90.0
-"""How similar the sorted words of two facts must be for them to be compared (rapidfuzz ``ratio``, 0 to 100)."""
+"""The similarity of the sorted words from which two facts are compared in detail (rapidfuzz ``ratio``, 0 to 100)."""
 
 MOST_NEAR = 5
-"""How many facts a new one is compared with, word by word; a thousand may differ from it in nothing but a number."""
+"""The most facts that a new one is compared with in detail; a thousand facts may differ from it only in a number."""
 
 SPELT_ALIKE = 0.93
-"""How similar two words must be to be one word in two spellings: one letter more or less among fourteen."""
+"""The similarity (0 to 1) from which two words are spelling variants: one extra letter in fourteen."""
 
 MOST_PARTS = 4
-"""Of how many parts every order is tried: 24 orders."""
+"""The most parts for which every order is tried: 24 orders."""
 
 _ARTICLES = frozenset({"the", "a", "an"})
 _AND = frozenset({"and", "&", "und", "et", "и"})
 _MEANING = frozenset("#%&@*")
-"""Punctuation that does more than make a text easier to read: C#, 5%."""
+"""Punctuation that is part of the meaning: C#, 5%."""
 
-_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # not in 1.5 nor in 1,000
+_STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # no split inside 1.5 and 1,000
 _WORD = re.compile(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S")
 
 
 def plain(text: str) -> str:
-    """Return the text with one form for what looks the same: wide letters, ligatures, apostrophes."""
+    """Return the text with one form for characters that look the same: wide letters, ligatures, apostrophes."""
     return unicodedata.normalize("NFKC", text).translate(_SAME)
 
 
 def spaced(text: str) -> str:
-    """Return the text with blanks around every character of a script that has none between words."""
+    """Return the text with blanks around each character of a script without blanks between words."""
     return _UNSPACED.sub(r" \1 ", text)
 
 
 def indexed(text: str) -> str:
-    """Return a text as the index is given it: in one form, without case, its words apart."""
+    """Return the text as stored in the search index: normalised, without case, with blanks between words."""
     return " ".join(spaced(plain(text).casefold()).split())
 
 
 def wanted(query: str) -> tuple[str, ...]:
-    """Return what to look for, each once: words, and of scripts without blanks every two characters together.
+    """Return the search terms of a query without repeats: words, and pairs of characters in scripts without blanks.
 
-    ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. Nothing is left of a text without letters and digits.
+    ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. A query without letters and digits has no terms.
     """
     text = plain(query[:MOST_CHARS]).casefold()
     found = [piece for word in _BETWEEN.split(text) for run in _RUN.findall(word) for piece in _pieces(run)]
@@ -87,22 +87,22 @@ def _pieces(run: str) -> list[str]:
 class _Word(NamedTuple):
     text: str
     exact: bool
-    """No other spelling is the same word: it has digits, a capital, or a script without capitals."""
+    """Whether spelling variants are excluded: the word has digits, a capital letter, or a script without capitals."""
 
 
 _Part = tuple[_Word, ...]
 
 
 def likeness_key(content: str) -> str:
-    """Return the words of a fact, sorted, without case, articles and punctuation: repeats have much the same key."""
+    """Return the words of a fact, sorted, without case, articles and punctuation; repeats have similar keys."""
     return " ".join(sorted(word.text for word in _joined(_parts(content))))
 
 
 def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
-    """Return the least and the most characters that the key of a repeat of any of these can have.
+    """Return the shortest and longest key, in characters, that a repeat of any of these facts can have.
 
-    Keys of which one is longer than the other by more than a tenth of both together are less alike than ``NEAR``. It is
-    cheaper to say so than to compare them.
+    If the lengths of two keys differ by more than a tenth of their sum, their similarity is below ``NEAR``. Filtering
+    by length first is cheaper than comparing.
     """
     sizes = [len(likeness_key(content)) for content in contents]
     differs = 100 - int(NEAR)
@@ -110,21 +110,21 @@ def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
 
 
 def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
-    """Return which facts may be the same as this one, the five most similar first, from the keys of facts by id."""
+    """Return the ids of up to five facts that may repeat this one, most similar first; ``known`` maps ids to keys."""
     near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=MOST_NEAR)
     return [fact_id for _, _, fact_id in near]
 
 
 def say_the_same(one: str, other: str) -> bool:
-    """Say whether two facts say the same, so that one of them is enough.
+    """Say whether two facts have the same meaning, so that one of them is enough.
 
-    They do when they have the same words in the same order, whatever their case, punctuation and articles, where a long
-    word may be spelt in two ways; or the same words in another order of what commas or "and" separate. Everything else
-    differs: a word more or less, such as "not", another number, another name, another short word. The likeness of the
-    whole cannot tell: "likes cats" and "likes bats" are 90 % alike, "lives in Rome" and "does not live in Rome" 71 %,
-    and "at work, Grace drinks tea" and "Grace drinks tea at work" 65 %. So the threshold ``NEAR`` on sorted words only
-    finds what to compare, and this decides. In doubt two facts differ: to keep a repeat costs a line, to refuse a fact
-    loses it.
+    They do if they have the same words in the same order, regardless of case, punctuation and articles, and with
+    spelling variants of long words; or if parts separated by commas or "and" are in another order. Any other difference
+    counts: one more word, such as "not", another number, another name, another short word. A similarity of the whole
+    text cannot decide this: "likes cats" and "likes bats" are 90 % alike, "lives in Rome" and "does not live in Rome"
+    71 %, "at work, Grace drinks tea" and "Grace drinks tea at work" 65 %. The threshold ``NEAR`` on sorted words
+    therefore only selects candidates, and this function decides. In doubt two facts are different: a kept repeat costs
+    one line, a wrong match loses a fact.
     """
     ours, theirs = _parts(one), _parts(other)
     left, right = _joined(ours), _joined(theirs)
@@ -136,7 +136,7 @@ def say_the_same(one: str, other: str) -> bool:
 
 
 def _parts(content: str) -> list[_Part]:
-    """Return the words between stops and "and"."""
+    """Return the parts of a fact, split at punctuation and "and", each as its words."""
     parts: list[list[_Word]] = []
     first = True
     for piece in _STOP.split(plain(content)):
@@ -181,12 +181,12 @@ def _alike(one: _Word, other: _Word) -> bool:
 
 
 def _rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
-    """Say whether the parts in some order are these words: "at work, she drinks tea", "she drinks tea at work"."""
+    """Say whether the parts in some order give these words: "at work, she drinks tea", "she drinks tea at work"."""
     return len(parts) <= MOST_PARTS and any(_texts(_joined(order)) == words for order in permutations(parts))
 
 
 def _listed(ours: Sequence[_Part], theirs: Sequence[_Part]) -> bool:
-    """Say whether both list the same in another order: "likes tea and milk", "likes milk and tea"."""
+    """Say whether both facts list the same entries in another order: "likes tea and milk", "likes milk and tea"."""
     if len(ours) != len(theirs) or len(ours) < 2:
         return False
     head = _shared(ours[0], theirs[0])
@@ -195,7 +195,7 @@ def _listed(ours: Sequence[_Part], theirs: Sequence[_Part]) -> bool:
 
 
 def _shared(one: _Part, other: _Part) -> int:
-    """Return how many words both begin with."""
+    """Return the number of words in the common beginning of two parts."""
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a.text != b.text), min(len(one), len(other))
     )

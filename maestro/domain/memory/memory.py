@@ -1,4 +1,4 @@
-"""What an agent remembers beyond a conversation: facts it learned, and state it keeps.
+"""The long-term memory of an agent: facts that it learned, and state that it stores by key.
 
 See docs/decisions.md: memory scope, duplicate facts.
 """
@@ -16,24 +16,24 @@ MAX_FACT_CHARS = 500
 MAX_KEY_CHARS = 100
 MAX_VALUE_CHARS = 2_000
 MAX_STATES = 200
-"""How many keys an agent keeps in one place; what is kept may all enter a prompt."""
+"""The most state keys of an agent per conversation key; all of them may enter a prompt."""
 
 EXTRACTED_CONFIDENCE = 0.8
-"""How sure we are of what a model read out of a conversation."""
+"""The confidence of a fact that a model extracted from a conversation."""
 CERTAIN = 1.0
-"""How sure we are of what an operator says."""
+"""The confidence of a fact that an operator entered."""
 LEAST = 0.1
-"""What is left of the confidence in a fact that nobody needed for long."""
+"""The lower limit of a fact's confidence after a long time without use."""
 FRESH = timedelta(days=30)
-"""How long after its last use a fact is as sure as ever."""
+"""The time after its last use in which a fact keeps its whole confidence."""
 
 
 COUNTED = timedelta(hours=1)
-"""How often a fact's use is counted at most: an agent that answers all day would rewrite all it knows all day."""
+"""The shortest time between two counted uses of a fact; it limits the writes of a busy agent."""
 
 
 class FactCategory(StrEnum):
-    """What a fact is about; a sticky one is told to the model every time."""
+    """The topic of a fact; a sticky fact is in every prompt."""
 
     STICKY = "sticky"
     USER_PREFERENCE = "user_preference"
@@ -43,13 +43,13 @@ class FactCategory(StrEnum):
 
 
 class MemoryFact(SQLModel, table=True):
-    """One fact of one agent; ``confidence`` is between 0 and 1.
+    """A fact of one agent; ``confidence`` is between 0 and 1.
 
-    Access is being told to a model, counted at most once an hour: ``last_accessed`` is the time of the last access that
-    was counted, or of the last time that somebody said the same again.
+    An access is the use of the fact in a prompt, counted at most once an hour. ``last_accessed`` is the time of the
+    last counted access or of the last repeat of the fact.
 
-    ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere. ``likeness`` is what
-    finds its repeats (``likeness.key``), ``words`` is how the index of searches is given it (``wording.indexed``).
+    ``place`` is the key of the conversation to which the fact is limited, empty for all conversations. ``likeness`` is
+    the key that finds repeats (``likeness_key``), ``words`` the text for the search index (``indexed``).
     """
 
     __tablename__ = "memory_facts"
@@ -73,12 +73,12 @@ class MemoryFact(SQLModel, table=True):
 
     @property
     def last_used(self) -> datetime:
-        """When a model heard it last, or it was learned."""
+        """The time of the last counted use or repeat, or of the fact's creation."""
         return self.last_accessed or self.created_at
 
 
 class MemoryState(SQLModel, table=True):
-    """What an agent keeps under a key, the newest value only; ``place`` as for a fact."""
+    """A value that an agent stores under a key; only the newest is kept. ``place`` is as for a fact."""
 
     __tablename__ = "memory_state"
     __table_args__ = (UniqueConstraint("agent_id", "place", "key"),)
@@ -92,7 +92,7 @@ class MemoryState(SQLModel, table=True):
 
 
 def state_problem(key: str, value: str) -> str:
-    """Say why this cannot be kept as state, empty when it can."""
+    """Return why a key and value cannot be stored as state, or an empty text if they can."""
     if not key.strip():
         return "a state needs a key, such as last-topic"
     if len(key) > MAX_KEY_CHARS:
@@ -103,7 +103,7 @@ def state_problem(key: str, value: str) -> str:
 
 
 class RecalledFact(NamedTuple):
-    """A fact as a model is told of it; ``is_counted`` says that its being told was counted within the last hour."""
+    """A fact as shown in a prompt; ``is_counted`` is true if an access was counted within the last hour."""
 
     id: int
     category: FactCategory
@@ -112,7 +112,7 @@ class RecalledFact(NamedTuple):
 
 
 class FactRank(NamedTuple):
-    """What decides whether a fact is told: its id, how sure we are of it, and when it was used last."""
+    """The values by which facts are ranked for a prompt: id, confidence, and time of the last use."""
 
     fact_id: int
     confidence: float
@@ -120,16 +120,16 @@ class FactRank(NamedTuple):
 
 
 def confirmed_confidence(known: float, said: float) -> float:
-    """Return how sure we are of a fact that is said again: a quarter of what was missing is added, at most to 1."""
+    """Return the confidence of a fact after a repeat: a quarter of the gap to 1 is added to the higher value."""
     surest = max(known, said)
     return round(surest + (1 - surest) / 4, 3)
 
 
 def current_confidence(fact: FactRank, now: datetime) -> float:
-    """Return how sure we still are of a fact: a tenth less for every 30 days that nobody needed it, and never nothing.
+    """Return the confidence after decay: a tenth less for every 30 days without use, with a lower limit.
 
-    What was told to a model or said again within 30 days has its whole confidence. Sticky facts are told every time, so
-    time does nothing to them.
+    A fact used or repeated within 30 days keeps its whole confidence. Sticky facts are in every prompt, so they never
+    decay.
     """
     if now - fact.last_used < FRESH:
         return fact.confidence
@@ -138,6 +138,6 @@ def current_confidence(fact: FactRank, now: datetime) -> float:
 
 
 def rank_facts(facts: Iterable[FactRank], count: int, now: datetime) -> list[int]:
-    """Return the ids of the facts to tell: those we are surest of, then those used last, then the newest."""
+    """Return the ids of the facts for a prompt: highest confidence first, then last use, then newest."""
     ranked = sorted(facts, key=lambda fact: (current_confidence(fact, now), fact.last_used, fact.fact_id), reverse=True)
     return [fact.fact_id for fact in ranked[:count]]

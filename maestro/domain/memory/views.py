@@ -1,4 +1,4 @@
-"""What an agent remembers as operators see and change it, on the API and on the command line alike."""
+"""Views and changes of an agent's memory for operators, used by the API and the command line."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from maestro.domain.values import Value, View
 LIMIT = 100
 MOST = 1000
 STATES = 1000
-"""How many states are shown at most."""
+"""The most states in a page."""
 
 
 def _checked_fact(text: str) -> str:
@@ -36,10 +36,10 @@ Place = Annotated[str, Field(max_length=2_000)]
 
 
 class FactView(View):
-    """A fact; ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere.
+    """A fact; ``place`` is the key of the conversation to which it is limited, empty for all conversations.
 
-    ``accessCount`` says how often it stood in a prompt, counted at most once an hour; ``lastAccessed`` is the last time
-    that was counted, or that it was said again.
+    ``accessCount`` counts its uses in prompts, at most one an hour; ``lastAccessed`` is the time of the last counted
+    use or of the last repeat.
     """
 
     id: int
@@ -54,7 +54,7 @@ class FactView(View):
 
 
 class StateView(View):
-    """What is kept under a key; ``place`` as for a fact."""
+    """A value stored under a key; ``place`` is as for a fact."""
 
     key: str
     value: str
@@ -63,9 +63,10 @@ class StateView(View):
 
 
 class MemoryPage(View):
-    """Facts, the newest first or those that fit best, and states by key.
+    """A page of facts, newest first or best match first, and the agent's states by key.
 
-    ``next`` is the cursor of the following facts, null at the end and for a search, which shows the best ones only.
+    ``next`` is the cursor of the next page of facts, null on the last page and for a search, which returns only the
+    best matches.
     """
 
     items: tuple[FactView, ...]
@@ -74,9 +75,9 @@ class MemoryPage(View):
 
 
 class FactFilter(Value):
-    """Which facts to show; ``q`` is what a person remembers of them, ``place`` sees what holds everywhere too.
+    """A filter for facts; ``q`` is a search text, ``place`` also includes facts without a place.
 
-    ``sticky`` ones or the others, and those that were learned in the conversation ``source``.
+    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation of this id.
     """
 
     q: str | None = None
@@ -87,7 +88,7 @@ class FactFilter(Value):
 
 
 class NewFact(View):
-    """A fact that an operator tells an agent; it is certain."""
+    """A fact that an operator enters; its confidence is 1."""
 
     content: FactText
     category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="what it is about")
@@ -95,39 +96,39 @@ class NewFact(View):
 
     @property
     def fact(self) -> Fact:
-        """The fact itself."""
+        """The fact without its place."""
         return Fact(self.category, self.content)
 
     def without_secrets(self, redact: Redact) -> "NewFact":
-        """Return the fact as it may be kept."""
+        """Return the fact with secrets redacted."""
         return self.model_copy(update={"content": redact(self.content)})
 
 
 class FactChange(View):
-    """What changes of a fact; what is left out stays."""
+    """Changes to a fact; a field that is left out stays as it is."""
 
     content: FactText | None = Field(default=None, description="what it says instead")
     category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
     confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
-        """Return the change as it may be kept."""
+        """Return the change with secrets redacted."""
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})
 
 
 class StateChange(View):
-    """What to keep under a key."""
+    """A value to store under a key."""
 
     value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARS)]
     place: Place = ""
 
     def without_secrets(self, key: str, redact: Redact) -> "StateChange":
-        """Return the value as it may be kept under this key."""
+        """Return the value for this key with secrets redacted."""
         return self.model_copy(update={"value": redacted_value(redact, key, self.value)})
 
 
 def memory_page(facts: Sequence[MemoryFact], states: Sequence[MemoryState], following: int | None) -> MemoryPage:
-    """Show facts and states; ``following`` is the id after which the next facts come."""
+    """Build a page of facts and states; ``following`` is the id that becomes the cursor of the next page."""
     return MemoryPage(
         items=tuple(map(FactView.model_validate, facts)),
         states=tuple(map(StateView.model_validate, states)),

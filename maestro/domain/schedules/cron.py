@@ -25,12 +25,12 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SUNDAY = 7
-"""Sunday's other number."""
+"""The second number of Sunday in cron, equal to 0."""
 
 
 @dataclass(frozen=True)
 class _Field:
-    """One of the five fields: what people call it, its numbers, and the names of these, from the first on."""
+    """One of the five fields of a cron expression: its name, its range of numbers, and the names of those numbers."""
 
     name: str
     first: int
@@ -38,7 +38,7 @@ class _Field:
     names: tuple[str, ...] = ()
 
     def read(self, written: str) -> frozenset[int]:
-        """Return the numbers that a list of ranges stands for."""
+        """Return the numbers that a comma-separated list of ranges selects; raises ``InvalidEdit``."""
         return frozenset(number for part in written.split(",") for number in self._part(part))
 
     def _part(self, part: str) -> range:
@@ -77,10 +77,11 @@ _EVERY_WEEKDAY = frozenset(range(7))
 
 @dataclass(frozen=True)
 class CronTimes:
-    """The times of a cron; Sunday is 0. ``fixed`` says that it names its hours, and is no rhythm through the day.
+    """The times that a cron expression selects; Sunday is 0.
 
-    A day must be one of ``days`` or of ``weekdays``, whichever is restricted, and any of both when both are: so cron
-    has always read them.
+    ``fixed`` is true when the hour field names hours and has no ``*``: this decides what happens when the clocks
+    change. If days of the month and days of the week are both restricted, a day that matches either one counts, as in
+    every cron.
     """
 
     minutes: frozenset[int]
@@ -91,34 +92,34 @@ class CronTimes:
     fixed: bool
 
     def on(self, day: date) -> Iterator[datetime]:
-        """Yield the times of a day, by the clock on the wall, in their order."""
+        """Yield the times on one day as local times, in ascending order."""
         if self.comes_on(day):
             for hour in sorted(self.hours):
                 for minute in sorted(self.minutes):
                     yield datetime.combine(day, time(hour, minute))
 
     def comes_on(self, day: date) -> bool:
-        """Say whether a day has any of the times."""
+        """Say whether the cron has a time on this day."""
         weekday = day.isoweekday() % _SUNDAY
         return day.month in self.months and any(day.day in one and weekday in other for one, other in self.choices)
 
     @property
     def choices(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
-        """Return the days of the month and of the week that must both hold; of two such pairs, one is enough."""
+        """Return pairs of days of the month and days of the week; a day matches if one pair contains both its parts."""
         if len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY:
             return (self.days, _EVERY_WEEKDAY), (_EVERY_DAY, self.weekdays)
         return ((self.days, self.weekdays),)
 
     @property
     def comes(self) -> bool:
-        """Say whether there is any such day: a 31st of February never comes."""
+        """Say whether any date matches: a cron for 31 February has none."""
         if len(self.weekdays) < _SUNDAY:
             return True
         return any(min(self.days) <= monthrange(_LEAP_YEAR, month)[1] for month in self.months)
 
 
 def read_cron(written: str) -> CronTimes:
-    """Read five fields; raises ``InvalidEdit`` with the field that is wrong, and for a day that never comes."""
+    """Parse five fields; raises ``InvalidEdit`` that names the invalid field, or says that no date ever matches."""
     words = written.split()
     if len(words) == 1 and words[0].lower() in _NICKNAMES:
         raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} for {words[0].lower()}")

@@ -1,4 +1,4 @@
-"""Schedules in words, as a person would say them."""
+"""Descriptions of schedules in plain English, such as "at 09:00 on working days"."""
 
 from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
@@ -33,11 +33,11 @@ _WEEKEND = frozenset({0, 6})
 _HOURS, _MINUTES = 24, 60
 _ALL_DAYS = 31
 _MOST_TIMES = 4
-"""As many times of a day are named one by one."""
+"""Up to this many times of a day are listed; above it, the description gives a rhythm or a count."""
 
 
 def in_words(schedule: Schedule, zone: ZoneInfo) -> str:
-    """Say when a schedule comes, by the clocks of its zone."""
+    """Describe when a schedule runs, in the local time of its zone."""
     match schedule:
         case Interval(length):
             return _every(length)
@@ -49,7 +49,7 @@ def in_words(schedule: Schedule, zone: ZoneInfo) -> str:
 
 
 def distance(moment: datetime, now: datetime) -> str:
-    """Say how far ahead or ago a moment is, in the largest unit that fits at least once."""
+    """Describe how far a moment is from now in the largest unit that fits, such as "in 3 hours" or "2 days ago"."""
     away = moment - now
     name, unit = next(((name, unit) for name, unit in _UNITS if abs(away) >= unit), ("", None))
     if unit is None:
@@ -85,7 +85,7 @@ def _times(cron: CronTimes) -> str:
 
 
 def _rhythm(numbers: Sequence[int], whole: int) -> int | None:
-    """Return the distance between numbers that go evenly around the clock."""
+    """Return the step between the numbers if they divide the whole evenly, else None."""
     step = whole // len(numbers)
     return step if len(numbers) > 1 and list(numbers) == list(range(0, whole, step)) else None
 

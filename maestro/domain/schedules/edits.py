@@ -1,4 +1,4 @@
-"""Schedules as people write them: the one set of rules for API, commands, tags and pages.
+"""Requests to create, change, preview and backfill schedules, with the rules shared by API, commands, tags and pages.
 
 See docs/decisions.md: schedules.
 """
@@ -27,23 +27,24 @@ _TIMING = frozenset({"schedule", "zone"})
 
 
 class ScheduleKind(StrEnum):
-    """What may be planned."""
+    """The kind of a schedule: heartbeat or cron."""
 
     HEARTBEAT = JobKind.HEARTBEAT.value
     CRON = JobKind.CRON.value
 
     @property
     def table(self) -> type[ScheduleColumns]:
-        """Return the kind of row."""
+        """Return the table class of this kind."""
         return Heartbeat if self is ScheduleKind.HEARTBEAT else Cron
 
 
 class NewSchedule(View):
-    """Something that an agent is to do again and again, or once.
+    """A request to create a schedule for an agent, recurring or for a single run.
 
-    ``schedule`` is as in ``texts``, meant in ``timezone``; a run may begin up to ``jitter_seconds`` later. The
-    ``prompt`` is what the agent is told each time, and what it says goes to the channel. A heartbeat with a ``script``
-    asks no model. Without a ``name`` it is called what it is.
+    ``schedule`` is an expression of ``SCHEDULE_GRAMMAR``, read in ``timezone``; a run may start up to
+    ``jitter_seconds`` later. Each run sends ``prompt`` to the agent and posts the answer to the channel. A heartbeat
+    with a ``script`` calls no model, unless its condition holds. Without a ``name`` the schedule is named after its
+    kind.
     """
 
     agent: Slug = Field(description="the agent that does it")
@@ -60,22 +61,22 @@ class NewSchedule(View):
     enabled: bool = True
 
     def columns(self) -> dict[str, Any]:
-        """Return the fields by the names of the columns, without the agent, which is one by its number."""
+        """Return the column values, except the agent: the table stores the agent's id, the request its slug."""
         found = self.model_dump(by_alias=False, exclude={"agent", "timezone", "script"})
         script = {"script": self.script.model_dump_json()} if self.script is not None else {}
         return {**found, **script, "zone": self.timezone}
 
 
 class NewScheduleOfKind(NewSchedule):
-    """The same, where nothing else says which of both it is."""
+    """A request to create a schedule that also names the kind, for callers whose endpoint does not imply it."""
 
     kind: ScheduleKind
 
 
 class ScheduleChange(View):
-    """What is to be changed of a schedule; what is null stays, but for a script, which is taken away.
+    """Changes to a schedule; a null field stays as it is, except ``script``: an explicit null removes the script.
 
-    ``enabled`` also lets one run again that Maestro has paused.
+    ``enabled`` set to true also resumes a schedule that Maestro paused.
     """
 
     agent: Slug | None = None
@@ -92,7 +93,7 @@ class ScheduleChange(View):
     enabled: bool | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Return what is to be changed by the names of the columns, without the agent."""
+        """Return the changed column values, except the agent."""
         found = self.model_dump(by_alias=False, exclude={"agent", "script"}, exclude_none=True)
         if "timezone" in found:
             found["zone"] = found.pop("timezone")
@@ -102,7 +103,7 @@ class ScheduleChange(View):
 
 
 class SchedulePreviewRequest(View):
-    """A schedule that nobody has made yet, of which somebody wants to know the times."""
+    """A request to preview the times of a schedule without creating it."""
 
     schedule: Written
     timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
@@ -110,14 +111,14 @@ class SchedulePreviewRequest(View):
 
 
 class BackfillRequest(View):
-    """Times that passed, both ends included, and are to be made up for; with ``preview`` they are only told."""
+    """A request to run the past times from ``start`` to ``end`` (both included); ``preview`` only lists them."""
 
     start: AwareDatetime = Field(alias="from")
     end: AwareDatetime = Field(alias="to")
     preview: bool = False
 
     def check(self, now: datetime) -> None:
-        """Raise ``InvalidEdit`` for what runs backwards, for times to come, and for those before 1971."""
+        """Raise ``InvalidEdit`` if the range is reversed, ends in the future, or starts before 1971."""
         if self.start.year <= FIRST_YEAR:
             raise InvalidEdit(f"from: must be after the year {FIRST_YEAR}")
         if self.end < self.start:
@@ -127,7 +128,7 @@ class BackfillRequest(View):
 
 
 def check_work(kind: str, prompt: str, script: str) -> None:
-    """Raise ``InvalidEdit`` for what has nothing to do, and for a cron with a script."""
+    """Raise ``InvalidEdit`` if a schedule has neither prompt nor script, or if a cron has a script."""
     if script and kind != ScheduleKind.HEARTBEAT:
         raise InvalidEdit("script: only a heartbeat can have one; make it a heartbeat with this schedule")
     if not (prompt.strip() or script):
@@ -137,14 +138,14 @@ def check_work(kind: str, prompt: str, script: str) -> None:
 def changed_columns(
     planned: ScheduleColumns, change: ScheduleChange, now: datetime, shortest: timedelta
 ) -> dict[str, object]:
-    """Return the columns that are to have another value, without the agent.
+    """Return the columns that get a different value, except the agent.
 
-    Another schedule or zone begins anew: an interval counts from now, and what was to run once is to run again. Who
-    enables one lets it run again whatever paused it, and begins anew with one that has ended. Raises ``InvalidEdit``
-    for what breaks a rule; what is not changed keeps to the rules under which it was written.
+    A new schedule expression or zone restarts the schedule: an interval counts from now, and a single run happens
+    again. Setting ``enabled`` clears Maestro's pause, and restarts a schedule that has ended. Raises ``InvalidEdit``
+    for a value that breaks a rule; unchanged values stay valid under the rules of the time when they were written.
     """
     wanted = change.columns()
-    # A cron has no script, and that it is to have none is no change.
+    # A cron has no script column: an empty script for it is not a change.
     found = {name: value for name, value in wanted.items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **found}
     check_work(planned.kind, after["prompt"], after.get("script", ""))

@@ -21,17 +21,17 @@ UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), timedelta(hours=1)),
     **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
 }
-"""How people write a length of time."""
+"""The accepted units of a length of time."""
 
 _EVERY = re.compile(r"every\s+([0-9]{1,9})\s*([a-z]+)", re.IGNORECASE)
 
 _SECOND = timedelta(seconds=1)
 
 FIRST_YEAR = 1970
-"""What is earlier no zone may know a moment for."""
+"""The first year accepted; time zone data does not reliably cover earlier years."""
 
 LAST_YEAR = 2099
-"""Later than this Temporal knows no calendar."""
+"""The last year accepted; calendar specs of Temporal end here."""
 
 _AT = re.compile(r"at\s+([0-9]{4}-[0-9]{2}-[0-9]{2})[T\s]\s*([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)", re.IGNORECASE)
 _IN = re.compile(r"in\s+([0-9]{1,9})\s*([a-z]+)", re.IGNORECASE)
@@ -39,18 +39,18 @@ _IN = re.compile(r"in\s+([0-9]{1,9})\s*([a-z]+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Interval:
-    """Every so often, counted from when it was written."""
+    """A schedule that repeats after a fixed length of time, counted from when it was written."""
 
     length: timedelta
 
 
 def is_interval(written: str) -> bool:
-    """Say whether this is meant as an interval."""
+    """Say whether an expression begins like an interval ("every")."""
     return written.strip().lower().startswith("every")
 
 
 def read_interval(written: str, shortest: timedelta) -> Interval:
-    """Read an interval; raises ``InvalidEdit`` for what is none, and for one that is too short or too long."""
+    """Parse an interval; raises ``InvalidEdit`` if the syntax is invalid or the length is out of range."""
     found = _EVERY.fullmatch(written.strip())
     unit = UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
@@ -65,26 +65,26 @@ def read_interval(written: str, shortest: timedelta) -> Interval:
 
 
 def moments(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
-    """Return when a clock on the wall shows this, in UTC: never, once or twice."""
+    """Return the moments, in UTC, at which local time equals ``wall``: none, one or two, depending on clock changes."""
     both = (moment_of(wall, zone, fold) for fold in (0, 1))
     return tuple(dict.fromkeys(filter(None, both)))
 
 
 def moment_of(wall: datetime, zone: ZoneInfo, fold: int) -> datetime | None:
-    """Return when a clock on the wall shows this for the first time, or with fold 1 for the last; None if never."""
+    """Return the moment, in UTC, of a local time, or None in a gap; for a repeated hour, fold 1 selects the second."""
     moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     return moment if moment.astimezone(zone).replace(tzinfo=None) == wall else None
 
 
 def first_moment_of(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return when a clock on the wall shows this for the first time, or the first moment after a gap over it."""
-    # In a gap, fold 1 is read with the offset after it, which is a moment before it, and fold 0 the other way round.
+    """Return the first moment of a local time; in a gap, the first moment after it."""
+    # In a gap, fold 1 applies the offset after the gap and gives a moment before it; fold 0 gives one after it.
     earlier, later = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     return moment_of(wall, zone, 0) or change_between(earlier, later, zone)
 
 
 def change_between(earlier: datetime, later: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first second that has the offset of the later moment, where the clocks change once in between."""
+    """Return the first second with the UTC offset of ``later``; the clocks must change once in between."""
     new = later.astimezone(zone).utcoffset()
     while later - earlier > _SECOND:
         middle = (earlier + (later - earlier) / 2).replace(microsecond=0)
@@ -96,32 +96,32 @@ def change_between(earlier: datetime, later: datetime, zone: ZoneInfo) -> dateti
 
 
 def offset_at_noon(day: date, zone: ZoneInfo) -> timedelta | None:
-    """Return how far the clocks are ahead of UTC at noon of a day; they change at night."""
+    """Return the zone's UTC offset at noon of a day; clock changes happen at night."""
     return datetime(day.year, day.month, day.day, 12, tzinfo=zone).utcoffset()
 
 
 def clocks_change(day: date, zone: ZoneInfo) -> bool:
-    """Say whether the clocks change between noon of this day and noon of the next."""
+    """Say whether the zone's clocks change between noon of this day and noon of the next."""
     return offset_at_noon(day, zone) != offset_at_noon(day + timedelta(days=1), zone)
 
 
 @dataclass(frozen=True)
 class Once:
-    """A single moment, in UTC and whole seconds."""
+    """A schedule with a single moment, in UTC and whole seconds."""
 
     moment: datetime
 
 
 def is_once(written: str) -> bool:
-    """Say whether this is meant as a single moment."""
+    """Say whether an expression begins like a single moment ("at" or "in")."""
     return written.strip().lower().startswith(("at ", "in ")) or written.strip().lower() in ("at", "in")
 
 
 def read_once(written: str, zone: ZoneInfo, anchor: datetime) -> Once:
-    """Read a single moment; ``in`` counts from the anchor, which is when it was written.
+    """Parse a single moment; ``in`` counts from the anchor, the moment at which the expression was written.
 
-    Of an hour that comes twice, the first is meant. Raises ``InvalidEdit`` for what is no moment, for one more than a
-    year ahead by its count, and for one that the clocks of the zone pass over.
+    In an hour that the clocks repeat, the first occurrence counts. Raises ``InvalidEdit`` for invalid syntax, for
+    ``in`` with more than 366 days, for a year outside 1970 to 2099, and for a local time that the clocks skip.
     """
     if written.strip().lower().startswith("in"):
         return _ahead(written, anchor)
@@ -144,7 +144,7 @@ def read_once(written: str, zone: ZoneInfo, anchor: datetime) -> Once:
 
 
 def refuse_past(once: Once, now: datetime) -> None:
-    """Raise ``InvalidEdit`` for a moment that is over."""
+    """Raise ``InvalidEdit`` if the moment has passed."""
     if once.moment <= now:
         raise InvalidEdit(
             f"that moment is over: it was {once.moment:%Y-%m-%d %H:%M:%S} UTC, and now it is "
@@ -181,22 +181,22 @@ SCHEDULE_GRAMMAR = (
     "working days; or once, as at 2026-12-01 09:00 or in 20m. Cron and at are meant in the time zone of the field "
     "timezone (an IANA name such as Europe/Amsterdam; UTC without it)"
 )
-"""The grammar in a sentence or two, as people and models are told."""
+"""The grammar of schedule expressions, as shown to users and models."""
 
 LONGEST_JITTER = 3600
-"""Seconds."""
+"""The longest jitter, in seconds."""
 
 _SMALLEST = timedelta(seconds=1)
-"""The finest that Temporal can do."""
+"""The shortest interval that Temporal supports."""
 
 Schedule = Interval | CronTimes | Once
 
 
 def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = SHORTEST) -> Schedule:
-    """Read a schedule that is written now, and meant in a time zone.
+    """Parse a schedule expression that is written now, in a time zone.
 
-    Raises ``InvalidEdit``, in a sentence that names the fix: for what is no schedule, for an interval that is too
-    short, for an unknown zone, for a day that never comes, and for a moment that is over.
+    Raises ``InvalidEdit`` with a message that names the fix: for invalid syntax, an interval shorter than ``shortest``,
+    an unknown zone, a date that never occurs, and a moment in the past.
     """
     place = read_zone(zone)
     schedule = _read(written, place, now, shortest)
@@ -206,15 +206,16 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
 
 
 def recall_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
-    """Read a schedule that was accepted when it was written, at the anchor, maybe under other limits than today's.
+    """Parse a stored schedule expression, with ``anchor`` as the moment at which it was written.
 
-    Raises ``InvalidEdit`` for what is no schedule at all.
+    It passed the checks at that time, so today's limit for the shortest interval and the check for past moments do not
+    apply. Raises ``InvalidEdit`` if it cannot be parsed.
     """
     return _read(written, read_zone(zone), anchor, _SMALLEST)
 
 
 def check_jitter(schedule: Schedule, seconds: int) -> None:
-    """Raise ``InvalidEdit`` for a jitter that is too long, or that could bring two times of an interval together."""
+    """Raise ``InvalidEdit`` for a jitter above one hour, or of at least half the interval: two runs could meet."""
     if not 0 <= seconds <= LONGEST_JITTER:
         raise InvalidEdit(f"the jitter must be from 0 to {LONGEST_JITTER} seconds")
     if isinstance(schedule, Interval) and 2 * seconds >= schedule.length.total_seconds() and seconds:

@@ -1,4 +1,4 @@
-"""A time of a schedule that has come: whether it becomes a job (docs/decisions.md: schedules)."""
+"""Decides whether a due time of a schedule becomes a job (docs/decisions.md: schedules)."""
 
 from datetime import datetime
 
@@ -12,11 +12,11 @@ from maestro.domain.schedules.times import passed, times_after
 from maestro.domain.values import Value
 
 GIVEN_UP = "failed {} times in a row"
-"""Why a schedule was paused by Maestro itself."""
+"""The reason stored when Maestro itself pauses a schedule."""
 
 
 class ScheduledRun(Value):
-    """The run that Temporal began: its workflow's id, which the job gets, the schedule, and the time it is for."""
+    """A run that Temporal started: the workflow id (also the job id), the schedule's ref, and the due time."""
 
     job_id: str
     schedule: str
@@ -24,16 +24,17 @@ class ScheduledRun(Value):
 
 
 class RunAdmission(Value):
-    """Whether the workflow goes on with the job; if not, ``reason`` says what became of this time."""
+    """The decision whether the workflow continues with the job; if not, ``reason`` says why the run was skipped."""
 
     begun: bool
     reason: str = ""
 
 
 def why_no_run(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
-    """Return why this time of a schedule makes no job, or None.
+    """Return why this due time of a schedule creates no job, or None if it does.
 
-    A job of it that is still open keeps the next one from beginning: that is the flood guard, whatever Temporal knows.
+    While a job of the schedule is open, no further run starts. This limits a flood of jobs independently of Temporal's
+    overlap policy.
     """
     if planned is None or agent is None:
         return "the schedule was deleted"
@@ -49,9 +50,10 @@ def why_no_run(planned: ScheduleColumns | None, agent: Agent | None, open_job: s
 
 
 def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
-    """Say whether a run that cannot ask a model now is skipped: its wait would reach into the next time.
+    """Say whether a run that cannot call a model now is skipped: the wait would last past the schedule's next time.
 
-    A wait without an end does, and so does one for the next day's budget. What runs once waits.
+    A wait without a known end counts as too long, and so does a wait for the next day's budget. A schedule with a
+    single run is never skipped: it waits.
     """
     try:
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
@@ -64,7 +66,7 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
 
 
 def job_of(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
-    """Return the job of a run, which a client may pay for; without a ``slot`` it is one beside the schedule."""
+    """Return the job of a run, with the client that pays, if any; ``slot`` is None for a run started by hand."""
     return Job(
         id=job_id,
         kind=planned.kind,
@@ -79,25 +81,25 @@ def job_of(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: d
 
 
 def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
-    """Count the times between the last one that came and this one: those passed while a run went on, or we were away.
+    """Count the due times between the previous run and this one, missed because a run lasted or Maestro was down.
 
-    What passed while somebody had paused or changed it was not missed.
+    Times before the last edit of the schedule or of its agent do not count: they may belong to a pause.
     """
     began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
     try:
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    except InvalidEdit:  # written under other rules than today's; that it runs is what counts
+    except InvalidEdit:  # a stored schedule that today's rules reject still runs
         return 0
     return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot)
 
 
 def runs_once(planned: ScheduleColumns) -> bool:
-    """Say whether the schedule is over with its first run."""
+    """Say whether the schedule has a single run."""
     return _moment(planned) is not None
 
 
 def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
-    """Return the moment of what was to run once, if it passed without a run: nobody could tell Temporal in time."""
+    """Return the moment of a single run that passed without the run, or None: Temporal did not get it in time."""
     moment = _moment(planned)
     return moment if moment is not None and moment <= now and planned.ended_at is None else None
 

@@ -1,4 +1,4 @@
-"""Heartbeats and crons as the operator's truth: what is to run when, for whom and where.
+"""The tables of heartbeats and crons: the stored schedules that Temporal Schedules are made from.
 
 See docs/decisions.md: schedules.
 """
@@ -16,16 +16,16 @@ from maestro.domain.messages import Address
 
 
 class ScheduleColumns(SQLModel):
-    """What a heartbeat and a cron have in common; ``schedule`` is the text as it was written, ``zone`` an IANA name.
+    """The columns shared by heartbeats and crons; ``schedule`` is the expression as written, ``zone`` an IANA name.
 
-    The name is unique among all that is planned for an agent; ``unnamed`` is what is called so that nobody named.
-    ``anchored_at`` is when the schedule was written: an interval counts from there. ``jitter_seconds`` is how much
-    later than its time a run may begin. ``enabled`` is what people want, ``paused_reason`` why Maestro stopped it by
-    itself, empty when it did not; ``ended_at`` says that what was to run once has run.
+    ``name`` is unique among the schedules of the agent; ``unnamed`` is the default name. ``anchored_at`` is when
+    the expression was written: an interval counts from there. ``jitter_seconds`` is the longest random delay of a run.
+    ``enabled`` is the operator's choice; ``paused_reason`` says why Maestro paused the schedule itself, else empty.
+    ``ended_at`` is set after the run of a schedule with a single run.
 
-    What its runs left: ``runs`` that began, ``skipped`` times that passed without one, ``failures`` in a row, the time
-    and the job of the last run. ``followed`` is the digest of what its Temporal Schedule was told last, and
-    ``follow_error`` why it could not be told more.
+    ``runs`` counts runs that started, ``skipped`` due times without a run, ``failures`` failed runs in a row;
+    ``last_slot`` and ``last_job_id`` are the due time and the job of the last run. ``followed`` is the digest of the
+    state last written to the Temporal Schedule, ``follow_error`` the reason if a later write failed.
     """
 
     unnamed: ClassVar[str]
@@ -59,22 +59,22 @@ class ScheduleColumns(SQLModel):
 
     @property
     def ref(self) -> str:
-        """How it is called outside and in ``queue.schedule``, such as cron-3; no two ever have the same."""
+        """The public id of the schedule, such as cron-3; also stored in ``queue.schedule``, and never reused."""
         return f"{self.kind}-{self.id}"
 
     @property
     def address(self) -> Address:
-        """Where what the agent says goes."""
+        """The address to which the answers are posted."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
     def is_like(self, other: "ScheduleColumns") -> bool:
-        """Say whether both have the same agent do the same, at the same times and places."""
+        """Say whether both schedules have the same kind, agent, work, times and address."""
         what = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
         return type(self) is type(other) and self.model_dump(include=what) == other.model_dump(include=what)
 
 
 class Heartbeat(ScheduleColumns, table=True):
-    """Something an agent looks after every so often; ``script`` is the JSON of what is done without a model, if any."""
+    """A schedule for an agent's regular checks; ``script`` is the JSON of a check without a model, or empty."""
 
     unnamed: ClassVar[str] = "Heartbeat"
     kind: ClassVar[JobKind] = JobKind.HEARTBEAT
@@ -86,7 +86,7 @@ class Heartbeat(ScheduleColumns, table=True):
 
 
 class Cron(ScheduleColumns, table=True):
-    """Something an agent does at certain times."""
+    """A schedule for an agent's tasks at given times."""
 
     unnamed: ClassVar[str] = "Cron Job"
     kind: ClassVar[JobKind] = JobKind.CRON
@@ -96,6 +96,6 @@ class Cron(ScheduleColumns, table=True):
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """Return a name, with the first number from 2 on that makes it one of its own if it is taken."""
+    """Return the name if it is free, else the name with the first free number from 2 on."""
     numbered = (f"{name} {number}" for number in count(2))
     return next(one for one in chain((name,), numbered) if one not in taken)

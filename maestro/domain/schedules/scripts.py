@@ -1,4 +1,4 @@
-"""Heartbeats without a model: what is fetched is filled into a text, and may be a reason to ask a model after all."""
+"""Heartbeat scripts: fetch JSON, fill a template with it, and call a model only if a condition holds."""
 
 from enum import StrEnum
 from http import HTTPStatus
@@ -26,20 +26,20 @@ Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with
 
 
 class ScriptFailed(MaestroError):
-    """What was fetched is no use, and would be none a moment later; the text is for operators."""
+    """The fetched response is not usable and a retry would not help; the message is for operators."""
 
     public = "What a script fetched was of no use."
 
 
 class ScriptSourceAway(ScriptFailed):
-    """The server that is asked has trouble of its own."""
+    """The server of a script's address answered with a temporary error; a retry may help."""
 
     public = "What a script fetches was not to be had."
     retryable = True
 
 
 class Comparison(StrEnum):
-    """How a value is compared."""
+    """A comparison operator of a condition."""
 
     LESS = "<"
     AT_MOST = "<="
@@ -50,9 +50,9 @@ class Comparison(StrEnum):
 
 
 class Condition(View):
-    """When a model is asked: the value at ``path`` of what was fetched, compared; ``prompt`` is what it is told.
+    """When a script calls a model: if the value at ``path`` of the fetched JSON compares as given.
 
-    The prompt may have the same placeholders as the template.
+    The model gets ``prompt``, which may have the same placeholders as the template.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Condition(View):
     prompt: Annotated[str, Field(max_length=20_000), AfterValidator(checked_prompt)]
 
     def holds(self, fetched: object) -> bool:
-        """Say whether it is so; what is not there, or is no number where one is compared, fulfils no condition."""
+        """Say whether the condition holds; a missing value, or a non-number in an ordered comparison, never does."""
         found = value_at(fetched, self.path)
         same = found == self.value and isinstance(found, bool) == isinstance(self.value, bool)
         if self.op is Comparison.EQUAL:
@@ -72,10 +72,11 @@ class Condition(View):
 
 
 class Script(View):
-    """What a heartbeat does without a model: get JSON from a public address, fill it into ``template``, post that.
+    """The work of a heartbeat without a model: fetch JSON from a public address, fill ``template`` and post the result.
 
-    Placeholders are as in webhooks, without ``payload.``: ``{{data.price}}``. ``bearer`` is a reference, ``env:NAME``
-    or ``file:PATH``, to a token that is shown to that address alone. Without a template only the condition counts.
+    Placeholders are as in webhook templates, without ``payload.``: ``{{data.price}}``. ``bearer`` is a reference
+    (``env:NAME`` or ``file:PATH``) to a token that is sent to this address only. Without a template only the condition
+    is evaluated.
     """
 
     url: Annotated[str, matching(r"https?://\S{1,2000}", "an address that begins with https:// or http://")]
@@ -91,7 +92,7 @@ class Script(View):
 
 
 def read_script(text: str) -> Script:
-    """Return a script that a row has; raises ``InvalidEdit`` for one that was written past us."""
+    """Parse a script stored in a row; raises ``InvalidEdit`` if it is not valid."""
     try:
         return Script.model_validate_json(text)
     except ValidationError as error:
@@ -99,7 +100,7 @@ def read_script(text: str) -> Script:
 
 
 def fetched_json(status: int, body: bytes) -> object:
-    """Return what an address answered; raises ``ScriptFailed`` for an error and for what is no JSON."""
+    """Return the JSON of a response; raises ``ScriptFailed`` for an error status or invalid JSON."""
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         away = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
         raise (ScriptSourceAway if away else ScriptFailed)(f"the server answered with status {status}")
@@ -110,12 +111,15 @@ def fetched_json(status: int, body: bytes) -> object:
 
 
 def fill_script(template: str, fetched: object) -> str:
-    """Return a template with what was fetched in it; numbers are written as people read them."""
+    """Return the template filled with the fetched values; numbers get thousands separators."""
     return fill_template(template, fetched, _readable).text.strip()
 
 
 def condition_text(script: Script, condition: Condition, fetched: object) -> str:
-    """Return what a model is told when a condition holds; never nothing, for a job without a task runs the script."""
+    """Return the prompt for the model when a condition holds.
+
+    It is never empty: a heartbeat job with an empty task would run the script.
+    """
     host = urlsplit(script.url).hostname
     return with_source(condition.prompt, fill_template(condition.prompt, fetched, _readable), f"{host} answered")
 

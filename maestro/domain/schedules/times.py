@@ -1,4 +1,4 @@
-"""The times of a schedule, lazily and in UTC, and the nights on which clocks change.
+"""The due times of a schedule, computed lazily in UTC, and the clock changes of its zone.
 
 See docs/decisions.md: schedules; ADR 17.
 """
@@ -25,17 +25,17 @@ from maestro.domain.schedules.expressions import (
 )
 
 SHOWN = 5
-"""How many times a preview shows."""
+"""The number of due times in a preview."""
 
 _DAY = timedelta(days=1)
 _DAYS_AHEAD = 5 * 366
 _LONGEST_MONTH = timedelta(days=32)
 
 LOOK_AHEAD = 400
-"""Days: every change of the coming year, told again before it is over."""
+"""Days to search for clock changes: a year, and a margin to renew the result before it ends."""
 
 Hours = Mapping[date, Set[int]]
-"""Hours of some days, by the clock on the wall."""
+"""Hours of local time, by date."""
 
 _ONE_DAY, _HOUR, _SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 _ALL_DAY = frozenset(range(24))
@@ -43,11 +43,11 @@ _EVERY_WEEKDAY = 7
 
 
 def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
-    """Yield the times strictly after a moment, up to the year 2099.
+    """Yield the due times strictly after a moment, up to the year 2099.
 
-    An interval keeps the grid of its anchor, in whole seconds. A cron follows the clocks of its zone. One that names
-    its hours comes at the first moment after a gap for all its times within, and the first time of an hour that is
-    repeated; one that is a rhythm through the day leaves out the gap, and goes on through both hours.
+    An interval counts from its anchor, in whole seconds. A cron follows the local time of its zone. If it names its
+    hours (``fixed``), all times in a gap move to the first moment after it, and a repeated hour counts once, the first
+    time. If its hour field has a ``*``, times in a gap are skipped, and a repeated hour counts twice.
     """
     match schedule:
         case Interval(length):
@@ -59,12 +59,12 @@ def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
 
 
 def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
-    """Return the next five times, or as many as there are."""
+    """Return the next five due times, or fewer if the schedule ends earlier."""
     return tuple(islice(times_after(schedule, zone, anchor, after), SHOWN))
 
 
 def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
-    """Count the times strictly between two moments; cheap for years of them too."""
+    """Count the due times strictly between two moments, without listing each of them when the range spans years."""
     match schedule:
         case Interval(length):
             first = next(_grid(length, anchor, after), until)
@@ -76,7 +76,7 @@ def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime
 
 
 def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
-    """Yield the times of a day, in their order; a gap that ends it brings some to the first moment of the next day."""
+    """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
     if cron.fixed:
         found: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
     else:
@@ -85,7 +85,7 @@ def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
 
 
 def passed_over(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Return the next time, by the clock on the wall, over which the clocks go in the coming five years."""
+    """Return the next local time of the cron, within five years, that a clock change skips, or None."""
     today = after.astimezone(zone).date()
     for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
         if clocks_change(day, zone):
@@ -112,18 +112,18 @@ def _walk(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime
 
 
 def _clock_times(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
-    """Yield when the clocks show the times of a day for the first time, or for the last; both are in order."""
+    """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
     return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
 
 
 def _rest(cron: CronTimes, zone: ZoneInfo, day: date, after: datetime) -> CronTimes:
-    """Leave out the hours of a day that are over, so that nobody looks at each of their minutes."""
+    """Return the cron without the hours of a day that have passed, so that their minutes are not computed."""
     ends = {hour: moments(datetime.combine(day, time(hour, 59)), zone) for hour in cron.hours}
     return replace(cron, hours=frozenset(hour for hour, end in ends.items() if not end or end[-1] > after))
 
 
 def _next(cron: CronTimes, day: date) -> date:
-    """Return the next day of a month that has any."""
+    """Return the next day; months that the cron does not select are skipped."""
     ahead = day + _DAY
     while ahead.month not in cron.months:
         ahead = (ahead.replace(day=1) + _LONGEST_MONTH).replace(day=1)
@@ -131,7 +131,7 @@ def _next(cron: CronTimes, day: date) -> date:
 
 
 def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
-    """Count day by day: only the first, the last and those on which the clocks change are looked at closely."""
+    """Count day by day; only the first and last day and days near a clock change need their exact times."""
     if after >= until:
         return 0
     first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
@@ -145,10 +145,10 @@ def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: dateti
 
 
 def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
-    """Return the hours around the coming changes of the clocks in which the cron has something to do.
+    """Return the local hours around coming clock changes in which the cron has due times.
 
-    Where midnight itself is passed over, a server may take the day for the one before: then the whole day is doubtful
-    to a cron that asks for the day of the week.
+    Where a change skips midnight, a Temporal server may compute the wrong weekday: for a cron with days of the week the
+    whole day is then included.
     """
     found: dict[date, Set[int]] = {}
     for evening in _evenings(zone, today):
@@ -160,22 +160,22 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
 
 
 def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetime, ...]:
-    """Return the times of the cron within these hours, in UTC and in their order."""
+    """Return the cron's due times within these hours, in UTC and in order."""
     all_day = (time for day in hours for time in times_of(cron, zone, day))
     local = ((time, time.astimezone(zone)) for time in all_day)
-    # A gap that ends its day brings a time to the first moment of the next one.
+    # A gap at the end of a day moves a time to the first moment of the next day, which may be no key of ``hours``.
     return tuple(sorted({time for time, wall in local if wall.hour in hours.get(wall.date(), _ALL_DAY)}))
 
 
 @lru_cache(maxsize=100)
 def _evenings(zone: ZoneInfo, today: date) -> tuple[date, ...]:
-    """Return the days between whose noon and the next the clocks change; yesterday's change may still go on."""
+    """Return the days on which the clocks change between noon and the next noon; the search starts two days back."""
     days = (today + ahead * _ONE_DAY for ahead in range(-2, LOOK_AHEAD))
     return tuple(day for day in days if clocks_change(day, zone))
 
 
 def _around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
-    """Return the hours from the one before the change to the one after it."""
+    """Return the local hours from one hour before a clock change to the hour after it."""
     moment = _change(evening, zone)
     before = _wall(moment - _SECOND, zone) + _SECOND
     after = _wall(moment, zone)
@@ -191,7 +191,7 @@ def _around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
 
 
 def _change(evening: date, zone: ZoneInfo) -> datetime:
-    """Return the first second that has the offset of the next noon."""
+    """Return the first second with the UTC offset of the next noon."""
     earlier = datetime.combine(evening, time(12), zone).astimezone(UTC)
     later = datetime.combine(evening + _ONE_DAY, time(12), zone).astimezone(UTC)
     return change_between(earlier, later, zone)

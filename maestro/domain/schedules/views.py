@@ -1,4 +1,4 @@
-"""Schedules as operators see them, on API, command line and page alike."""
+"""Views of schedules for operators, used by API, command line and pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from maestro.domain.values import Value, View
 
 
 class ScheduleState(StrEnum):
-    """Whether it runs; the first that is so counts."""
+    """The state of a schedule; if several apply, the first in this order counts."""
 
     ENDED = "ended"
     PAUSED = "paused"
@@ -38,9 +38,9 @@ class ScheduleState(StrEnum):
 
 
 class LastRun(View):
-    """The job of the last run; ``status`` is null when the job is gone.
+    """The job of a schedule's last run; ``status`` is null when the job has been deleted.
 
-    ``reason`` says why the run was skipped (its status is ``dropped``) or failed.
+    ``reason`` says why the run was skipped (status ``dropped``) or failed.
     """
 
     job_id: str
@@ -50,11 +50,11 @@ class LastRun(View):
 
 
 class ScheduleView(View):
-    """A heartbeat or a cron, and what came of it; ``ref`` is its name outside, such as cron-3.
+    """A heartbeat or a cron with its state and its last run; ``ref`` is its public id, such as cron-3.
 
-    ``when`` says the schedule in words, ``next_runs`` are the next five times, in its zone, of one that is active.
-    ``reason`` says why one is not: who or what paused it. ``skipped`` counts times that passed without a run,
-    ``failures`` those in a row. ``follow_error`` is why Temporal does not run it as it stands here.
+    ``when`` describes the schedule in words; ``next_runs`` are the next five times in its zone, empty unless it is
+    active. ``reason`` says why it is not active. ``skipped`` counts due times without a run, ``failures`` failed runs
+    in a row. ``follow_error`` says why its Temporal Schedule differs from this row.
     """
 
     ref: str
@@ -87,14 +87,14 @@ class ScheduleView(View):
 
 
 class SchedulePage(View):
-    """Schedules, heartbeats first, the oldest first; ``next`` is the cursor of the following page, null at the end."""
+    """A page of schedules: heartbeats first, oldest first; ``next`` is the next page's cursor, null on the last."""
 
     items: tuple[ScheduleView, ...]
     next: str | None
 
 
 class SchedulePreview(View):
-    """A schedule in words, and its next five times in its zone; ``note`` tells of a time that the clocks pass over."""
+    """A schedule in words and its next five times in its zone; ``note`` names a time that a clock change skips."""
 
     schedule: str
     timezone: str
@@ -104,13 +104,13 @@ class SchedulePreview(View):
 
 
 class StartedRun(View):
-    """The job that was begun."""
+    """The job that was started."""
 
     job_id: str
 
 
 class BackfilledTime(View):
-    """A time that passed, in UTC, and its job; ``ran`` says that it had one already, which is left as it is."""
+    """A past due time, in UTC, and its job; ``ran`` says that the job existed before, and stays unchanged."""
 
     time: datetime
     job_id: str
@@ -118,7 +118,7 @@ class BackfilledTime(View):
 
 
 class BackfillView(View):
-    """What is made up for: so many jobs are begun, or would be; they run one after the other."""
+    """The result of a backfill: the jobs that are started (or would be, for a preview); they run one after another."""
 
     preview: bool
     count: int
@@ -126,7 +126,7 @@ class BackfillView(View):
 
 
 class ScheduleFilter(Value):
-    """Which schedules to show; what is None does not matter."""
+    """A filter for schedules; a field that is None does not restrict."""
 
     kind: ScheduleKind | None = Field(default=None, description="only heartbeats, or only crons")
     agent: str | None = Field(default=None, description="only those of this agent")
@@ -135,7 +135,7 @@ class ScheduleFilter(Value):
 
 @dataclass(frozen=True)
 class ScheduleRecord:
-    """A row with what other tables say of it: whose it is, and the job of its last run."""
+    """A schedule's row with its agent and the job of its last run."""
 
     planned: ScheduleColumns
     agent: Agent
@@ -143,7 +143,7 @@ class ScheduleRecord:
 
 
 def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
-    """Say whether a schedule runs."""
+    """Return the state of a schedule."""
     if planned.ended_at is not None:
         return ScheduleState.ENDED
     if not planned.enabled or planned.paused_reason:
@@ -152,7 +152,7 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 
 
 def schedule_view(plan: ScheduleRecord, now: datetime) -> ScheduleView:
-    """Show a schedule."""
+    """Build the view of a schedule."""
     planned, state = plan.planned, state_of(plan.planned, plan.agent)
     when, coming = _coming(planned, now)
     next_runs = coming if state is ScheduleState.ACTIVE else ()
@@ -175,13 +175,13 @@ def schedule_view(plan: ScheduleRecord, now: datetime) -> ScheduleView:
 
 
 def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
-    """Show up to ``limit`` schedules of one more that was looked for."""
+    """Build a page of up to ``limit`` schedules; ``found`` has one more if there is a next page."""
     page = tuple(found[:limit])
     return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
 
 
 def preview_view(wish: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
-    """Show when a schedule would come if it were made now; raises ``InvalidEdit`` for what is none."""
+    """Build the preview of a schedule as if created now; raises ``InvalidEdit`` if it is not valid."""
     schedule = read_schedule(wish.schedule, wish.timezone, now, shortest)
     check_jitter(schedule, wish.jitter_seconds)
     zone = read_zone(wish.timezone)
@@ -196,7 +196,7 @@ def preview_view(wish: SchedulePreviewRequest, now: datetime, shortest: timedelt
 
 
 def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
-    """Say when the clocks next go forward over a time, and when it comes instead."""
+    """Describe the next clock change that skips a time of the schedule, and the time at which it runs instead."""
     wall = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if wall is None:
         return ""
@@ -206,7 +206,7 @@ def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
 
 
 def _coming(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetime, ...]]:
-    """Return a schedule in words and its next times; as it was written, and none, for one that nobody can read."""
+    """Return the schedule in words and its next times; for one that cannot be parsed, its text and no times."""
     try:
         zone = read_zone(planned.zone)
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)

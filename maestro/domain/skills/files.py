@@ -1,4 +1,4 @@
-"""Skill files: the YAML header and its rules, and the set of skills that all files make."""
+"""Skill files: parsing of their YAML front matter, and selection among the files of all folders."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ from maestro.domain.fields import Slug, ToolName
 from maestro.domain.skills.skill import fold, problem_of_pattern
 
 MAX_FRONT_MATTER = 16_384
-"""Characters; YAML takes its time, and this many take a tenth of a second."""
+"""The longest front matter, in characters: YAML parses this many in a tenth of a second."""
 MAX_DEPTH = 6
 
 _KINDS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)
@@ -34,17 +34,17 @@ _KEYS = ("slug", *_LENGTHS, "triggers", "required_tools")
 _SLUG: TypeAdapter[str] = TypeAdapter(Slug)
 _TOOL: TypeAdapter[str] = TypeAdapter(ToolName)
 _TRIGGERS = {"keywords": "keywords", "keyword": "keywords", "patterns": "patterns", "pattern": "patterns"}
-"""What a trigger may be called, in a mapping or in a list of items with one key each."""
+"""The accepted names of triggers, and the list to which each belongs."""
 
 
 class InvalidSkill(ConfigurationError):
-    """A file is no skill that can be used; the text is one sentence that names the fix."""
+    """A skill file is not valid; the message is one sentence that names the fix."""
 
     public = "The skill is not valid."
 
 
 def split_header(text: str) -> tuple[dict[str, Any], str]:
-    """Return what stands in the front matter, every plain value as text, and the body.
+    """Split a skill file into its front matter, with every scalar as text, and its body.
 
     Raises ``InvalidSkill``.
     """
@@ -62,15 +62,15 @@ def split_header(text: str) -> tuple[dict[str, Any], str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads texts, lists and mappings, and refuses what could grow beyond its own length or hide a mistake."""
+    """A YAML loader for texts, lists and mappings only; it rejects aliases, deep nesting and repeated keys."""
 
-    # A keyword "no" is a word and a version 1.10 is no number: nothing is taken for anything but text.
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the library's own way to say so
+    # No implicit types: the keyword "no" is a text and no boolean, the version 1.10 is a text and no number.
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML reads these class attributes
     yaml_constructors = {kind: yaml.SafeLoader.yaml_constructors[kind] for kind in _KINDS}  # noqa: RUF012 - as above
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Build a node; raises ``YAMLError`` for an alias, which can repeat itself, and for too much depth."""
+        """Build a node; raises ``YAMLError`` for nesting above 6 levels and for an alias, which could expand endlessly."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._mark())
         self._depth += 1
@@ -81,7 +81,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build a mapping; raises ``YAMLError`` when a key stands there twice, of which one would be lost."""
+        """Build a mapping; raises ``YAMLError`` for a repeated key, because one of the values would be lost."""
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for at, key in enumerate(keys):
             if key in keys[:at]:
@@ -97,7 +97,7 @@ class _Loader(yaml.SafeLoader):
 
 def _read_yaml(source: str) -> object:
     try:
-        return yaml.load(source, Loader=_Loader)  # noqa: S506 - it is a safe loader, made stricter
+        return yaml.load(source, Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
         raise InvalidSkill(f"its front matter is not valid YAML{line}: {error.problem}; correct it there") from None
@@ -107,7 +107,7 @@ def _read_yaml(source: str) -> object:
 
 @dataclass(frozen=True)
 class SkillFile:
-    """A skill that can be used; ``problems`` are what its author should mend all the same."""
+    """A valid skill file; ``problems`` are mistakes that do not prevent its use and that its author should correct."""
 
     slug: str
     name: str
@@ -124,10 +124,10 @@ class SkillFile:
 
 
 def read_skill(data: bytes) -> SkillFile:
-    """Read the bytes of a file.
+    """Parse the bytes of a skill file.
 
-    A key or a pattern that cannot be used is a problem of the skill, which works without it; everything else that is
-    wrong raises ``InvalidSkill``.
+    An unknown key or an unusable pattern becomes an entry of ``problems``, and the skill works without it; every other
+    mistake raises ``InvalidSkill``.
     """
     front, body = split_header(_text(data))
     texts = {key: _line(front, key, length) for key, length in _LENGTHS.items()}
@@ -178,14 +178,14 @@ def _line(front: Mapping[str, Any], key: str, length: int) -> str:
 
 
 def _triggers(value: object) -> dict[str, list[str]]:
-    """Read the triggers: a mapping of two lists, or a list of items with one key each, as some skills have it."""
+    """Parse the triggers: a mapping of two lists, or the other common form, a list of items with one key each."""
     found: dict[str, list[str]] = {"keywords": [], "patterns": []}
     items = value if isinstance(value, list) else [value] if value != "" else []
     for item in items:
         if not isinstance(item, dict) or not item.keys() <= _TRIGGERS.keys():
             raise InvalidSkill("triggers is not understood; give it the two lists keywords and patterns")
         for key, trigger in item.items():
-            # One item of a list of triggers may hold one word; anywhere else that would be a list someone forgot.
+            # An item of a list of triggers may hold one text; in a mapping, one text is a mistake: the list is missing.
             single = isinstance(value, list) and isinstance(trigger, str)
             found[_TRIGGERS[key]] += _list(f"triggers.{key}", [trigger] if single else trigger)
     return found
@@ -202,13 +202,13 @@ def _list(key: str, value: object) -> list[str]:
 
 
 def _check_letters(key: str, text: str) -> None:
-    """Raise for half characters, which no database takes, and for control characters, which nobody types."""
+    """Raise ``InvalidSkill`` for lone surrogates, which databases reject, and for control characters."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise InvalidSkill(f"{key} has a control character or half of a character in it; take it out")
 
 
 def _unique(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the items without those that say the same again, which would count twice."""
+    """Return the items without repeats, compared by ``key``; a repeat would score twice."""
     first = {key(item): item for item in reversed(items)}
     return tuple(item for item in dict.fromkeys(items) if first[key(item)] == item)
 
@@ -255,7 +255,7 @@ def _silent(keywords: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[st
 
 @dataclass(frozen=True)
 class SkillSource:
-    """A file with a skill, or with what is wrong instead; ``source`` is its path."""
+    """A skill file by its path, with the parsed skill or, if it is not valid, the problem."""
 
     source: str
     shipped: bool
@@ -264,7 +264,7 @@ class SkillSource:
 
     @classmethod
     def read(cls, source: str, data: bytes, *, shipped: bool) -> "SkillSource":
-        """Read a file."""
+        """Parse a skill file; an invalid one gives a source with its problem."""
         try:
             return cls(source, shipped, skill=read_skill(data))
         except InvalidSkill as error:
@@ -273,7 +273,7 @@ class SkillSource:
 
 @dataclass(frozen=True)
 class KnownSkill:
-    """A skill as it was when its file could be read."""
+    """A stored skill and the path of the file from which it was last read."""
 
     slug: str
     source: str
@@ -281,9 +281,9 @@ class KnownSkill:
 
 @dataclass(frozen=True)
 class SkillSet:
-    """The skills of all files: those to take from their file, by slug, and those to leave as they were known.
+    """The result of a scan of all files: ``taken`` are skills to store, ``kept`` slugs whose stored row stays.
 
-    ``problems`` are pairs of a file and a sentence.
+    ``problems`` are pairs of a file path and a sentence.
     """
 
     taken: dict[str, SkillSource] = field(default_factory=dict)
@@ -292,10 +292,10 @@ class SkillSet:
 
 
 def arrange(files: Iterable[SkillSource], known: Sequence[KnownSkill]) -> SkillSet:
-    """Arrange files into a library.
+    """Choose one file for each slug.
 
-    An own skill replaces one that was shipped with the same slug; of two own ones the first by path stays. What a
-    broken file said before it broke stays as it was known.
+    A user's skill replaces a shipped one with the same slug; of two of the user's, the first by path wins. If a file is
+    no longer valid, its stored skill stays.
     """
     ordered = sorted(files, key=lambda file: file.source)
     taken: dict[str, SkillSource] = {}

@@ -1,4 +1,4 @@
-"""Skills: instructions for a model, found by the keywords and patterns in a message."""
+"""Skills: instructions for a model, selected by the keywords and patterns that match a message."""
 
 import json
 import re
@@ -10,39 +10,39 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-import re2  # type: ignore[import-untyped]  # it comes without types
+import re2  # type: ignore[import-untyped]  # the package has no type hints
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
 
 _WORD = re.compile(r"\w+")
-# Scripts that put no blank between words: there a keyword is found wherever it stands.
+# Scripts without blanks between words: a keyword in them may match anywhere, not only as a whole word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 
 PATTERN_CHARS = 500
 PROGRAM_SIZE = 4_000
-"""The most instructions a pattern may become: with the text a message is judged by, 1 second at the very worst."""
+"""The largest compiled pattern, in RE2 instructions: on the longest scored text it takes 1 second at worst."""
 GROUP_MEMORY = 8 << 20
-"""Bytes that many patterns may take which are searched for as one."""
+"""The memory limit, in bytes, of patterns that are searched as one alternation."""
 
 MOST_SKILLS = 3
-"""How many skills one message may bring in (docs/decisions.md: prompt layers)."""
+"""The most skills that one message adds to a prompt (docs/decisions.md: prompt layers)."""
 
 KEYWORD_POINTS = 1
 PATTERN_POINTS = 2
 
 SCORED_CHARS = 32_000
-"""How much of either end of a long message is scored: what somebody asks for stands before or after what they paste."""
+"""Characters scored at each end of a long message: users write their request before or after a pasted text."""
 
 
 def fold(text: str) -> str:
-    """Return a text in the form in which letters of either case, wide letters and every run of blanks are the same."""
+    """Normalise a text for comparison: letter case, wide letters and runs of blanks no longer differ."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return " ".join(folded.split())
 
 
 class MessageWords:
-    """A message, ready to be searched."""
+    """A folded message and its set of words, prepared for keyword search."""
 
     def __init__(self, message: str) -> None:
         self.text = fold(message)
@@ -58,13 +58,13 @@ class _PreparedKeyword(NamedTuple):
 
 @dataclass(frozen=True)
 class Keywords:
-    """Words and phrases to look for, such as ``pull request``, ``c++`` and ``.net``, of one skill or of hundreds."""
+    """An index of keywords, such as ``pull request``, ``c++`` and ``.net``, of one skill or of all skills."""
 
     sources: Sequence[str]
 
     @cached_property
     def _by_sign(self) -> Mapping[str, Sequence[_PreparedKeyword]]:
-        """Each under one of its words, without which a message cannot have it; under nothing where it has none."""
+        """Map the longest word of each keyword to the keyword; keywords without words are under the empty text."""
         found: dict[str, list[_PreparedKeyword]] = {}
         for place, source in enumerate(self.sources):
             keyword = fold(source)
@@ -76,10 +76,10 @@ class Keywords:
         return found
 
     def found(self, message: MessageWords) -> tuple[str, ...]:
-        """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them.
+        """Return the keywords that occur in the message as whole words: with no letter, digit or ``_`` next to them.
 
-        They are in the order of their sources. Only those are looked for whose sign is a word of the message: most
-        messages have none, however many keywords there are.
+        They keep the order of ``sources``. Only keywords with their index word in the message are compared, so the cost
+        hardly depends on how many keywords there are.
         """
         signs = self._by_sign.keys() & message.words
         near = chain(self._by_sign.get("", ()), *(self._by_sign[sign] for sign in signs))
@@ -88,7 +88,7 @@ class Keywords:
 
 
 def _pieces(keyword: str) -> frozenset[str]:
-    """Return the words that a text must have for the keyword to be there; none where words are not set apart."""
+    """Return the words that a message must contain for this keyword; none for scripts without blanks between words."""
     return frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
 
 
@@ -110,10 +110,10 @@ def _is_whole(keyword: str, text: str, at: int) -> bool:
 
 
 def _joined(outside: str, edge: str) -> bool:
-    """Say whether the keyword goes on beyond its edge."""
+    """Say whether the character next to the keyword continues a word, so that the match is no whole word."""
     if not outside or _UNSPACED.match(edge):
         return False
-    # Marks are the vowels of some scripts and the accents of others: what they stand on is no whole word.
+    # Combining marks (vowel signs, accents) belong to the letter before them, so they continue the word.
     return outside.isalnum() or outside == "_" or unicodedata.category(outside).startswith("M")
 
 
@@ -121,23 +121,22 @@ def _options(memory: int = 1 << 20) -> re2.Options:
     options = re2.Options()
     options.case_sensitive = False
     options.log_errors = False
-    options.never_capture = True  # we only ask whether it matches, which is ten times faster
+    options.never_capture = True  # only whether a pattern matches is needed; without captures this is ten times faster
     options.max_mem = memory
     return options
 
 
 class _Group:
-    """Patterns that are searched for as one, and half by half only where one of them matches: most messages have none.
+    """Patterns that are searched as one alternation, and split in halves only if it matches: most messages match none.
 
-    What finds several patterns at once in RE2 (``Set``) has no way to say that its memory was not enough: it would miss
-    what each pattern by itself finds.
+    RE2's ``Set`` is not used: it does not report when it runs out of memory, and would then miss matches.
     """
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
 
     def matching(self, text: bytes) -> Iterator[str]:
-        """Yield those that match somewhere in a text in UTF-8, in their order."""
+        """Yield the patterns that match anywhere in a UTF-8 text, in their order."""
         if self._all is not None and self._all.search(text) is None:
             return
         if len(self._sources) == 1:
@@ -147,15 +146,15 @@ class _Group:
 
     @cached_property
     def _all(self) -> Any | None:
-        """All of them as one; None where that cannot be."""
+        """All patterns compiled as one alternation, or None if they cannot be combined."""
         if len(self._sources) == 1:
             return re2.compile(self._sources[0], _options())
-        # An open \Q quotes whatever stands behind it.
+        # An unclosed \Q would quote the patterns after it.
         if any(r"\Q" in source for source in self._sources):
             return None
         try:
             return re2.compile("|".join(f"(?:{source})" for source in self._sources), _options(GROUP_MEMORY))
-        except re2.error:  # it is too large, or two of them name a group alike
+        except re2.error:  # the alternation is too large, or two patterns name a group alike
             return None
 
     @cached_property
@@ -166,10 +165,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class Patterns:
-    """Patterns that are compiled when they are first needed; letters match in either case unless ``(?-i)`` says no.
-
-    They may be those of a skill, or of hundreds.
-    """
+    """Patterns of one skill or of all skills, compiled at first use; case is ignored unless a pattern has ``(?-i)``."""
 
     sources: Sequence[str]
 
@@ -178,12 +174,12 @@ class Patterns:
         return _Group([source for source in self.sources if problem_of_pattern(source) is None])
 
     def matching(self, text: bytes) -> tuple[str, ...]:
-        """Return those that match somewhere in a text in UTF-8, in the order of their sources."""
+        """Return the patterns that match anywhere in a UTF-8 text, in the order of ``sources``."""
         return tuple(self._usable.matching(text))
 
 
 def problem_of_pattern(source: str) -> str | None:
-    """Return why a text is no usable pattern, in a few words, or None."""
+    """Return why a pattern is not usable, in a few words, or None if it is."""
     if not source.strip():
         return "it is empty"
     if len(source) > PATTERN_CHARS:
@@ -208,11 +204,11 @@ def _reason(error: Exception) -> str:
 
 
 class SkillRow(SQLModel, table=True):
-    """One skill as it was read from its file; ``enabled`` survives when the file changes.
+    """A skill as last read from its file; ``enabled`` is the operator's choice and stays when the file changes.
 
-    ``keywords``, ``patterns`` and ``required_tools`` are JSON lists, ``source`` is the path of the file, ``shipped``
-    says whether it came with Maestro, ``digest`` is that of the whole file. The body is last, so that what is asked for
-    every message can be read without it.
+    ``keywords``, ``patterns`` and ``required_tools`` are JSON lists, ``source`` is the path of the file, ``shipped`` is
+    true for skills that come with Maestro, ``digest`` is that of the whole file. The body is the last column, so that a
+    query for the triggers, made for every message, does not read it.
     """
 
     __tablename__ = "skills"
@@ -235,7 +231,7 @@ class SkillRow(SQLModel, table=True):
 
 
 class SkillProblem(SQLModel, table=True):
-    """What is wrong with a file of skills as it is now: a sentence that names the fix."""
+    """A problem of a skill file in its current state, as a sentence that names the fix."""
 
     __tablename__ = "skill_problems"
 
@@ -246,7 +242,7 @@ class SkillProblem(SQLModel, table=True):
 
 @dataclass(frozen=True)
 class Skill:
-    """What a message is judged by, and what the model is given: the body, without the front matter."""
+    """A skill with its triggers and its ``body``: the text for the model, without the front matter."""
 
     slug: str
     name: str
@@ -257,11 +253,11 @@ class Skill:
 
     @classmethod
     def of(cls, row: SkillRow) -> "Skill":
-        """Return the skill of a row."""
+        """Return the skill of a table row."""
         keywords, patterns, tools = map(json.loads, (row.keywords, row.patterns, row.required_tools))
         return cls(row.slug, row.name, row.body, tuple(keywords), tuple(patterns), tuple(tools))
 
-    # Preparing these takes longer than using them, so whoever keeps the skill keeps them too.
+    # Cached with the skill, because building these indexes takes longer than using them.
     @cached_property
     def _keywords(self) -> Keywords:
         return Keywords(self.keywords)
@@ -271,13 +267,13 @@ class Skill:
         return Patterns(self.patterns)
 
     def score(self, message: "ScoredMessage") -> "SkillScore":
-        """Say how well this skill fits a message."""
+        """Return the keywords and patterns of this skill that match a message."""
         return SkillScore(self, self._keywords.found(message.words), self._patterns.matching(message.encoded))
 
 
 @dataclass(frozen=True)
 class SkillScore:
-    """How well a skill fits a message: the keywords found in it and the patterns that match."""
+    """The matches of a skill in a message: the keywords found and the patterns that match."""
 
     skill: Skill
     keywords: tuple[str, ...]
@@ -285,12 +281,12 @@ class SkillScore:
 
     @property
     def points(self) -> int:
-        """Return one point for each keyword and two for each pattern."""
+        """Return the score: one point for each keyword and two for each pattern."""
         return KEYWORD_POINTS * len(self.keywords) + PATTERN_POINTS * len(self.patterns)
 
 
 class ScoredMessage:
-    """A message, ready to be scored; of a long one only both ends count."""
+    """A message prepared for scoring; of a long message only the first and last 32,000 characters count."""
 
     def __init__(self, message: str) -> None:
         if len(message) > 2 * SCORED_CHARS:
@@ -302,29 +298,29 @@ class ScoredMessage:
 def choose_skills(
     skills: Sequence[Skill], message: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> tuple[Skill, ...]:
-    """Choose what the model is given for a message: at most three skills, the best first.
+    """Return the skills that the model gets for a message: at most three, highest score first.
 
-    Only the message itself counts, never what was said before. Of equal ones the first by slug wins. A skill is passed
-    over when it needs a tool that the agent does not have, or is not among the ``allowed`` ones; None allows all.
+    Only this message counts, not earlier ones. Equal scores are ordered by slug. A skill is skipped if it requires a
+    tool that the agent does not have, or if it is not in ``allowed``; None allows all skills.
     """
     return _best(ranking(skills, message), tools, allowed)
 
 
 def is_for(skill: Skill, tools: frozenset[str], allowed: frozenset[str] | None) -> bool:
-    """Say whether an agent with these tools may be given a skill."""
+    """Say whether an agent with these tools and allowed skills may get this skill."""
     return (allowed is None or skill.slug in allowed) and tools.issuperset(skill.required_tools)
 
 
 def ranking(skills: Sequence[Skill], message: str) -> list[SkillScore]:
-    """Return the scores above zero, the best first."""
+    """Return the scores above zero, highest first."""
     scored = ScoredMessage(message)
     return _ranked(skill.score(scored) for skill in skills)
 
 
 class Repertoire:
-    """Skills that message after message is tried on: it chooses as ``choose`` does, and reads a message once for all.
+    """A set of skills indexed together, for repeated choices: each message is searched once for all skills.
 
-    What that costs hardly grows with the number of skills.
+    The result equals that of ``choose_skills``; the cost hardly grows with the number of skills.
     """
 
     def __init__(self, skills: Sequence[Skill]) -> None:
@@ -337,7 +333,7 @@ class Repertoire:
                 self._with.setdefault(source, []).append(place)
 
     def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
-        """Choose what the model is given for a message; see ``choose``."""
+        """Return the skills that the model gets for a message; the rules are those of ``choose_skills``."""
         return _best(self._ranking(ScoredMessage(message)), tools, allowed)
 
     def _ranking(self, message: ScoredMessage) -> list[SkillScore]:

@@ -1,4 +1,4 @@
-"""Skills as operators see, change and try them."""
+"""Views, changes and trials of skills for operators."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from maestro.domain.values import View
 
 
 class SkillView(View):
-    """A skill, without what it tells the model.
+    """A skill without its body.
 
-    ``shipped`` ones come with Maestro. ``problems`` are those of its file as it is now; while that cannot be read, the
-    skill is as it was before.
+    ``shipped`` skills come with Maestro. ``problems`` are those of the current file; while the file is not valid, the
+    other fields show its last valid state.
     """
 
     slug: str
@@ -37,22 +37,22 @@ class SkillView(View):
 
 
 class SkillDetail(SkillView):
-    """A skill with what it tells the model."""
+    """A skill with its body, the text for the model."""
 
     body: str
 
 
 class SkillProblemView(View):
-    """What is wrong with a file, and how to mend it."""
+    """A problem of a skill file, with its fix."""
 
     source: str
     problem: str
 
 
 class SkillPage(View):
-    """Skills by slug; ``next`` is the cursor of the following page, null at the end.
+    """A page of skills by slug; ``next`` is the cursor of the next page, null on the last.
 
-    ``problems`` are those of all files, also of files that have never been a skill.
+    ``problems`` are those of all skill files, including files that were never valid.
     """
 
     items: tuple[SkillView, ...]
@@ -61,23 +61,23 @@ class SkillPage(View):
 
 
 class SkillChange(View):
-    """What is to be changed of a skill; what is null stays."""
+    """Changes to a skill; a null field stays as it is."""
 
     enabled: bool | None = None
 
 
 def skill_view(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillView:
-    """Show a skill; the problems may be those of all files."""
+    """Build the view of a skill; ``problems`` may include those of other files."""
     return SkillView(**_view_fields(row, problems))
 
 
 def skill_detail(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillDetail:
-    """Show a skill with its body."""
+    """Build the view of a skill with its body."""
     return SkillDetail(**_view_fields(row, problems), body=row.body)
 
 
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
-    """Show up to ``limit`` skills, which are sorted by slug; the cursor is the page before's ``next``."""
+    """Build a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
     rest = [row for row in rows if cursor is None or row.slug > cursor]
     shown = rest[:limit]
     return SkillPage(
@@ -97,14 +97,14 @@ def _view_fields(row: SkillRow, problems: Sequence[SkillProblem]) -> Mapping[str
 
 
 class SkillTrialRequest(View):
-    """What somebody might write, and to which agent, by its slug; without one all tools and skills are there."""
+    """A sample message to test skills with, and an agent's slug; without an agent, all tools and skills are allowed."""
 
     message: Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS)]
     agent: OptionalSlug = ""
 
 
 class SkillScoreView(View):
-    """A skill that a message calls for: its points, what gave them, and in ``reason`` why it would not be chosen."""
+    """A skill that matches the sample: its points, the matches, and in ``reason`` why it is not chosen."""
 
     slug: str
     points: int
@@ -115,7 +115,7 @@ class SkillScoreView(View):
 
 
 class SkillTrial(View):
-    """What a message calls for, the best first."""
+    """The skills that match a sample message, highest score first."""
 
     items: tuple[SkillScoreView, ...]
 
@@ -123,7 +123,7 @@ class SkillTrial(View):
 def try_message(
     rows: Sequence[SkillRow], message: str, tools: frozenset[str] | None, allowed: frozenset[str] | None
 ) -> SkillTrial:
-    """Say what becomes of a message for an agent with these tools and skills; None stands for all of them."""
+    """Return the skills that match a message, for an agent with these tools and skills; None allows all."""
     skills = {row.slug: Skill.of(row) for row in rows}
     enabled = [skills[row.slug] for row in rows if row.enabled]
     had = frozenset(tool for skill in enabled for tool in skill.required_tools) if tools is None else tools
