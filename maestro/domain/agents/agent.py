@@ -1,4 +1,4 @@
-"""Agents, and which channel is bound to which."""
+"""Tables of agents, their versions, and the bindings of channels to agents."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ CONDUCTOR = "conductor"
 
 
 class AgentStatus(StrEnum):
-    """Only an active agent answers."""
+    """The state of an agent; only an active agent answers."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -19,7 +19,7 @@ class AgentStatus(StrEnum):
 
 
 class Permission(StrEnum):
-    """What users may do in a bound channel (docs/decisions.md: access)."""
+    """The rights of users in a bound channel (docs/decisions.md: access)."""
 
     FULL = "full"
     READ_ONLY = "read_only"
@@ -27,7 +27,7 @@ class Permission(StrEnum):
 
 
 class BusyMode(StrEnum):
-    """What becomes of a message that comes while an earlier one of its lane is not answered yet.
+    """The treatment of a message that arrives while an earlier message of its lane is being answered.
 
     See docs/decisions.md: busy agents.
     """
@@ -38,7 +38,7 @@ class BusyMode(StrEnum):
 
 
 class MemoryScope(StrEnum):
-    """Where an agent remembers what it learned: everywhere, or only in the channel it learned it in.
+    """Where an agent recalls its facts: everywhere, or only in the conversation in which it learned them.
 
     See docs/decisions.md: memory scope.
     """
@@ -48,13 +48,14 @@ class MemoryScope(StrEnum):
 
 
 class Agent(SQLModel, table=True):
-    """Who answers; ``model`` is ``provider/model``, empty for the account's own.
+    """An agent; ``model`` is ``provider/model``, empty for the model of the provider account.
 
-    ``fallbacks`` are the models to try after it, ``tools`` the names it may call, ``skills`` the slugs of the skills it
-    may be given, ``allow_users`` the people (``platform:userId``) who may talk to it, all separated by blanks; the last
-    three are None for what everybody has: the default tools, every skill, everyone. ``quirks`` is a JSON list of
-    sentences. ``memory_scope`` is None for that of the settings. ``version`` counts its edits. ``configured`` says that
-    the configuration names it, ``entry`` is the digest of what that said last: what it no longer names is archived.
+    ``fallbacks`` are the models to try after ``model``, ``tools`` the names of the tools it may call, ``skills`` the
+    slugs of the skills it may get, ``allow_users`` the users (``platform:userId``) that may talk to it; all four are
+    separated by blanks. None means the default tools, every skill, or every user. ``quirks`` is a JSON list of
+    sentences. ``memory_scope`` is None for the scope of the settings. ``version`` counts its edits. ``configured`` is
+    true if the configuration file defines the agent, and ``entry`` is the digest of that entry; when the file no longer
+    defines it, the agent is archived.
     """
 
     __tablename__ = "agents"
@@ -86,17 +87,17 @@ class Agent(SQLModel, table=True):
 
     @property
     def tool_names(self) -> tuple[str, ...] | None:
-        """The tools it may call, None for those that everybody may."""
+        """The names of the tools that the agent may call, None for the default tools."""
         return tuple(self.tools.split()) if self.tools is not None else None
 
     @property
     def skill_slugs(self) -> frozenset[str] | None:
-        """The skills it may be given, None for every skill."""
+        """The slugs of the skills that the agent may get, None for every skill."""
         return frozenset(self.skills.split()) if self.skills is not None else None
 
 
 class AgentVersion(SQLModel, table=True):
-    """What an agent was after one edit: ``snapshot`` is the JSON of what people can edit, ``actor`` who did it."""
+    """An agent's state after one edit: ``snapshot`` is the JSON of its editable fields, ``actor`` the editor."""
 
     __tablename__ = "agent_versions"
     __table_args__ = (UniqueConstraint("agent_id", "version"),)
@@ -111,10 +112,10 @@ class AgentVersion(SQLModel, table=True):
 
 
 class AgentChannel(SQLModel, table=True):
-    """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own.
+    """A binding of a channel to an agent; ``key_by_user`` gives each user a separate conversation and lane.
 
-    ``busy`` is None for the mode of the settings; ``allow_bots`` lets other bots talk here.
-    ``configured`` says that the configuration binds it: what it no longer binds is free again.
+    ``busy`` is None for the mode of the settings; ``allow_bots`` lets other bots talk in the channel. ``configured`` is
+    true if the configuration file defines the binding; when the file no longer does, the binding is removed.
     """
 
     __tablename__ = "agent_channels"
@@ -134,12 +135,12 @@ class AgentChannel(SQLModel, table=True):
 
 
 def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
-    """Return the client who pays for what an agent answers in a channel: the channel's, else the agent's, if any."""
+    """Return the id of the client that pays for answers in a channel: the binding's, else the agent's, if any."""
     return (binding.client_id if binding is not None else None) or agent.client_id
 
 
 def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Say whether an agent remembers things only in the conversation in which it learned them.
+    """Say whether an agent recalls facts only in the conversation in which it learned them.
 
     See docs/decisions.md: memory scope.
     """
@@ -147,5 +148,5 @@ def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
 
 
 def mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
-    """Return the mode of a channel: its binding's own, else that of the settings."""
+    """Return the busy mode of a channel: that of its binding, else the default of the settings."""
     return (binding.busy if binding is not None else None) or default

@@ -1,4 +1,4 @@
-"""What people make of agents and of the channels they answer in: the one set of rules for API, commands and tags."""
+"""Requests to create and change agents and bindings, with the rules shared by API, commands, tags and pages."""
 
 from pydantic import Field, field_validator
 
@@ -27,10 +27,10 @@ MAX_REASON = 500
 
 
 class AgentFields(View):
-    """All fields of an agent that can be edited: configuration, pages, commands and directives take them from here.
+    """The editable fields of an agent, used by configuration, pages, commands and directives.
 
-    None stands for the common setting; an empty ``name`` for the slug. A field with a ``title`` is a line of text in
-    the form of the dashboard, with the first of its ``examples`` as the placeholder.
+    None means the common setting, an empty ``name`` the slug. The dashboard's form shows a field with a ``title`` as a
+    line of text, with the first of its ``examples`` as the placeholder.
     """
 
     name: DisplayName = Field(
@@ -66,21 +66,21 @@ class AgentFields(View):
 
     @field_validator("client", mode="before")
     @classmethod
-    def _nobody(cls, client: object) -> object:
+    def _empty_client(cls, client: object) -> object:
         return "" if client is None else client
 
 
 class NewAgent(AgentFields):
-    """An agent to make."""
+    """A request to create an agent."""
 
     slug: Slug
 
 
 class AgentChange(AgentFields):
-    """What is to be changed of an agent: only the fields that are given, whatever the others say.
+    """Changes to an agent: only fields present in the request count, whatever values the other fields have.
 
-    ``version`` is the one that the editor has seen: the change is refused when somebody else was faster. ``force`` lets
-    the last conductor go.
+    ``version`` is the version that the editor saw: the change is refused if the agent has a newer one. ``force`` allows
+    archiving or demoting the last conductor.
     """
 
     version: int | None = Field(default=None, ge=1)
@@ -88,12 +88,12 @@ class AgentChange(AgentFields):
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of the fields that are to be changed."""
+        """The names of the agent's fields in the request."""
         return frozenset(self.model_fields_set & AgentFields.model_fields.keys())
 
 
 class Rollback(View):
-    """Which version an agent is to be like again, and why."""
+    """A request to restore an earlier version of an agent, with the reason."""
 
     version: int = Field(ge=1)
     reason: str = Field(default="", max_length=MAX_REASON)
@@ -101,7 +101,7 @@ class Rollback(View):
 
 
 class BindingFields(View):
-    """All that people can edit of a bound channel."""
+    """The editable fields of a binding."""
 
     permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to it")
     key_by_user: bool = Field(default=False, description="give each user a conversation of their own")
@@ -111,12 +111,12 @@ class BindingFields(View):
 
     @field_validator("client", mode="before")
     @classmethod
-    def _nobody(cls, client: object) -> object:
+    def _empty_client(cls, client: object) -> object:
         return "" if client is None else client
 
 
 class NewBinding(BindingFields):
-    """A channel that is to belong to an agent."""
+    """A request to bind a channel to an agent that the caller names separately."""
 
     platform: Word
     account: Identifier = DEFAULT_ACCOUNT
@@ -124,34 +124,34 @@ class NewBinding(BindingFields):
 
 
 class BoundChannel(NewBinding):
-    """A channel that is to belong to the agent of this slug."""
+    """A request to bind a channel to the agent of this slug."""
 
     agent: Slug
 
 
 class BindingChange(BindingFields):
-    """What is to be changed of a binding: only the fields that are given; ``agent`` hands the channel to another."""
+    """Changes to a binding: only fields present in the request count; ``agent`` moves the channel to another agent."""
 
     agent: Slug = ""
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of the fields that are to be changed."""
+        """The names of the fields in the request."""
         return frozenset(self.model_fields_set)
 
     @property
     def fields(self) -> dict[str, object]:
-        """What is to be changed besides the agent."""
+        """The changed values, except the agent."""
         return {name: getattr(self, name) for name in self.given & BindingFields.model_fields.keys()}
 
 
 def changed(before: AgentFields, change: AgentChange) -> AgentFields:
-    """Return what an agent is after a change."""
+    """Return an agent's fields after a change."""
     return before.model_copy(update={name: getattr(change, name) for name in change.given})
 
 
 def only_conductor(agent: Agent, after: AgentFields, others: int) -> bool:
-    """Say whether a change leaves direct messages to nobody: it archives or demotes the last active conductor."""
+    """Say whether a change archives or demotes the last active conductor, so that no agent answers direct messages."""
     conducts = agent.role == CONDUCTOR and agent.status is AgentStatus.ACTIVE
     stays = after.role == CONDUCTOR and after.status is not AgentStatus.ARCHIVED
     return conducts and not stays and others == 0

@@ -1,4 +1,4 @@
-"""Who answers a message, by mentions, bindings and rules, or why no agent does.
+"""Routing: choose the agent that answers a message, by mentions, bindings and rules, or give the reason why none does.
 
 See docs/decisions.md: routing.
 """
@@ -14,16 +14,16 @@ from maestro.domain.messages import Address, Addressing, IncomingMessage
 from maestro.domain.settings.access import RoutingSettings
 
 MOST_MARKS = 1_000
-"""How many ``@`` of a text are looked at: nobody means an agent with a later one, and a text may be full of them."""
+"""The most ``@`` of a text that are checked, so that a text full of them costs little."""
 _MARK = re.compile("[@\uff20\ufe6b]")
 _LOCAL_PART = ".+-%"
-"""What may stand between the letters before the ``@`` of an e-mail address."""
+"""Punctuation that may occur in an e-mail address before the ``@``."""
 _JOINS = "-."
-"""What makes one token of two words: ``@coder-2`` and ``@coder.example`` do not mean ``coder``."""
+"""Punctuation that joins words to one token: ``@coder-2`` and ``@coder.example`` do not mention ``coder``."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Letters of scripts that put no blank between words, or none before what is attached to a name: they end a token."""
+"""Letters of scripts without blanks between words or before suffixes: they end a token."""
 
 DASHBOARD_PREFIX = "dashboard-agent-"
 DASHBOARD_PLATFORM = "web"
@@ -32,35 +32,34 @@ UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
 
 class NamedAgent(Protocol):
-    """An agent under its id, and the names it goes by."""
+    """An agent with the names by which a message can mention it."""
 
     @property
     def id(self) -> int:
-        """Its id."""
+        """The agent's id."""
         ...
 
     @property
     def slug(self) -> str:
-        """Its slug."""
+        """The agent's slug."""
         ...
 
     @property
     def name(self) -> str:
-        """The name people see."""
+        """The agent's display name."""
         ...
 
 
 def may_mention(content: str) -> bool:
-    """Say whether a text can mention anybody."""
+    """Say whether a text contains an ``@``, so that it may mention an agent."""
     return _MARK.search(content) is not None
 
 
 def find_mention(content: str, agents: Sequence[NamedAgent]) -> int | None:
-    """Return the id of the agent that a text mentions first, if it mentions one.
+    """Return the id of the first agent that a text mentions, or None.
 
-    Where several names fit at one ``@``, the longest is meant; of equal ones a slug, then the name of the agent that is
-    first in ``agents``. Upper and lower case, and forms of a letter that Unicode holds for the same, do not matter. An
-    e-mail address mentions nobody.
+    If several names match at one ``@``, the longest wins; among equal names a slug wins, then the earlier agent in
+    ``agents``. Case and equivalent Unicode forms are ignored. An e-mail address is no mention.
     """
     if not may_mention(content):
         return None
@@ -92,7 +91,7 @@ def _marks(text: str) -> Iterable[int]:
 
 
 def _begins(text: str, at: int) -> bool:
-    """Say whether a token begins at this ``@``: before it is no word, as in an e-mail address."""
+    """Say whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
     before = text[at - 1] if at else ""
     joined = before in _LOCAL_PART and at > 1 and _in_word(text[at - 2])
     return not (_in_word(before) or before == "@" or joined)
@@ -127,7 +126,7 @@ def _folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoutableAgent:
-    """An active agent, as far as routing looks at it."""
+    """The fields of an active agent that routing needs."""
 
     id: int
     slug: str
@@ -137,11 +136,12 @@ class RoutableAgent:
 
 @dataclass(frozen=True)
 class RoutingSnapshot:
-    """What routing decides by.
+    """The data on which routing decides.
 
-    ``agents`` are the active ones, oldest first; those that cannot be chosen may be left out. ``account_agent`` is the
-    agent of the account of ours that received the message, ``bound_agent`` that of the channel: ids, of agents that
-    need not be active, None where there is none. ``takes_part`` says that the account's agent talks in this thread.
+    ``agents`` are the active agents, oldest first; agents that cannot be chosen may be missing. ``account_agent`` is
+    the id of the agent assigned to the receiving account, ``bound_agent`` that of the channel's binding; both may name
+    an inactive agent and are None if there is none. ``takes_part`` says that the account's agent already takes part in
+    this thread.
     """
 
     agents: Sequence[RoutableAgent]
@@ -153,27 +153,27 @@ class RoutingSnapshot:
 
 @dataclass(frozen=True)
 class Route:
-    """An agent, or nobody; ``reason`` says by which rule."""
+    """The result of routing: an agent or None, and the rule that decided as ``reason``."""
 
     agent: RoutableAgent | None
     reason: str
 
 
 def route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
-    """Pick the agent that should answer.
+    """Choose the agent that answers a message.
 
-    First match wins: the agent of our account; the channel's agent; a mention; the conductor in its own channel; the
-    agent of a channel of the dashboard; the conductor of direct messages, and of lines that mention our account; the
-    fallback agent. Only active agents answer: a rule whose agent is not active gives way to the next. The agent of our
-    account answers in groups only what is said to it, and beside it none but the channel's: where several accounts of
-    ours hear a line, one of them is meant.
+    The first matching rule wins: the agent of the receiving account; the channel's agent; a mentioned agent; the
+    conductor in its own channel; the agent of a dashboard channel; the conductor for direct messages and for messages
+    that mention the account; the fallback agent. A rule with an inactive agent is skipped. In groups, an account's
+    agent answers only messages addressed to it; for such an account no later rule applies except the channel's binding,
+    because several accounts may receive the same message and only one should answer.
     """
     chosen = next((Route(agent, reason) for agent, reason in _rules(message, snapshot) if agent is not None), None)
-    return chosen or Route(None, _nobody(message, snapshot))
+    return chosen or Route(None, _no_agent_reason(message, snapshot))
 
 
 def _rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
-    """Yield what each rule says, with its reason; a later rule is not looked at before it is its turn."""
+    """Yield the agent and reason of each rule, lazily: a rule is evaluated only if the earlier ones gave no agent."""
     by_id = {agent.id: agent for agent in snapshot.agents}
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
     here = f"{message.address.platform}:{message.address.channel}"
@@ -191,16 +191,16 @@ def _rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tupl
 
 
 def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: RoutingSnapshot) -> bool:
-    """Say whether a message that our account received is for the account's own agent."""
+    """Say whether a message that an account received is addressed to the account's own agent."""
     for_it = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
     return for_it or find_mention(message.content, snapshot.agents) == own.id
 
 
 def dashboard_agent(address: Address) -> int | None:
-    """Return the id of the agent to which a channel of the dashboard belongs, by its name."""
+    """Return the agent id in the name of a dashboard channel, or None for any other channel."""
     number = address.channel.removeprefix(DASHBOARD_PREFIX)
     named = number != address.channel and number.isascii() and number.isdecimal()
-    # Longer numbers are no ids, and too long ones no numbers to a database.
+    # 19 digits or more may exceed the integers of the database.
     return int(number) if named and address.platform == DASHBOARD_PLATFORM and len(number) < 19 else None
 
 
@@ -209,7 +209,7 @@ def _fallback(snapshot: RoutingSnapshot) -> RoutableAgent | None:
     return next((agent for agent in snapshot.agents if slug and agent.slug == slug), None)
 
 
-def _nobody(message: IncomingMessage, snapshot: RoutingSnapshot) -> str:
+def _no_agent_reason(message: IncomingMessage, snapshot: RoutingSnapshot) -> str:
     if any(agent.id == snapshot.account_agent for agent in snapshot.agents):
         return UNMENTIONED
     if snapshot.account_agent is not None or snapshot.bound_agent is not None:

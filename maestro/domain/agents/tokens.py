@@ -1,4 +1,4 @@
-"""The bearer tokens by which outside agents are told apart; only a digest of each is kept."""
+"""Bearer tokens that identify external agents; only their digests are stored."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from maestro.domain.fields import DisplayName
 from maestro.domain.values import View
 
 PREFIX = "mst_"
-"""How every token begins, so that people and scanners for secrets know one when they see it."""
+"""The prefix of every token, by which operators and secret scanners recognise one."""
 RANDOM_BYTES = 32
 ENDING_CHARS = 4
 MOST_TOKENS = 100
-"""Tokens of one agent that are not revoked; more of them are forgotten somewhere."""
+"""The most active tokens of one agent; a higher number means that unused tokens were not revoked."""
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class AgentToken(SQLModel, table=True):
-    """One token of one agent: the SHA-256 of it, and its last four characters so that people can tell them apart."""
+    """A token of an agent: its SHA-256 digest, and its last four characters so that operators can tell tokens apart."""
 
     __tablename__ = "agent_tokens"
 
@@ -39,20 +39,20 @@ class AgentToken(SQLModel, table=True):
 
 @dataclass(frozen=True)
 class TokenHolder:
-    """An agent that showed a token which holds."""
+    """An agent that presented a valid token, with that token."""
 
     token: AgentToken
     agent: Agent
 
 
 class NewToken(View):
-    """What a token is to be called, so that people know later where it is used."""
+    """A request to create a token; the name says where it is used."""
 
     name: DisplayName = ""
 
 
 class TokenView(View):
-    """A token as operators see it; ``last_used_at`` is noted at most once a minute."""
+    """A token for operators; ``last_used_at`` is updated at most once a minute."""
 
     id: int
     name: str
@@ -64,34 +64,34 @@ class TokenView(View):
 
 
 class IssuedToken(TokenView):
-    """A new token, the only time that it is shown."""
+    """A new token with its full text, which is shown only once."""
 
     token: str
 
 
 class TokenPage(View):
-    """Tokens of an agent, newest first; ``next`` is the cursor of the following page, null at the end."""
+    """A page of an agent's tokens, newest first; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[TokenView, ...]
     next: str | None
 
 
 def digest_of(token: str) -> str:
-    """Return what is kept of a token; it is as random as the digest is long, so nothing is gained by salt."""
+    """Return the digest under which a token is stored; a token has 256 random bits, so a salt adds nothing."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def issued_token(kept: AgentToken, token: str) -> IssuedToken:
-    """Show a new token with what is kept of it."""
+    """Build the view of a new token from its stored row and its text."""
     return IssuedToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
 
 
 def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:
-    """Return a page of up to ``limit`` tokens; ``tokens`` may be one more, and then there is another page."""
+    """Build a page of up to ``limit`` tokens; ``tokens`` has one more if there is a next page."""
     items = tuple(map(TokenView.model_validate, tokens[:limit]))
     return TokenPage(items=items, next=str(items[-1].id) if len(tokens) > limit else None)
 
 
 def use_is_news(token: AgentToken, now: datetime) -> bool:
-    """Say whether that a token is used has to be noted again."""
+    """Say whether the time of a token's last use must be updated."""
     return token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY

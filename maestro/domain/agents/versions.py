@@ -1,4 +1,4 @@
-"""Versions of an agent: its fields after each edit, and the differences between two versions, line by line."""
+"""Versions of an agent: its fields after each edit, and line-by-line differences between versions."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ from maestro.domain.agents.edits import AgentFields
 from maestro.domain.values import Value, View
 
 _LISTS = ("fallbacks", "tools", "skills", "allow_users")
-"""Fields that a row holds as words with blanks between them."""
+"""Fields that the table stores as words separated by blanks."""
 
 AROUND = 2
-"""Lines that stay the same and are shown before and after what is different."""
+"""Unchanged lines shown before and after a difference."""
 MOST_LINES = 2_000
-"""Lines of a text that are compared one by one; longer ones are shown whole, before and after."""
+"""The most lines that are compared one by one; longer texts are shown as removed and added in full."""
 
 
 class FieldChange(View):
-    """A field, named as in JSON, with what it was and what it became."""
+    """A changed field, by its JSON name, with its values before and after."""
 
     field: str
     before: JsonValue
@@ -31,9 +31,9 @@ class FieldChange(View):
 
 
 def fields_of(agent: Agent, client: str) -> AgentFields:
-    """Return the fields of an agent; ``client`` is the name of the client who pays, empty for none.
+    """Return the editable fields of an agent; ``client`` is the name of the client that pays, empty for none.
 
-    They are not validated again: an earlier release may have accepted them.
+    The values are not validated again: an earlier release may have accepted what this one rejects.
     """
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
     lists = {name: _words(stored[name]) for name in _LISTS}
@@ -43,7 +43,7 @@ def fields_of(agent: Agent, client: str) -> AgentFields:
 
 
 def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
-    """Write edited fields into an agent; ``client_id`` is that of the client the fields name."""
+    """Write edited fields into an agent's row; ``client_id`` is the id of the client that the fields name."""
     values = dict(fields)
     lists = {name: _text(values[name]) for name in _LISTS}
     quirks = json.dumps(fields.quirks, ensure_ascii=False)
@@ -54,12 +54,12 @@ def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None
 
 
 def snapshot(fields: AgentFields) -> str:
-    """Return the fields as the text that is kept."""
+    """Return the fields as JSON for storage."""
     return fields.model_dump_json()
 
 
 def fields_at(version: AgentVersion) -> AgentFields:
-    """Return what the agent was after that edit; what an earlier release let people write is not judged again."""
+    """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
     kept = json.loads(version.snapshot)
     lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
     scope = MemoryScope(kept["memoryScope"]) if kept["memoryScope"] else None
@@ -67,7 +67,7 @@ def fields_at(version: AgentVersion) -> AgentFields:
 
 
 def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
-    """Return what is different, in the order of the fields; before the first version there was nothing (null)."""
+    """Return the changed fields in their order; without ``before`` (the first version) all fields, with null before."""
     old = before.model_dump(mode="json", by_alias=False) if before is not None else {}
     new = after.model_dump(mode="json", by_alias=False)
     return tuple(
@@ -86,7 +86,7 @@ def _text(words: Sequence[str] | None) -> str | None:
 
 
 class LineKind(StrEnum):
-    """What became of a line; ``GAP`` stands for lines that stay and are not shown."""
+    """The kind of a line in a diff; ``GAP`` replaces unchanged lines that are left out."""
 
     SAME = "same"
     GONE = "gone"
@@ -95,16 +95,17 @@ class LineKind(StrEnum):
 
 
 class DiffLine(Value):
-    """A line of a text, and what became of it."""
+    """A line of a diff with its kind."""
 
     kind: LineKind
     text: str
 
 
 def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
-    """Return the lines of a field that went and that came, each beside those that stay around it.
+    """Return the removed and added lines of a changed field, with unchanged lines around them.
 
-    A list is compared entry by entry; what everybody has is called by that name. Before the first version was nothing.
+    A list is compared entry by entry. A null value is shown as "(what everybody has)". For the first version, all lines
+    are added ones.
     """
     before, after = [] if is_first else _lines(change.before), _lines(change.after)
     if max(len(before), len(after)) > MOST_LINES:
@@ -134,7 +135,7 @@ def _all(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _lines(value: JsonValue) -> list[str]:
-    """Return a value as lines; nothing, and an empty text, are no line at all."""
+    """Return a value as lines; an empty text has none."""
     if value is None:
         return ["(what everybody has)"]
     if isinstance(value, list):

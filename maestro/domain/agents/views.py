@@ -1,4 +1,4 @@
-"""Agents, their versions and their channels as operators see them, on the API and on the command line alike."""
+"""Views of agents, versions and bindings for operators, used by the API and the command line."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ from maestro.domain.values import View
 
 
 class AgentSummary(View):
-    """An agent; an empty ``model`` is the one of the account, ``updatedAt`` is when it was edited last."""
+    """An agent in a list; an empty ``model`` means the provider account's, ``updatedAt`` is the last edit's time."""
 
     id: int
     slug: str
@@ -32,7 +32,7 @@ class AgentSummary(View):
 
 
 class Binding(View):
-    """A channel that belongs to an agent; of one that is ``configured`` the configuration decides."""
+    """A binding of a channel to an agent; a ``configured`` one is controlled by the configuration file."""
 
     id: int
     agent: str
@@ -48,28 +48,28 @@ class Binding(View):
 
 
 class BindingPage(View):
-    """Bound channels, the oldest first; ``next`` is the cursor of the following page, null at the end."""
+    """A page of bindings, oldest first; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[Binding, ...]
     next: str | None
 
 
 class AgentDetail(AgentFields, AgentSummary):
-    """An agent with all its fields that can be edited, and its channels; null stands for the common setting."""
+    """An agent with its editable fields and its bindings; a null field means the common setting."""
 
     created_at: datetime
     channels: tuple[Binding, ...]
 
 
 class AgentPage(View):
-    """Agents by slug; ``next`` is the cursor of the following page, null at the end."""
+    """A page of agents by slug; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[AgentSummary, ...]
     next: str | None
 
 
 class VersionSummary(View):
-    """One edit of an agent: who made it, when and why, and which fields it changed; all of them in the first."""
+    """An edit of an agent: its author, time and reason, and the changed fields (all fields for the first version)."""
 
     version: int
     at: datetime
@@ -79,14 +79,14 @@ class VersionSummary(View):
 
 
 class VersionPage(View):
-    """The edits of an agent, newest first; ``next`` is the cursor of the following page, null at the end."""
+    """A page of an agent's edits, newest first; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[VersionSummary, ...]
     next: str | None
 
 
 class VersionDetail(View):
-    """An agent as it was after an edit, and what was different in version ``against``, null for nothing at all."""
+    """An agent at a version, with the changes since version ``against``; null compares with an empty agent."""
 
     version: int
     at: datetime
@@ -98,15 +98,15 @@ class VersionDetail(View):
 
 
 def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> AgentPage:
-    """Show up to ``limit`` of all agents, which are sorted by slug; the cursor is the last slug of the page before."""
+    """Build a page of up to ``limit`` agents; ``agents`` are sorted by slug, the cursor is a page's last slug."""
     following = [agent for agent in agents if cursor is None or agent.slug > cursor]
     page = tuple(map(AgentSummary.model_validate, following[:limit]))
     return AgentPage(items=page, next=page[-1].slug if len(following) > limit else None)
 
 
 def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding]) -> AgentDetail:
-    """Show everything about an agent."""
-    # Without validation, as the fields were made: an earlier release may have accepted them.
+    """Build the detailed view of an agent."""
+    # No validation: an earlier release may have accepted values that this one rejects.
     columns = {
         name: getattr(agent, name) for name in ("id", "slug", "version", "updated_at", "configured", "created_at")
     }
@@ -114,7 +114,7 @@ def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding])
 
 
 def binding_view(binding: AgentChannel, fields: BindingFields, agent: str) -> Binding:
-    """Show a bound channel; ``agent`` is the slug of whose it is."""
+    """Build the view of a binding; ``agent`` is the slug of its agent."""
     return Binding(
         **fields.model_dump(by_alias=False),
         id=binding.id or 0,
@@ -127,7 +127,7 @@ def binding_view(binding: AgentChannel, fields: BindingFields, agent: str) -> Bi
 
 
 def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
-    """Show up to ``limit`` versions, newest first; one more than that says what the last of them changed."""
+    """Build a page of up to ``limit`` versions, newest first; one more, if given, is the base for the last one."""
     items = tuple(
         _summary(version, before) for version, before in zip(versions[:limit], [*versions[1:], None], strict=False)
     )
@@ -135,7 +135,7 @@ def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
 
 
 def version_detail(version: AgentVersion, against: AgentVersion | None) -> VersionDetail:
-    """Show a version beside another one."""
+    """Build the view of a version, with its differences from version ``against``."""
     fields = fields_at(version)
     return VersionDetail(
         version=version.version,

@@ -18,10 +18,10 @@ from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
 
 OUTLINED = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
-"""The columns that say what a prompt has to know of a message whose text it shows as it is stored."""
+"""The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
 
 KEPT_MESSAGES = 10
-"""The newest messages, which always stay."""
+"""The newest messages, which a compaction never removes."""
 
 SYSTEM = (
     "You look after the long-term memory of an assistant. You are given the older part of a conversation. "
@@ -40,20 +40,20 @@ INSTRUCTIONS = {
         "people, the open points and whatever is needed to continue. Write only the summary."
     ),
 }
-"""What is asked of the model about the messages that go."""
+"""The instructions to the model for the messages that a compaction removes."""
 
 
 class ConversationStatus(StrEnum):
-    """A closed conversation is kept, and the next message opens another."""
+    """The state of a conversation; after one is closed, the next message opens a new one."""
 
     ACTIVE = "active"
     CLOSED = "closed"
 
 
 class Conversation(SQLModel, table=True):
-    """What an agent and a channel, or a user of it, said to each other; the counters are sums of the rows.
+    """A conversation of an agent with a channel, or with one user of it; the counters are sums of its messages.
 
-    ``closed_by_inbox_id`` is the ``/new`` that ended it: what had come in before still belongs here.
+    ``closed_by_inbox_id`` is the ``/new`` message that closed it: messages received before that one still belong to it.
     """
 
     __tablename__ = "conversations"
@@ -87,16 +87,17 @@ class Conversation(SQLModel, table=True):
     last_message_at: datetime = Field(sa_type=UtcDateTime)
 
     def key_in(self, channel: str) -> str:
-        """Return the key it has in another channel of its account."""
+        """Return the conversation's key for another channel of the same account."""
         parts = self.key.split("/")
         return "/".join((*parts[:3], _quoted(channel), *parts[4:]))
 
 
 class MessageColumns(SQLModel):
-    """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job.
+    """The columns of a message, in the conversation or in the archive.
 
-    ``agent_id`` is the agent that said it where it is another one than the conversation's own: a delegate.
-    ``has_files`` says whether files came with it.
+    ``superseded`` is true when a restarted job has written a newer answer. ``agent_id`` is the agent that wrote the
+    message if it is not the conversation's agent: a delegate. ``has_files`` says whether the message has attached
+    files.
     """
 
     id: int | None = Field(default=None, primary_key=True)
@@ -113,11 +114,11 @@ class MessageColumns(SQLModel):
 
 
 class Message(MessageColumns, table=True):
-    """One turn; a user's is keyed by its inbox row, an assistant's by its job, so neither can be recorded twice.
+    """A message of a conversation, unique by inbox row (user) or by job (assistant), so that no retry records it twice.
 
-    Ids are never used again: a stored prompt names a message by its id for as long as the prompt is kept.
-    ``plain_chars`` is what ``history.plain_chars`` says of it, None where nobody asked: whoever changes that rule sets
-    the column to None, in the migration of that release.
+    Ids are never reused: a stored prompt names a message by its id for as long as the prompt exists. ``plain_chars``
+    caches the result of ``history.plain_chars``, None if not computed yet. A change of that function needs a migration
+    that sets the column to None.
     """
 
     __tablename__ = "messages"
@@ -129,7 +130,7 @@ class Message(MessageColumns, table=True):
             sqlite_where=sql_text("role = 'assistant'"),
             postgresql_where=sql_text("role = 'assistant'"),
         ),
-        # What a prompt has to know of most messages, so that they need not be read.
+        # A covering index: for most messages a prompt needs only these columns and does not read the row.
         Index("ix_messages_conversation", "conversation_id", "id", *OUTLINED),
         {"sqlite_autoincrement": True},
     )
@@ -138,10 +139,10 @@ class Message(MessageColumns, table=True):
 
 
 class StoredMessage(NamedTuple):
-    """A message as a prompt needs it.
+    """A message with the columns that a prompt needs.
 
-    Where ``plain_chars`` is given, the prompt shows the text just as it is stored, with so many characters; then
-    ``content`` and ``job_id`` are left out.
+    If ``plain_chars`` is set, the prompt shows the stored text unchanged, with this many characters; ``content`` and
+    ``job_id`` are then not loaded.
     """
 
     id: int
@@ -156,7 +157,7 @@ class StoredMessage(NamedTuple):
 
 
 class ArchivedMessage(MessageColumns, table=True):
-    """A turn that a compaction took out of the conversation: people still read it, models do not.
+    """A message that a compaction removed from the conversation: users can still read it, models do not get it.
 
     See docs/decisions.md: retention.
     """
@@ -166,7 +167,7 @@ class ArchivedMessage(MessageColumns, table=True):
 
 
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:
-    """Name the conversation: agent, platform, account, channel, thread, and the user where the binding keys by user."""
+    """Return the key of a conversation: agent, platform, account, channel, thread, and the user or an empty part."""
     parts = (str(agent_id), address.platform, address.account, address.channel, address.thread, user_id or "")
     return "/".join(_quoted(part) for part in parts)
 
@@ -176,7 +177,7 @@ def _quoted(part: str) -> str:
 
 
 class Compaction(SQLModel, table=True):
-    """What one compaction left behind; counts are messages, ``tokens_saved`` is estimated like every budget."""
+    """The result of one compaction; the counts are messages, ``tokens_saved`` is a token estimate."""
 
     __tablename__ = "compactions"
 
@@ -192,31 +193,31 @@ class Compaction(SQLModel, table=True):
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The messages that go, by id and oldest first, and how a model reads them; both empty when nothing can go."""
+    """The messages that a compaction removes, by id, oldest first, and their text for the model; both may be empty."""
 
     ids: tuple[int, ...] = ()
     text: str = ""
 
 
 def is_compaction_due(conversation: Conversation, window: int) -> bool:
-    """Say whether a conversation takes strictly more than three quarters of the window and has something to give."""
+    """Say whether a conversation exceeds three quarters of the window (in tokens) and has more than ten messages."""
     return conversation.total_tokens_estimate > window * 3 // 4 and conversation.message_count > KEPT_MESSAGES
 
 
 def removable_messages(messages: Sequence[Message], asked: Collection[int | None]) -> tuple[Message, ...]:
-    """Return the messages that may leave a conversation given oldest first.
+    """Return the messages that a compaction may remove, from a conversation given oldest first.
 
-    The newest ten always stay, and so do those being answered, given by their rows in the inbox.
+    The newest ten messages stay, and so do the messages that the job is answering (``asked``, their inbox ids).
     """
     older = messages[:-KEPT_MESSAGES]
     return tuple(message for message in older if message.inbox_id is None or message.inbox_id not in asked)
 
 
 def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
-    """Return the oldest messages that a model can read at once, at least one of them, each with the text given for it.
+    """Return the oldest messages that fit into ``budget`` tokens, at least one, each with the text given for it.
 
-    What does not fit stays in the conversation and goes another time. A single message that is too long is cut. An
-    answer that another one superseded goes without being read.
+    The other messages stay in the conversation for a later compaction. A single message that is too long is cut. A
+    superseded answer is removed without its text.
     """
     ids: list[int] = []
     parts: list[str] = []
@@ -234,18 +235,18 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
 
 
 def excerpt_budget(window: int) -> int:
-    """Return the tokens that an excerpt may take, with both instructions around it."""
+    """Return the tokens available for an excerpt in a window, after the system message and the longer instruction."""
     longest = max(map(estimate, INSTRUCTIONS.values()))
     return max(0, prompt_budget(window) - estimate(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
 def output_tokens(window: int, most: int) -> int:
-    """Return how long the facts or a summary may get: half of the reserve, so that three summaries stay affordable."""
+    """Return the token limit of facts or a summary: half of the reserve, so that three summaries still fit."""
     return max(1, min(most, reserve(window) // 2))
 
 
 def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
-    """Return the prompt that asks about an excerpt."""
+    """Return the prompt that asks the model for facts or a summary of an excerpt."""
     return (
         PromptMessage(role=Role.SYSTEM, content=SYSTEM),
         PromptMessage(role=Role.USER, content=f"{text}\n\n{INSTRUCTIONS[purpose]}"),
@@ -253,12 +254,12 @@ def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
 
 
 def _as_quotation(role: Role, text: str) -> str:
-    """Write a message so that none of its lines can pose as another speaker or as a tag."""
+    """Quote each line of a message, so that none can imitate another speaker or a tag."""
     return "\n".join([f"[{role}]", *(f"> {line}" for line in text.splitlines())])
 
 
 class RemovedConversation(SQLModel, table=True):
-    """A conversation that is gone; its number is never given to another."""
+    """A record of a deleted conversation; its id is never reused."""
 
     __tablename__ = "removed_conversations"
 
@@ -268,7 +269,7 @@ class RemovedConversation(SQLModel, table=True):
 
 
 class DiscardedFile(SQLModel, table=True):
-    """A file or folder that nobody refers to any more, by its path in the data folder, until it is really gone."""
+    """A file or folder without references, by its path in the data folder, until it is deleted from disk."""
 
     __tablename__ = "discarded_files"
 
@@ -278,10 +279,10 @@ class DiscardedFile(SQLModel, table=True):
 
 @dataclass(frozen=True)
 class RemovalPlan:
-    """What was found out before a conversation is deleted, because it takes long and nobody should wait for it.
+    """The data to delete with a conversation, computed before the delete transaction because the search takes long.
 
-    ``jobs`` are those of the conversation, ``parts`` the digests of kept texts that only they referred to ``at`` that
-    time. The marks are the newest prompt and model call that were looked at.
+    ``jobs`` are the conversation's jobs, ``parts`` the digests of stored texts that only these jobs referenced at the
+    time ``at``. ``marks`` are the ids of the newest prompt and model call that the search covered.
     """
 
     conversation_id: int

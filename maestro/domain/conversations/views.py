@@ -1,4 +1,4 @@
-"""Conversations as operators see them: views, events in order of time, and exported files.
+"""Views of conversations for operators: lists, events in order of time, and exported files.
 
 See docs/decisions.md: retention.
 """
@@ -23,9 +23,10 @@ _MOMENT = "%Y-%m-%d %H:%M:%S UTC"
 
 
 class ConversationFilter(Value):
-    """Which conversations to show; what is None does not matter.
+    """A filter for conversations; a field that is None does not restrict.
 
-    ``user`` is the id of the person it began with, ``q`` a part of their name or of anything said, compacted or not.
+    ``user`` is the id of the user that began the conversation, ``q`` a part of the user's name or of any message,
+    archived ones included.
     """
 
     agent: str | None = Field(default=None, description="only those of this agent")
@@ -37,9 +38,9 @@ class ConversationFilter(Value):
 
 
 class ConversationView(View):
-    """A conversation in a line; counts and tokens are those of what models still see.
+    """A conversation in a list; message and token counts exclude archived messages.
 
-    ``costUsd`` is what is known of what its calls cost, null when nothing is.
+    ``costUsd`` is the known cost of its model calls in US dollars, null if no cost is known.
     """
 
     id: int
@@ -59,14 +60,14 @@ class ConversationView(View):
 
 
 class ConversationPage(View):
-    """Conversations, the one that was spoken in last first; ``next`` is the cursor of the following page or null."""
+    """A page of conversations, last active first; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[ConversationView, ...]
     next: str | None
 
 
 class CompactionView(View):
-    """What one compaction left in the place of older messages."""
+    """A compaction: its summary and its counts."""
 
     id: int
     created_at: datetime
@@ -77,9 +78,10 @@ class CompactionView(View):
 
 
 class ConversationDetail(ConversationView):
-    """A conversation with its compactions, oldest first; ``archived_count`` messages went to the archive.
+    """A conversation with its compactions, oldest first; ``archived_count`` is the number of archived messages.
 
-    ``facts_learned`` is how many facts the agent keeps from it, ``open_jobs`` are those that are not done.
+    ``facts_learned`` counts the stored facts from this conversation, ``open_jobs`` are the ids of jobs that have not
+    ended.
     """
 
     archived_count: int
@@ -89,9 +91,9 @@ class ConversationDetail(ConversationView):
 
 
 class MessageFileView(View):
-    """A file that came with a message; ``size`` is in bytes, ``available`` says whether it could be had.
+    """A file attached to a message; ``size`` is in bytes, ``available`` is false if the file could not be downloaded.
 
-    ``transcript`` is what was said in a voice message, null where nobody listened.
+    ``transcript`` is the text of a voice message, null without a transcription.
     """
 
     filename: str
@@ -102,9 +104,10 @@ class MessageFileView(View):
 
 
 class MessageView(View):
-    """A message of a conversation; ``author`` is the person's name or the agent's slug, a delegate's where one spoke.
+    """A message; ``author`` is the user's name or the slug of the agent (or delegate) that wrote it.
 
-    ``archived`` says that a compaction took it away from the models, ``superseded`` that a restart answered anew.
+    ``archived`` is true after a compaction removed it from prompts, ``superseded`` after a restarted job wrote a newer
+    answer.
     """
 
     id: int
@@ -121,7 +124,7 @@ class MessageView(View):
 
 
 class MessagePage(View):
-    """Messages in the order they were said; ``next`` is the cursor of the following page, null at the end."""
+    """A page of messages in order of time; ``next`` is the cursor of the next page, null on the last."""
 
     items: tuple[MessageView, ...]
     next: str | None
@@ -129,18 +132,18 @@ class MessagePage(View):
 
 @dataclass(frozen=True, order=True)
 class ConversationCursor:
-    """Where a page of conversations ended."""
+    """A cursor into the list of conversations: the sort key of the last one on a page."""
 
     last_message_at: datetime
     conversation_id: int
 
     def encode(self) -> str:
-        """Return the text that clients hand back."""
+        """Return the cursor as text for API clients."""
         return f"{(self.last_message_at - _BEGINNING) // timedelta(microseconds=1)}.{self.conversation_id}"
 
     @classmethod
     def decode(cls, text: str) -> "ConversationCursor":
-        """Read a text of ours; raises ``ValueError`` for any other."""
+        """Parse the text of a cursor; raises ``ValueError`` if it is not one."""
         moment, _, number = text.partition(".")
         if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
             raise ValueError("this is not a cursor from an earlier answer")
@@ -149,7 +152,7 @@ class ConversationCursor:
 
 @dataclass(frozen=True)
 class ListedConversation:
-    """A conversation, the slug of its agent, and what is known of its cost."""
+    """A conversation with the slug of its agent and its known cost in US dollars."""
 
     conversation: Conversation
     agent: str
@@ -157,13 +160,13 @@ class ListedConversation:
 
     @property
     def mark(self) -> ConversationCursor:
-        """Where a page ends that ends with this."""
+        """The cursor of a page that ends with this conversation."""
         return ConversationCursor(self.conversation.last_message_at, self.conversation.id or 0)
 
 
 @dataclass(frozen=True)
 class ConversationRecord:
-    """Everything about a conversation but what was said in it."""
+    """A conversation with its counts, open jobs and compactions, without its messages."""
 
     listed: ListedConversation
     archived: int = 0
@@ -174,7 +177,7 @@ class ConversationRecord:
 
 @dataclass(frozen=True)
 class AuthoredMessage:
-    """A message, who said it, whether it is in the archive, and what came with it."""
+    """A message with its author's name, its files, and whether it is archived."""
 
     message: MessageColumns
     author: str
@@ -183,12 +186,12 @@ class AuthoredMessage:
 
 
 def conversation_view(listed: ListedConversation) -> ConversationView:
-    """Show a conversation in a line."""
+    """Build the view of a conversation for a list."""
     return ConversationView(agent=listed.agent, cost_usd=listed.cost_usd, **_columns(listed.conversation))
 
 
 def conversation_detail(record: ConversationRecord) -> ConversationDetail:
-    """Show everything about a conversation but what was said in it."""
+    """Build the detailed view of a conversation."""
     return ConversationDetail(
         agent=record.listed.agent,
         cost_usd=record.listed.cost_usd,
@@ -201,7 +204,7 @@ def conversation_detail(record: ConversationRecord) -> ConversationDetail:
 
 
 def message_view(spoken: AuthoredMessage) -> MessageView:
-    """Show a message."""
+    """Build the view of a message."""
     columns = set(MessageView.model_fields) - {"author", "archived", "files"}
     return MessageView(
         author=spoken.author,
@@ -222,9 +225,10 @@ def _columns(conversation: Conversation) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class MessageRange:
-    """Messages that stand together, oldest first.
+    """Consecutive messages of a conversation, oldest first.
 
-    ``older`` says whether others stand before them, ``following`` is the first one after them, None for the newest.
+    ``older`` says whether earlier messages exist, ``following`` is the first message after the range, None if it ends
+    with the newest.
     """
 
     said: Sequence[AuthoredMessage]
@@ -233,22 +237,22 @@ class MessageRange:
 
     @property
     def since(self) -> datetime | None:
-        """From when on it tells what happened, None for from the beginning."""
+        """The start of the time that the range covers, None for the beginning of the conversation."""
         return self.said[0].message.created_at if self.older and self.said else None
 
     @property
     def until(self) -> datetime | None:
-        """Up to when it tells what happened, None for until now."""
+        """The end of the time that the range covers, None for now."""
         return self.following.message.created_at if self.following is not None else None
 
     def covers(self, moment: datetime) -> bool:
-        """Say whether what happened then is told here."""
+        """Say whether a moment lies in the time that the range covers."""
         return (self.since is None or self.since <= moment) and (self.until is None or moment < self.until)
 
 
 @dataclass(frozen=True)
 class ConversationEvent:
-    """One thing that happened: a message was said, messages were compacted, or a fact was learned."""
+    """An event of a conversation: a message, a compaction or a learned fact."""
 
     at: datetime
     said: AuthoredMessage | None = None
@@ -259,7 +263,7 @@ class ConversationEvent:
 def list_events(
     stretch: MessageRange, compactions: Sequence[Compaction], facts: Sequence[MemoryFact]
 ) -> Iterator[ConversationEvent]:
-    """Yield what happened in a stretch in the order of time; of the same moment, what was said comes first."""
+    """Yield the events of a range in order of time; at the same moment, messages come first."""
     said = (ConversationEvent(one.message.created_at, said=one) for one in stretch.said)
     compacted = (
         ConversationEvent(one.created_at, compaction=one) for one in compactions if stretch.covers(one.created_at)
@@ -269,10 +273,10 @@ def list_events(
 
 
 def excerpt_around(text: str, wanted: str, chars: int = 80) -> tuple[str, str, str]:
-    """Return where a text contains what somebody looks for: what stands before it, itself, and what stands after.
+    """Return the text before a search hit, the hit, and the text after it.
 
-    Only so many characters of either side are kept. Where the text does not contain it in this spelling, its beginning
-    is returned.
+    Before and after are cut to ``chars`` characters each. Without a hit, the beginning of the text is returned as the
+    first part.
     """
     at = text.casefold().find(wanted.casefold()) if len(text.casefold()) == len(text) else text.find(wanted)
     if at < 0:
@@ -287,7 +291,7 @@ def _ended(text: str, chars: int) -> str:
 
 
 def json_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> Iterator[str]:
-    """Yield an object with the conversation and its messages, as the API shows both."""
+    """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
     for number, one in enumerate(said):
         yield f"{',' if number else ''}\n{one.model_dump_json()}"
@@ -295,9 +299,9 @@ def json_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> Itera
 
 
 def markdown_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> Iterator[str]:
-    """Yield a text to read: a heading for each message, and below it what was said.
+    """Yield the Markdown export in parts: a heading for each message, and its text below.
 
-    Each line that somebody said begins with ``>``, so that nobody's text can pose as another message.
+    Each line of a message begins with ``>``, so that no text can imitate another message.
     """
     place = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
@@ -334,5 +338,5 @@ def _quoted_text(text: str) -> str:
 
 
 def _plain_name(text: str) -> str:
-    """Return a name on one line, in which nothing is Markdown."""
+    """Return a name on one line, with Markdown characters escaped."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))

@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Build a node; raises ``YAMLError`` for nesting above 6 levels and for an alias, which could expand endlessly."""
+        """Build a node; raises ``YAMLError`` for an alias (it could expand endlessly) or nesting above 6 levels."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "aliases (*name) are not supported", self._mark())
         self._depth += 1
