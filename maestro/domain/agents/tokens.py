@@ -81,9 +81,9 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def issued_token(kept: AgentToken, token: str) -> IssuedToken:
+def issued_token(row: AgentToken, token: str) -> IssuedToken:
     """Build the view of a new token from its stored row and its text."""
-    return IssuedToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
+    return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
 
 def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:

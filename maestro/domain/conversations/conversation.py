@@ -117,8 +117,8 @@ class Message(MessageColumns, table=True):
     """A message of a conversation, unique by inbox row (user) or by job (assistant), so that no retry records it twice.
 
     Ids are never reused: a stored prompt names a message by its id for as long as the prompt exists. ``plain_chars``
-    caches the result of ``history.plain_chars``, None if not computed yet. A change of that function needs a migration
-    that sets the column to None.
+    caches the result of ``history.plain_chars``; None means that the prompt does not show the text unchanged, or that
+    the value is not computed yet. A change of that function needs a migration that sets the column to None.
     """
 
     __tablename__ = "messages"
@@ -221,14 +221,14 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
     """
     ids: list[int] = []
     parts: list[str] = []
-    left = budget
+    remaining = budget
     for message, text in messages:
         part = "" if message.superseded else _as_quotation(message.role, text)
         cost = estimate(part) + 1
-        if ids and cost > left:
+        if ids and cost > remaining:
             break
         part = cut(part, budget)
-        left -= cost
+        remaining -= cost
         ids.append(message.id or 0)
         parts.append(part)
     return Excerpt(tuple(ids), "\n".join(part for part in parts if part))

@@ -203,18 +203,18 @@ def conversation_detail(record: ConversationRecord) -> ConversationDetail:
     )
 
 
-def message_view(spoken: AuthoredMessage) -> MessageView:
+def message_view(authored: AuthoredMessage) -> MessageView:
     """Build the view of a message."""
     columns = set(MessageView.model_fields) - {"author", "archived", "files"}
     return MessageView(
-        author=spoken.author,
-        archived=spoken.archived,
-        files=tuple(map(_sent, spoken.files)),
-        **spoken.message.model_dump(include=columns),
+        author=authored.author,
+        archived=authored.archived,
+        files=tuple(map(_file_view, authored.files)),
+        **authored.message.model_dump(include=columns),
     )
 
 
-def _sent(file: MediaFile) -> MessageFileView:
+def _file_view(file: MediaFile) -> MessageFileView:
     shown = file.model_dump(include={"filename", "content_type", "size", "transcript"})
     return MessageFileView(available=bool(file.digest), **shown)
 
@@ -261,27 +261,27 @@ class ConversationEvent:
 
 
 def list_events(
-    stretch: MessageRange, compactions: Sequence[Compaction], facts: Sequence[MemoryFact]
+    span: MessageRange, compactions: Sequence[Compaction], facts: Sequence[MemoryFact]
 ) -> Iterator[ConversationEvent]:
     """Yield the events of a range in order of time; at the same moment, messages come first."""
-    said = (ConversationEvent(one.message.created_at, said=one) for one in stretch.said)
+    said = (ConversationEvent(one.message.created_at, said=one) for one in span.said)
     compacted = (
-        ConversationEvent(one.created_at, compaction=one) for one in compactions if stretch.covers(one.created_at)
+        ConversationEvent(one.created_at, compaction=one) for one in compactions if span.covers(one.created_at)
     )
-    learned = (ConversationEvent(one.created_at, fact=one) for one in facts if stretch.covers(one.created_at))
+    learned = (ConversationEvent(one.created_at, fact=one) for one in facts if span.covers(one.created_at))
     return merge(said, learned, compacted, key=lambda entry: entry.at)
 
 
-def excerpt_around(text: str, wanted: str, chars: int = 80) -> tuple[str, str, str]:
+def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, str]:
     """Return the text before a search hit, the hit, and the text after it.
 
     Before and after are cut to ``chars`` characters each. Without a hit, the beginning of the text is returned as the
     first part.
     """
-    at = text.casefold().find(wanted.casefold()) if len(text.casefold()) == len(text) else text.find(wanted)
+    at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
         return _ended(text, 2 * chars), "", ""
-    end = at + len(wanted)
+    end = at + len(query)
     before = f"…{text[at - chars : at]}" if at > chars else text[:at]
     return before, text[at:end], _ended(text[end:], chars)
 
@@ -290,15 +290,15 @@ def _ended(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 
-def json_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> Iterator[str]:
+def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
-    for number, one in enumerate(said):
+    for number, one in enumerate(messages):
         yield f"{',' if number else ''}\n{one.model_dump_json()}"
     yield "\n]}\n"
 
 
-def markdown_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> Iterator[str]:
+def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the Markdown export in parts: a heading for each message, and its text below.
 
     Each line of a message begins with ``>``, so that no text can imitate another message.
@@ -307,12 +307,12 @@ def markdown_parts(detail: ConversationDetail, said: Iterable[MessageView]) -> I
     yield f"# Conversation {detail.id}\n\n"
     yield f"{_plain_name(detail.agent)} and {_plain_name(detail.user_name or detail.user_id)} in {_plain_name(place)}, "
     yield f"{detail.started_at.strftime(_MOMENT)} to {detail.last_message_at.strftime(_MOMENT)}, {detail.status}.\n"
-    left = list(detail.compactions)
-    for one in said:
-        while left and left[0].created_at < one.created_at:
-            yield _compaction_section(left.pop(0))
+    remaining = list(detail.compactions)
+    for one in messages:
+        while remaining and remaining[0].created_at < one.created_at:
+            yield _compaction_section(remaining.pop(0))
         yield _message_section(one)
-    yield from map(_compaction_section, left)
+    yield from map(_compaction_section, remaining)
 
 
 def _message_section(one: MessageView) -> str:

@@ -74,8 +74,8 @@ def wanted(query: str) -> tuple[str, ...]:
     """
     text = plain(query[:MOST_CHARS]).casefold()
     found = [piece for word in _BETWEEN.split(text) for run in _RUN.findall(word) for piece in _pieces(run)]
-    told = [piece.strip("'") for piece in found if any(map(str.isalnum, piece))]
-    return tuple(dict.fromkeys(told))[:MOST_WORDS]
+    terms = [piece.strip("'") for piece in found if any(map(str.isalnum, piece))]
+    return tuple(dict.fromkeys(terms))[:MOST_WORDS]
 
 
 def _pieces(run: str) -> list[str]:

@@ -119,9 +119,9 @@ class FactRank(NamedTuple):
     last_used: datetime
 
 
-def confirmed_confidence(known: float, said: float) -> float:
+def confirmed_confidence(stored: float, repeated: float) -> float:
     """Return the confidence of a fact after a repeat: a quarter of the gap to 1 is added to the higher value."""
-    surest = max(known, said)
+    surest = max(stored, repeated)
     return round(surest + (1 - surest) / 4, 3)
 
 

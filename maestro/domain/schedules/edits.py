@@ -144,9 +144,9 @@ def changed_columns(
     again. Setting ``enabled`` clears Maestro's pause, and restarts a schedule that has ended. Raises ``InvalidEdit``
     for a value that breaks a rule; unchanged values stay valid under the rules of the time when they were written.
     """
-    wanted = change.columns()
+    requested = change.columns()
     # A cron has no script column: an empty script for it is not a change.
-    found = {name: value for name, value in wanted.items() if getattr(planned, name, "") != value}
+    found = {name: value for name, value in requested.items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **found}
     check_work(planned.kind, after["prompt"], after.get("script", ""))
     begins_anew = bool(found.keys() & _TIMING) or (bool(change.enabled) and planned.ended_at is not None)

@@ -134,13 +134,13 @@ def read_once(written: str, zone: ZoneInfo, anchor: datetime) -> Once:
         raise InvalidEdit("there is no such date or time; write it as at 2026-12-01 09:00") from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise InvalidEdit(f"choose a year from {FIRST_YEAR} to {LAST_YEAR}")
-    shown = moments(wall, zone)
-    if not shown:
+    occurrences = moments(wall, zone)
+    if not occurrences:
         raise InvalidEdit(
             f"on {wall:%Y-%m-%d} the clocks of {zone.key} go forward over {wall:%H:%M}; choose another hour, or the "
             "time zone UTC"
         )
-    return Once(shown[0])
+    return Once(occurrences[0])
 
 
 def refuse_past(once: Once, now: datetime) -> None:
@@ -198,8 +198,8 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
     Raises ``InvalidEdit`` with a message that names the fix: for invalid syntax, an interval shorter than ``shortest``,
     an unknown zone, a date that never occurs, and a moment in the past.
     """
-    place = read_zone(zone)
-    schedule = _read(written, place, now, shortest)
+    time_zone = read_zone(zone)
+    schedule = _read(written, time_zone, now, shortest)
     if isinstance(schedule, Once):
         refuse_past(schedule, now)
     return schedule

@@ -134,13 +134,13 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _ordered(found: float, op: Comparison, wanted: float) -> bool:
+def _ordered(found: float, op: Comparison, expected: float) -> bool:
     match op:
         case Comparison.LESS:
-            return found < wanted
+            return found < expected
         case Comparison.AT_MOST:
-            return found <= wanted
+            return found <= expected
         case Comparison.MORE:
-            return found > wanted
+            return found > expected
         case _:
-            return found >= wanted
+            return found >= expected

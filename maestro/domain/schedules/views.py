@@ -151,9 +151,9 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
     return ScheduleState.ACTIVE if agent.status is AgentStatus.ACTIVE else ScheduleState.AGENT_PAUSED
 
 
-def schedule_view(plan: ScheduleRecord, now: datetime) -> ScheduleView:
+def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
     """Build the view of a schedule."""
-    planned, state = plan.planned, state_of(plan.planned, plan.agent)
+    planned, state = record.planned, state_of(record.planned, record.agent)
     when, coming = _coming(planned, now)
     next_runs = coming if state is ScheduleState.ACTIVE else ()
     script = getattr(planned, "script", "")
@@ -162,15 +162,15 @@ def schedule_view(plan: ScheduleRecord, now: datetime) -> ScheduleView:
         **planned.model_dump(include=set(ScheduleView.model_fields) - own),
         ref=planned.ref,
         kind=ScheduleKind(planned.kind),
-        agent=plan.agent.slug,
+        agent=record.agent.slug,
         timezone=planned.zone,
         when=when,
         script=read_script(script) if script else None,
         state=state,
-        reason=_reason(plan, state),
+        reason=_reason(record, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
-        last_run=_last(plan),
+        last_run=_last(record),
     )
 
 
@@ -180,15 +180,15 @@ def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
     return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
 
 
-def preview_view(wish: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
+def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
     """Build the preview of a schedule as if created now; raises ``InvalidEdit`` if it is not valid."""
-    schedule = read_schedule(wish.schedule, wish.timezone, now, shortest)
-    check_jitter(schedule, wish.jitter_seconds)
-    zone = read_zone(wish.timezone)
+    schedule = read_schedule(request.schedule, request.timezone, now, shortest)
+    check_jitter(schedule, request.jitter_seconds)
+    zone = read_zone(request.timezone)
     times = next_times(schedule, zone, now, now)
     return SchedulePreview(
-        schedule=wish.schedule,
-        timezone=wish.timezone,
+        schedule=request.schedule,
+        timezone=request.timezone,
         when=in_words(schedule, zone),
         next_runs=tuple(time.astimezone(zone) for time in times),
         note=_note(schedule, zone, now),
@@ -216,25 +216,25 @@ def _coming(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetim
     return in_words(schedule, zone), tuple(time.astimezone(zone) for time in times)
 
 
-def _reason(plan: ScheduleRecord, state: ScheduleState) -> str:
+def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
     match state:
         case ScheduleState.ENDED:
-            ended = plan.planned.ended_at
+            ended = record.planned.ended_at
             return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
         case ScheduleState.PAUSED:
-            return plan.planned.paused_reason or "somebody paused it"
+            return record.planned.paused_reason or "somebody paused it"
         case ScheduleState.AGENT_PAUSED:
-            return f"the agent {plan.agent.slug} is {plan.agent.status}"
+            return f"the agent {record.agent.slug} is {record.agent.status}"
         case _:
             return ""
 
 
-def _last(plan: ScheduleRecord) -> LastRun | None:
-    if not plan.planned.last_job_id:
+def _last(record: ScheduleRecord) -> LastRun | None:
+    if not record.planned.last_job_id:
         return None
-    job = plan.last
+    job = record.last
     return LastRun(
-        job_id=plan.planned.last_job_id,
+        job_id=record.planned.last_job_id,
         status=job.status if job is not None else None,
         reason=job.reason if job is not None else "",
         created_at=job.created_at if job is not None else None,

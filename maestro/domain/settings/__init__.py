@@ -1,1 +1,1 @@
-"""The sections of the settings: frozen values that any layer may take."""
+"""The sections of the settings, as immutable values that every layer may import."""

@@ -7,7 +7,7 @@ from maestro.domain.settings.section import ChannelReference, Section, live
 
 
 class RoutingSettings(Section):
-    """Which agent answers, and how often."""
+    """The choice of the agent that answers, and rate limits of users and bots."""
 
     conductor_channels: tuple[ChannelReference, ...] = live(
         (), "channels where the conductor answers, as `platform:channel`"
@@ -35,7 +35,7 @@ class PairingSettings(Section):
 
 
 class ConductorSettings(Section):
-    """What conductors may be asked for."""
+    """The rights of conductor agents, which change agents, clients and schedules."""
 
     allow_users: tuple[OwnerId, ...] = live(
         (),

@@ -1,4 +1,4 @@
-"""The settings of work that no message began: schedules and webhooks."""
+"""The settings of jobs that no chat message starts: schedules and webhooks."""
 
 from datetime import timedelta
 
@@ -22,12 +22,12 @@ class ScheduleSettings(Section):
 
 
 class WebhookSettings(Section):
-    """What programs outside send to `/hooks/` at the port of the dashboard."""
+    """Requests of other programs to `/hooks/` on the port of the dashboard."""
 
     max_body_bytes: int = live(1024**2, "bytes of the largest body taken", ge=1024, le=25 * 1024**2)
     keep_days: float = live(30, "days for which a delivery is known again when it comes once more", ge=1, le=3650)
 
     @property
     def retention(self) -> timedelta:
-        """How long a delivery is known again."""
+        """The time for which a repeated delivery is recognised."""
         return timedelta(days=self.keep_days)

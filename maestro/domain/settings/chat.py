@@ -1,4 +1,4 @@
-"""The settings of the #maestro chat and of the scanner for secrets."""
+"""The settings of the `#maestro` chat and of the scanner for secrets."""
 
 import re
 from functools import cached_property
@@ -33,13 +33,13 @@ Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_al
 
 
 class ChatLimits(Section):
-    """What a post may take."""
+    """The limits of a post."""
 
     max_message_chars: int = live(4096, "characters of the longest post; longer ones are cut", ge=64, le=65_536)
 
 
 class ScannerSettings(Section):
-    """The search for secrets in what agents and people write."""
+    """The scan for secrets in texts of agents and users."""
 
     enabled: bool = live(True, "whether secrets are looked for and taken out")
     timeout_ms: int = live(800, "milliseconds one text may take", ge=10, le=60_000)
@@ -59,12 +59,12 @@ class ScannerSettings(Section):
 
     @cached_property
     def rules(self) -> ScanRules:
-        """How a text is scanned."""
+        """The rules of a scan, as the scanner takes them."""
         return ScanRules(self.enabled, self.timeout_ms, self.fail_mode, self.patterns, AllowList(self.allow))
 
 
 class ChatSettings(Section):
-    """The channel `#maestro`, where agents and people share what they find out."""
+    """The channel `#maestro`, in which agents and people post what they find."""
 
     enabled: bool = setting(True, "whether there is such a channel")
     limits: ChatLimits = ChatLimits()
@@ -73,6 +73,6 @@ class ChatSettings(Section):
 
 
 class SessionSettings(Section):
-    """The session of the channel: agents see only what was posted in the one that is open."""
+    """The session of the channel: agents see only the posts of the open session."""
 
     id: OptionalIdentifier = setting("", "the session to be in; empty: the open one, or a new one")

@@ -1,4 +1,4 @@
-"""What stands in the lists of the configuration: agents, their channels, and accounts at providers of models."""
+"""The entries of lists in the configuration: agents, channels, clients, and accounts of providers."""
 
 from typing import Literal, Self
 
@@ -38,7 +38,7 @@ DEFAULT_MODELS = {
     "demo": "demo",
 }
 MOST = 1_000_000_000
-"""Of what is counted in a minute or at once: beyond any that there is, and within what a row can hold."""
+"""The upper limit of rates and concurrency: above every real limit, and within the integers of a table."""
 DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 
 
@@ -70,12 +70,12 @@ class AgentSettings(Section):
 
     @property
     def display_name(self) -> str:
-        """The name people see."""
+        """The name that users see: ``name``, else the slug."""
         return self.name or self.slug
 
 
 class ChannelSettings(Section):
-    """One channel that belongs to an agent."""
+    """One channel that is bound to an agent."""
 
     platform: Word = Field(description="the platform, such as `discord`")
     account: Identifier = setting(DEFAULT_ACCOUNT, "which of our accounts on that platform")
@@ -105,14 +105,14 @@ class ClientSettings(Section):
 
 
 class AccountSettings(Section):
-    """One account at a provider of models."""
+    """One account of a provider of models."""
 
     name: Name = Field(description="a name of your choice, unique")
     type: Literal["api_key", "cli"] = setting(
         "api_key", "`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
-    # Validators of fields, not one of the whole before its fields: that one would hand Python objects on, and the
-    # strict reading of the file takes no list for a tuple there, so ``models`` could not be set.
+    # Field validators, not a model validator in mode "before": that one passes Python objects on, and the strict
+    # parser then rejects the file's list for the tuple ``models``.
     provider: Word = setting(
         "",
         "`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, or `demo`, the built-in "
@@ -132,7 +132,7 @@ class AccountSettings(Section):
     @field_validator("provider", mode="before")
     @classmethod
     def _default_provider(cls, provider: object, info: ValidationInfo) -> object:
-        """Fill in the provider of a subscription, which needs not be named; every other account names its own."""
+        """Set the provider of a `cli` account, which may leave it out; raise if another account does so."""
         if provider != "":
             return provider
         if info.data.get("type") != "cli":
@@ -142,7 +142,7 @@ class AccountSettings(Section):
     @field_validator("model")
     @classmethod
     def _default_model(cls, model: str, info: ValidationInfo) -> str:
-        """Fill in the provider's default, so that ``model`` always names one."""
+        """Set the provider's default model, so that ``model`` is never empty if Maestro knows a default."""
         if model or "provider" not in info.data:
             return model
         by_provider = DEFAULT_MODELS.get(info.data["provider"], "")
@@ -150,7 +150,7 @@ class AccountSettings(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        """A key or an address that would silently not be used is a mistake."""
+        """Reject keys that this type of account would ignore."""
         if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
             raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
         if self.type == "api_key" and self.home_dir:

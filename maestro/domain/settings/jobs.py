@@ -1,10 +1,10 @@
-"""The settings of how jobs are started, retried and given up."""
+"""The settings of job limits, retries and polling."""
 
 from maestro.domain.settings.section import Seconds, Section, live, setting
 
 
 class JobSettings(Section):
-    """How jobs are started, retried and given up."""
+    """Limits, retries and polling of jobs."""
 
     max_attempts: int = live(3, "attempts of a model call that the provider failed", ge=1, le=100)
     max_tool_rounds: int = live(5, "rounds of tool calls after which the model has to answer", ge=0, le=50)

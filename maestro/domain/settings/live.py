@@ -1,4 +1,4 @@
-"""Live settings: their versions, their views, and their values as texts of a form field."""
+"""Settings that can change at run time: stored versions, views, and conversion to and from form text."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from maestro.domain.errors import InvalidEdit
 from maestro.domain.values import View
 
 RUNTIME = "runtime"
-"""Where a value comes from that was set while Maestro runs."""
+"""The origin of a value that was set while Maestro runs."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -21,7 +21,7 @@ _FLAGS = {"true": True, "false": False}
 
 
 class SettingsVersion(SQLModel, table=True):
-    """All values set at run time as of one change; ``values_json`` is a JSON object by key, as ``chat.pollMs``."""
+    """All values set at run time after one change; ``values_json`` maps keys such as ``chat.pollMs`` to values."""
 
     __tablename__ = "settings_versions"
 
@@ -32,11 +32,11 @@ class SettingsVersion(SQLModel, table=True):
 
 
 class SettingView(View):
-    """One key: the value that holds, where it comes from, and what it may be.
+    """A key of the settings with its current value, its origin and its limits.
 
     ``origin`` is ``default``, ``file``, ``environment``, ``command line`` or ``runtime``. ``changes`` is ``live`` for a
-    key that can be set while Maestro runs, else ``restart``. Of a secret only the last characters are shown, or that it
-    is set. ``problem`` says why a value that was set at run time does not count.
+    key that can be set while Maestro runs, else ``restart``. A secret is shown only by its last characters, or as set.
+    ``problem`` says why a value that was set at run time is ignored.
     """
 
     key: str
@@ -53,7 +53,7 @@ class SettingView(View):
 
 
 class SettingsPage(View):
-    """All keys; ``version`` grows with each change at run time, ``file`` is the configuration that was read."""
+    """All keys; ``version`` grows with each change at run time, ``file`` is the path of the configuration file."""
 
     items: tuple[SettingView, ...]
     version: int
@@ -61,7 +61,7 @@ class SettingsPage(View):
 
 
 def value_text(value: JsonValue) -> str:
-    """Return a value as it stands in a field."""
+    """Return a value as the text of a form field."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -70,10 +70,10 @@ def value_text(value: JsonValue) -> str:
 
 
 def parse_value(setting: SettingView, text: str) -> JsonValue:
-    """Return what was typed as a value of this key.
+    """Parse the text of a form field as a value of this key.
 
-    Raises ``InvalidEdit``, which never quotes the text: it may be a misplaced secret. Whether the value may be is for
-    the rules of the key to say.
+    Raises ``InvalidEdit`` without quoting the text, which may be a misplaced secret. It checks the type only; the
+    section's own validation checks limits.
     """
     text = text.replace("\r\n", "\n")
     if setting.type == "boolean" and text.strip() in _FLAGS:
@@ -98,7 +98,7 @@ _EXPECTED = {
 
 
 def _entry(setting: SettingView, line: str) -> JsonValue:
-    """Read an entry of a list; it is a number where the list has numbers by default."""
+    """Parse one line of a list; it is a number if the default list contains numbers."""
     numbers = isinstance(setting.default, list) and any(isinstance(one, int | float) for one in setting.default)
     if numbers and not _NUMBER.fullmatch(line):
         raise InvalidEdit(f"{setting.key}: expected a number in each line")

@@ -1,4 +1,4 @@
-"""The settings of model calls: accounts, limits in time and money, and known models."""
+"""The settings of model calls: accounts, timeouts, limits, budgets and known models."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,7 +14,7 @@ Minutes = Annotated[float, Field(gt=0, le=1440)]
 
 
 class ModelSettings(Section):
-    """What is known of one model; what is left out is taken from Maestro's own table, then from litellm's."""
+    """One model's context window and prices; a missing value comes from Maestro's table, else from litellm's."""
 
     name: ModelName = Field(description="the model's name without its provider, or the beginning of it")
     window: int | None = setting(None, "tokens of its context window", ge=1024)
@@ -29,7 +29,7 @@ class ModelSettings(Section):
 
 
 class BreakerSettings(Section):
-    """The circuit breaker: when a provider that fails is not asked for a while."""
+    """The circuit breaker, which pauses calls to a provider that keeps failing."""
 
     failures: int = live(5, "failures in a row after which it is not asked", ge=1, le=1000)
     open_seconds: Seconds = live(30, "seconds it is left alone before it is tried again")
@@ -37,7 +37,7 @@ class BreakerSettings(Section):
 
 
 class TranscriptionSettings(Section):
-    """How voice messages become text."""
+    """Transcription of voice messages."""
 
     enabled: bool = live(True, "whether voice messages are transcribed")
     provider: str = live("openai", "the provider whose accounts transcribe")
@@ -46,7 +46,7 @@ class TranscriptionSettings(Section):
 
 
 class LlmSettings(Section):
-    """The models and what a call may cost in time and tokens."""
+    """Accounts, models, timeouts and limits of model calls."""
 
     accounts: Annotated[
         tuple[AccountSettings, ...],
@@ -81,7 +81,7 @@ class LlmSettings(Section):
 
 
 class BudgetSettings(Section):
-    """What may be spent in a day (UTC), in US dollars; 0 for no limit. Unknown prices are not counted."""
+    """The most that may be spent in a day (UTC), in US dollars; 0 for no limit. Unknown prices are not counted."""
 
     day_usd: Dollars = live(50, "by everybody together; beyond it nothing is answered")
     agent_day_usd: Dollars = live(0, "by one agent")

@@ -22,10 +22,10 @@ from maestro.domain.settings.section import (
     setting,
 )
 
-HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a loaded machine is silent for several seconds
+HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a worker on a loaded machine may send no heartbeat for several seconds
 
 
-HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
+HEARTBEAT_REMOTE = timedelta(seconds=30)  # Temporal Cloud bills each heartbeat as an action
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -35,7 +35,7 @@ ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
 
 
 class StoreSettings(Section):
-    """Where everything is kept."""
+    """The database."""
 
     url: DatabaseUrl = setting(
         "", "`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
@@ -43,7 +43,7 @@ class StoreSettings(Section):
 
 
 class TemporalSettings(Section):
-    """The engine that runs the workflows."""
+    """The Temporal server that runs the workflows."""
 
     address: ServerAddress = setting("", "`host:port` of a Temporal server; empty: an embedded one")
     namespace: Identifier = setting("default", "the namespace on that server")
@@ -76,7 +76,7 @@ class TemporalSettings(Section):
 
     @model_validator(mode="after")
     def _encrypted(self) -> Self:
-        """A certificate or a key that would silently not be used is a mistake, and so is half of a pair."""
+        """Reject TLS keys that would be ignored without ``tls``, and a certificate without its key or the reverse."""
         if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
             raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to count")
         if bool(self.tls_cert) != bool(self.tls_key):
@@ -85,7 +85,7 @@ class TemporalSettings(Section):
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        """On a shared queue a worker would be given steps that it does not know."""
+        """Reject names by which workers of different kinds would share a task queue and get each other's activities."""
         connectors = f"{self.connector_queue}-"
         shared = self.task_queue == self.llm_queue
         if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
@@ -97,12 +97,12 @@ class TemporalSettings(Section):
 
     @property
     def embedded(self) -> bool:
-        """Whether Maestro runs the Temporal server itself."""
+        """Whether Maestro starts the Temporal server itself."""
         return not self.address
 
     @property
     def heartbeat(self) -> timedelta:
-        """How long an activity may be silent before it counts as lost (docs/decisions.md: heartbeat timeout)."""
+        """The heartbeat timeout of activities (docs/decisions.md: heartbeat timeout)."""
         if self.heartbeat_seconds:
             return timedelta(seconds=self.heartbeat_seconds)
         return HEARTBEAT_EMBEDDED if self.embedded else HEARTBEAT_REMOTE
@@ -137,7 +137,7 @@ class WebuiSettings(Section):
 
     @model_validator(mode="after")
     def _passwords_differ(self) -> Self:
-        """A viewer with the operator's password would be the operator."""
+        """Reject a viewer password that gives operator rights: one equal to, or without, the operator's password."""
         if self.viewer_password and not self.password:
             raise ValueError(
                 "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): without that "
@@ -149,7 +149,7 @@ class WebuiSettings(Section):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        """Other machines need a password (docs/decisions.md: exposed ports)."""
+        """Require a password if other machines can reach the dashboard (docs/decisions.md: exposed ports)."""
         if self.enabled and self.trusted_proxies and not self.password:
             raise ValueError(
                 "webui.trustedProxies: a proxy lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) "
@@ -192,7 +192,7 @@ class WebSettings(Section):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        """Other machines need a key (docs/decisions.md: exposed ports)."""
+        """Require a key if other machines can reach the connector (docs/decisions.md: exposed ports)."""
         if self.enabled and not self.api_key and not is_loopback(self.host):
             raise ValueError(
                 'web.host lets other machines in, so web.apiKey must be set; or set web.host to "localhost"'
@@ -222,7 +222,7 @@ class ServerSettings(Section):
 
 
 class HealthSettings(Section):
-    """Where `maestro worker` and `maestro connect` say how they are: `/healthz`, `/readyz` and `/metrics`."""
+    """The health endpoints of `maestro worker` and `maestro connect`: `/healthz`, `/readyz` and `/metrics`."""
 
     host: Host = setting("localhost", "the address to bind; nobody is asked for a password there")
     worker_port: Port = setting(9091, "the port of `maestro worker`")
@@ -236,7 +236,7 @@ class OwnerSettings(Section):
 
 
 class LogSettings(Section):
-    """What is written to the log."""
+    """The log's level and format."""
 
     level: Literal["debug", "info", "warning", "error"] = live(
         "info", "the least level shown; of libraries, warnings and errors at most"

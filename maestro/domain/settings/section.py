@@ -1,4 +1,4 @@
-"""The base of all sections of the settings, and the rules a single key must keep, each with its sentence."""
+"""The base class of all settings sections, and the value types with their validation messages."""
 
 from collections.abc import Callable, Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -15,24 +15,24 @@ from maestro.domain.values import Value
 NO_SECRET = SecretStr("")
 
 LIVE: JsonDict = {"live": True}
-"""Marks a key that may be set while Maestro runs: whoever needs the value asks for it at each use (docs/invariants.md:
+"""The mark of a key that can be set while Maestro runs: code reads its value at each use (docs/invariants.md:
 live settings). Every other key is read once, at the start."""
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 def setting(default: Any, description: str, **limits: Any) -> Any:
-    """Return a key that is read at the start; ``limits`` are those of ``pydantic.Field``."""
+    """Declare a key that is read once, at the start; ``limits`` are keyword arguments of ``pydantic.Field``."""
     return Field(default=default, description=description, **limits)
 
 
 def live(default: Any, description: str, **limits: Any) -> Any:
-    """Return a key that may be set while Maestro runs."""
+    """Declare a key that can be set while Maestro runs; ``limits`` are keyword arguments of ``pydantic.Field``."""
     return Field(default=default, description=description, json_schema_extra=LIVE, **limits)
 
 
 class Section(Value):
-    """The base of all sections: camelCase in the file, snake_case in code; no error ever shows a value."""
+    """The base class of all sections: camelCase in the file, snake_case in code; errors never show a value."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -46,7 +46,8 @@ class Section(Value):
 def is_loopback(host: str) -> bool:
     """Say whether a socket bound to this host is reachable from this machine only.
 
-    A name other than ``localhost`` counts as reachable: what it resolves to may change after we looked.
+    A name other than ``localhost`` counts as reachable from outside, because the address to which it resolves may
+    change later.
     """
     name = host.strip().removeprefix("[").removesuffix("]").lower()
     if name == "localhost":
@@ -61,7 +62,7 @@ def is_loopback(host: str) -> bool:
 
 
 def first_repeated(items: Iterable[Item]) -> Item | None:
-    """The first item that occurs a second time, or nothing."""
+    """Return the first item that occurs a second time, or None."""
     seen: set[Item] = set()
     for item in items:
         if item in seen:
@@ -71,7 +72,10 @@ def first_repeated(items: Iterable[Item]) -> Item | None:
 
 
 def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
-    """Return the rule that no two entries share a key; ``problem`` names the key as ``{}``. An empty key is shared."""
+    """Return a validator that rejects two entries with the same key; ``problem`` has ``{}`` for the key.
+
+    Empty keys may repeat.
+    """
 
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = first_repeated(filter(None, map(key, entries)))
@@ -83,7 +87,7 @@ def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
 
 
 def _named(value: object) -> object:
-    # Path("") is the current folder: an empty dataDir would scatter the data wherever Maestro was started.
+    # Path("") is the current folder: with an empty dataDir the data would be in whichever folder Maestro was started.
     if value == "":
         raise ValueError("expected a folder; leave the key out for the default")
     return value

@@ -1,4 +1,4 @@
-"""The settings of what agents can do and know: tools, questions, memory and skills."""
+"""The settings of tools, questions, memory and skills."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_se
 
 
 class McpServerSettings(Section):
-    """One MCP server whose tools agents may call, as `<name>_<tool>`."""
+    """One MCP server; agents may call its tools as `<name>_<tool>`."""
 
     name: Word = Field(description="a name of your choice, unique")
     command: str = setting("", "the program to start and talk to over its standard input and output")
@@ -33,7 +33,7 @@ class McpServerSettings(Section):
 
 
 class ToolSettings(Section):
-    """What agents can do besides talking."""
+    """The tools of agents: defaults, approval, limits and MCP servers."""
 
     default: tuple[ToolName, ...] = setting(DEFAULT_TOOLS, "the tools of agents that list none")
     approval: tuple[ToolName, ...] = live((), "tools that wait for a person's yes before each call")
@@ -57,7 +57,7 @@ class ToolSettings(Section):
 
 
 class QuestionSettings(Section):
-    """Questions of agents to people."""
+    """Questions of agents to users."""
 
     expiry_hours: float = live(168, "hours a question waits for its answer", gt=0, le=8760)
     patience_seconds: float = live(
@@ -66,12 +66,12 @@ class QuestionSettings(Section):
 
     @property
     def expiry(self) -> timedelta:
-        """How long a question waits for its answer."""
+        """The time for which a question waits for its answer."""
         return timedelta(hours=self.expiry_hours)
 
 
 class MemorySettings(Section):
-    """What agents remember."""
+    """The memory of agents."""
 
     scope: Literal["agent", "conversation"] = live(
         "agent", "where an agent remembers what it learned: everywhere, or only in the channel it learned it in"
@@ -79,7 +79,7 @@ class MemorySettings(Section):
 
 
 class SkillSettings(Section):
-    """Instructions that are given to a model when a message needs them."""
+    """Skills: instructions that are added to a prompt when a message matches them."""
 
     folder: Folder = setting(Path("skills"), "the folder with your own skills, from the folder Maestro is started in")
     look_seconds: Seconds = setting(2, "how often the files of skills are looked at for changes")

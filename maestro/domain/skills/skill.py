@@ -50,7 +50,7 @@ class MessageWords:
 
 
 class _PreparedKeyword(NamedTuple):
-    place: int
+    position: int
     source: str
     keyword: str
     pieces: frozenset[str]
@@ -66,12 +66,12 @@ class Keywords:
     def _by_sign(self) -> Mapping[str, Sequence[_PreparedKeyword]]:
         """Map the longest word of each keyword to the keyword; keywords without words are under the empty text."""
         found: dict[str, list[_PreparedKeyword]] = {}
-        for place, source in enumerate(self.sources):
+        for position, source in enumerate(self.sources):
             keyword = fold(source)
             if keyword:
                 pieces = _pieces(keyword)
                 found.setdefault(max(pieces, key=len, default=""), []).append(
-                    _PreparedKeyword(place, source, keyword, pieces)
+                    _PreparedKeyword(position, source, keyword, pieces)
                 )
         return found
 
@@ -83,8 +83,8 @@ class Keywords:
         """
         signs = self._by_sign.keys() & message.words
         near = chain(self._by_sign.get("", ()), *(self._by_sign[sign] for sign in signs))
-        there = [one for one in near if one.pieces <= message.words and _stands_in(one.keyword, message.text)]
-        return tuple(one.source for one in sorted(there))
+        present = [one for one in near if one.pieces <= message.words and _occurs_in(one.keyword, message.text)]
+        return tuple(one.source for one in sorted(present))
 
 
 def _pieces(keyword: str) -> frozenset[str]:
@@ -92,11 +92,11 @@ def _pieces(keyword: str) -> frozenset[str]:
     return frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
 
 
-def _stands_in(keyword: str, text: str) -> bool:
-    return any(_is_whole(keyword, text, at) for at in _places(keyword, text))
+def _occurs_in(keyword: str, text: str) -> bool:
+    return any(_is_whole(keyword, text, at) for at in _positions(keyword, text))
 
 
-def _places(keyword: str, text: str) -> Iterable[int]:
+def _positions(keyword: str, text: str) -> Iterable[int]:
     at = text.find(keyword)
     while at >= 0:
         yield at
@@ -196,8 +196,8 @@ def problem_of_pattern(source: str) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    said = error.args[0] if error.args else b""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    detail = error.args[0] if error.args else b""
+    text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
     if "invalid perl operator" in text or "invalid escape sequence" in text:
         return f"{text} (lookaround and backreferences are not supported)"
     return text or "it cannot be read"
@@ -328,9 +328,9 @@ class Repertoire:
         self._keywords = Keywords(_distinct(skill.keywords for skill in skills))
         self._patterns = Patterns(_distinct(skill.patterns for skill in skills))
         self._with: dict[str, list[int]] = {}
-        for place, skill in enumerate(skills):
+        for position, skill in enumerate(skills):
             for source in {*skill.keywords, *skill.patterns}:
-                self._with.setdefault(source, []).append(place)
+                self._with.setdefault(source, []).append(position)
 
     def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
         """Return the skills that the model gets for a message; the rules are those of ``choose_skills``."""
@@ -339,7 +339,7 @@ class Repertoire:
     def _ranking(self, message: ScoredMessage) -> list[SkillScore]:
         found = frozenset(self._keywords.found(message.words))
         matching = frozenset(self._patterns.matching(message.encoded))
-        called_for = {place for source in found | matching for place in self._with[source]}
+        called_for = {position for source in found | matching for position in self._with[source]}
         return _ranked(
             SkillScore(
                 skill,
