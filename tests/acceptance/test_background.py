@@ -246,7 +246,7 @@ async def test_a_script_posts_without_a_model_and_asks_one_when_its_condition_ho
         (failed,) = await maestro.ended(channel, "failed")
     assert failed["error"] == "ScriptFailed"
     steps = maestro.query("SELECT detail FROM job_steps WHERE job_id = ? AND step = 'script'", failed["id"])
-    assert steps[-1]["detail"] == "what it answered is of no use: the body is not valid JSON"
+    assert steps[-1]["detail"] == "its answer is not usable: the body is not valid JSON"
 
 
 async def test_a_script_does_not_reach_private_addresses(maestro: Instance, channel: str) -> None:

@@ -105,7 +105,9 @@ class BindingFields(View):
 
     permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to it")
     key_by_user: bool = Field(default=False, description="give each user a conversation of their own")
-    busy: BusyMode | None = Field(default=None, description="what becomes of a message while another is answered")
+    busy: BusyMode | None = Field(
+        default=None, description="the treatment of a message while another is being answered"
+    )
     allow_bots: bool = Field(default=False, description="answer other bots there")
     client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
 

@@ -186,7 +186,10 @@ def _rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tupl
     yield (conductor if here in snapshot.rules.conductor_channels else None), "the channel is the conductor's"
     yield by_id.get(dashboard_agent(message.address) or 0), "the channel is the agent's own on the dashboard"
     yield (conductor if message.is_direct else None), "a direct message goes to the conductor"
-    yield (conductor if message.addressing is Addressing.US else None), "who mentions the bot means the conductor"
+    yield (
+        (conductor if message.addressing is Addressing.US else None),
+        "a message that mentions the bot goes to the conductor",
+    )
     yield _fallback(snapshot), "no rule names an agent, so the fallback agent answers"
 
 

@@ -104,7 +104,7 @@ class DiffLine(Value):
 def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, ...]:
     """Return the removed and added lines of a changed field, with unchanged lines around them.
 
-    A list is compared entry by entry. A null value is shown as "(what everybody has)". For the first version, all lines
+    A list is compared entry by entry. A null value is shown as "(the common setting)". For the first version, all lines
     are added ones.
     """
     before, after = [] if is_first else _lines(change.before), _lines(change.after)
@@ -137,7 +137,7 @@ def _all(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
 def _lines(value: JsonValue) -> list[str]:
     """Return a value as lines; an empty text has none."""
     if value is None:
-        return ["(what everybody has)"]
+        return ["(the common setting)"]
     if isinstance(value, list):
         return [str(one) for one in value] or ["(none)"]
     return str(value).splitlines()

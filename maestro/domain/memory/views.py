@@ -82,7 +82,7 @@ class FactFilter(Value):
 
     q: str | None = None
     category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
-    place: str | None = Field(default=None, description="only what the conversation of this key knows")
+    place: str | None = Field(default=None, description="only facts that the conversation of this key recalls")
     sticky: bool | None = None
     source: int | None = Field(default=None, ge=1, le=LARGEST)
 
@@ -107,7 +107,7 @@ class NewFact(View):
 class FactChange(View):
     """Changes to a fact; a field that is left out stays as it is."""
 
-    content: FactText | None = Field(default=None, description="what it says instead")
+    content: FactText | None = Field(default=None, description="its new text")
     category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
     confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
 

@@ -47,12 +47,12 @@ class NewSchedule(View):
     kind.
     """
 
-    agent: Slug = Field(description="the agent that does it")
+    agent: Slug = Field(description="the agent that runs it")
     name: DisplayName = Field(default="", description="the name that people see")
     schedule: Written = Field(description="when, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
     timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
-    jitter_seconds: int = Field(default=0, description="begin up to so many seconds later than planned")
-    prompt: Prompt = Field(default="", description="what the agent is told each time")
+    jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
+    prompt: Prompt = Field(default="", description="the prompt of each run")
     script: Script | None = None
     platform: Word = Field(description="where it posts: the platform, such as web or discord")
     account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
@@ -107,7 +107,7 @@ class SchedulePreviewRequest(View):
 
     schedule: Written
     timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
-    jitter_seconds: int = Field(default=0, description="begin up to so many seconds later than planned")
+    jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
 
 
 class BackfillRequest(View):
@@ -124,7 +124,7 @@ class BackfillRequest(View):
         if self.end < self.start:
             raise InvalidEdit("to: must not be before from")
         if self.end > now:
-            raise InvalidEdit("to: must not be in the future; what is to come, comes by itself")
+            raise InvalidEdit("to: must not be in the future; future times run by themselves")
 
 
 def check_work(kind: str, prompt: str, script: str) -> None:

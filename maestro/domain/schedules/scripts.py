@@ -28,13 +28,13 @@ Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with
 class ScriptFailed(MaestroError):
     """The fetched response is not usable and a retry would not help; the message is for operators."""
 
-    public = "What a script fetched was of no use."
+    public = "The data that a script fetched is not usable."
 
 
 class ScriptSourceAway(ScriptFailed):
     """The server of a script's address answered with a temporary error; a retry may help."""
 
-    public = "What a script fetches was not to be had."
+    public = "The server that a script asks is not available."
     retryable = True
 
 
@@ -107,7 +107,7 @@ def fetched_json(status: int, body: bytes) -> object:
     try:
         return read_json(body)
     except InvalidJson as error:
-        raise ScriptFailed(f"what it answered is of no use: {error}") from None
+        raise ScriptFailed(f"its answer is not usable: {error}") from None
 
 
 def fill_script(template: str, fetched: object) -> str:

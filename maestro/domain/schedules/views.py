@@ -222,7 +222,7 @@ def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
             ended = record.planned.ended_at
             return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
         case ScheduleState.PAUSED:
-            return record.planned.paused_reason or "somebody paused it"
+            return record.planned.paused_reason or "an operator paused it"
         case ScheduleState.AGENT_PAUSED:
             return f"the agent {record.agent.slug} is {record.agent.status}"
         case _:

@@ -13,18 +13,18 @@ class RoutingSettings(Section):
         (), "channels where the conductor answers, as `platform:channel`"
     )
     fallback_agent: OptionalSlug = live(
-        "", "the slug of the agent that answers where no rule names one; empty: nobody does"
+        "", "the slug of the agent that answers if no routing rule names one; empty: none"
     )
     busy: Literal["queue", "collect", "interrupt"] = live(
         "queue",
-        "what becomes of a message while another one of its channel is answered: it waits its turn, all that wait are "
-        "answered together, or it interrupts",
+        "a message that arrives while another one of its channel is being answered waits (`queue`), is answered "
+        "together with all others that wait (`collect`), or interrupts the answer (`interrupt`)",
     )
     messages_per_minute: int = live(
-        30, "messages a minute that are answered to one person; owners have no limit", ge=1, le=100_000
+        30, "messages of one user that are answered a minute; owners have no limit", ge=1, le=100_000
     )
     bot_messages_per_minute: int = live(
-        20, "messages a minute that are answered to one bot in one channel", ge=1, le=10_000
+        20, "messages of one bot in one channel that are answered a minute", ge=1, le=10_000
     )
 
 
@@ -39,10 +39,10 @@ class ConductorSettings(Section):
 
     allow_users: tuple[OwnerId, ...] = live(
         (),
-        "who may have a conductor create and change agents, schedules and clients besides owners, as `platform:userId`",
+        "users besides owners that may have a conductor change agents, schedules and clients, as `platform:userId`",
     )
     approve_after_reading: bool = live(
         True,
-        "whether a person has to approve what a conductor is about to do after text from outside was read for its "
+        "whether a user must approve the changes of a conductor after text from outside was read for its "
         "answer (by `http_fetch`, `web_search`, `run_shell`, a tool over MCP or of another package)",
     )

@@ -9,9 +9,9 @@ class ScheduleSettings(Section):
     """Heartbeats and crons."""
 
     shortest_interval_seconds: int = live(
-        30, "seconds of the shortest interval that may be written; what runs already stays as it is", ge=1, le=86_400
+        30, "seconds of the shortest interval accepted; existing schedules stay as they are", ge=1, le=86_400
     )
-    follow_seconds: Seconds = live(1, "seconds between two looks for changes that Temporal has to hear of")
+    follow_seconds: Seconds = live(1, "seconds between two checks for schedule changes to send to Temporal")
     compare_minutes: float = live(60, "minutes between two comparisons of all schedules with Temporal's", gt=0, le=1440)
     pause_after_failures: int = live(10, "failures in a row after which a schedule is paused", ge=1, le=1000)
 
@@ -24,8 +24,8 @@ class ScheduleSettings(Section):
 class WebhookSettings(Section):
     """Requests of other programs to `/hooks/` on the port of the dashboard."""
 
-    max_body_bytes: int = live(1024**2, "bytes of the largest body taken", ge=1024, le=25 * 1024**2)
-    keep_days: float = live(30, "days for which a delivery is known again when it comes once more", ge=1, le=3650)
+    max_body_bytes: int = live(1024**2, "bytes of the largest request body accepted", ge=1024, le=25 * 1024**2)
+    keep_days: float = live(30, "days for which a repeated delivery is recognised", ge=1, le=3650)
 
     @property
     def retention(self) -> timedelta:

@@ -15,7 +15,7 @@ def _compiled(pattern: str) -> str:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
-        raise ValueError("expected a regular expression as Python reads it; this one it does not") from None
+        raise ValueError("expected a regular expression that Python accepts; correct this one") from None
     return pattern
 
 
@@ -41,20 +41,19 @@ class ChatLimits(Section):
 class ScannerSettings(Section):
     """The scan for secrets in texts of agents and users."""
 
-    enabled: bool = live(True, "whether secrets are looked for and taken out")
-    timeout_ms: int = live(800, "milliseconds one text may take", ge=10, le=60_000)
+    enabled: bool = live(True, "whether texts are scanned and secrets redacted")
+    timeout_ms: int = live(800, "milliseconds that the scan of one text may take", ge=10, le=60_000)
     fail_mode: Literal["open", "closed"] = live(
         "open",
-        "what becomes of a text that could not be scanned: `open` keeps it, `closed` keeps `[redacted]` in its place",
+        "the treatment of a text that could not be scanned: `open` stores it, `closed` stores `[redacted]` instead",
     )
-    patterns: tuple[Pattern, ...] = live((), "your own regular expressions for what must not be kept", max_length=100)
+    patterns: tuple[Pattern, ...] = live((), "your own regular expressions for texts to redact", max_length=100)
     allow: tuple[Allowed, ...] = live(
-        (), "what is no secret and stays: texts, or `re:` and a pattern that matches all of a finding", max_length=100
+        (), "findings that are no secrets: texts, or `re:` and a pattern that matches the whole finding", max_length=100
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
         ("memory", "tools", "logs"),
-        "what is scanned beside posts: facts agents remember, results of tools, the log, prompts, and what is sent to "
-        "people",
+        "what is scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
     )
 
     @cached_property
@@ -66,13 +65,13 @@ class ScannerSettings(Section):
 class ChatSettings(Section):
     """The channel `#maestro`, in which agents and people post what they find."""
 
-    enabled: bool = setting(True, "whether there is such a channel")
+    enabled: bool = setting(True, "whether the channel exists")
     limits: ChatLimits = ChatLimits()
     scanner: ScannerSettings = ScannerSettings()
-    poll_ms: int = live(1000, "milliseconds between two looks of the dashboard", ge=200, le=60_000)
+    poll_ms: int = live(1000, "milliseconds between two requests of the dashboard for new posts", ge=200, le=60_000)
 
 
 class SessionSettings(Section):
     """The session of the channel: agents see only the posts of the open session."""
 
-    id: OptionalIdentifier = setting("", "the session to be in; empty: the open one, or a new one")
+    id: OptionalIdentifier = setting("", "the session to use; empty: the open one, or a new one")

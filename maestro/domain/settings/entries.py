@@ -53,12 +53,12 @@ class AgentSettings(Section):
     language: DisplayName = setting("", "the language it answers in, such as `German`; empty: that of the message")
     quirks: Quirks = setting((), "habits of its speech, each a sentence")
     model: PreferredModel = setting("", "the model it prefers; empty: the account's")
-    fallbacks: Fallbacks = setting((), "models to try, in order, when no account for `model` can be asked")
+    fallbacks: Fallbacks = setting((), "models to try, in order, when no account for `model` can be called")
     system_prompt: SystemPrompt = setting("", "its own instructions to the model")
     tools: ToolNames | None = setting(None, "the tools it may call; without it, those of `tools.default`")
     skills: SkillNames | None = setting(None, "the slugs of the skills it may be given; without it, every skill")
     allow_users: PeopleIds | None = setting(
-        None, "who may talk to it besides owners, as `platform:userId`; without it, everyone"
+        None, "users besides owners that may talk to it, as `platform:userId`; without it, every user"
     )
     memory_scope: Literal["agent", "conversation"] | None = setting(
         None, "where it remembers what it learned; without it, `memory.scope`"
@@ -78,7 +78,7 @@ class ChannelSettings(Section):
     """One channel that is bound to an agent."""
 
     platform: Word = Field(description="the platform, such as `discord`")
-    account: Identifier = setting(DEFAULT_ACCOUNT, "which of our accounts on that platform")
+    account: Identifier = setting(DEFAULT_ACCOUNT, "Maestro's account on that platform")
     channel: Identifier = Field(description="the platform's id of the channel")
     agent: Slug = Field(description="the slug of the agent that answers there")
     permissions: Literal["full", "read_only", "notify_only"] = setting(
@@ -86,7 +86,7 @@ class ChannelSettings(Section):
     )
     key_by_user: bool = setting(False, "whether each user has a conversation of their own")
     busy: Literal["queue", "collect", "interrupt"] | None = setting(
-        None, "what becomes of a message while another is answered; without it, `routing.busy`"
+        None, "the treatment of a message while another is being answered; without it, `routing.busy`"
     )
     allow_bots: bool = setting(False, "whether messages of other bots are answered there")
     client: ClientName = setting("", "the name of the client who pays for what is answered there")
@@ -101,7 +101,7 @@ class ClientSettings(Section):
     daily_budget_usd: Dollars | None = setting(
         None, "US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`"
     )
-    weight: Weight = setting(1.0, "its share of what many wait for, against 1 of the others; see `jobs.fairness`")
+    weight: Weight = setting(1.0, "its weight in the fair queue, where other clients have 1; see `jobs.fairness`")
 
 
 class AccountSettings(Section):
@@ -120,14 +120,14 @@ class AccountSettings(Section):
         validate_default=True,
     )
     model: str = setting("", "the model; empty: the provider's default, where Maestro knows one", validate_default=True)
-    models: tuple[ModelName, ...] = setting((), "other models it may be asked for; empty: any of its provider")
+    models: tuple[ModelName, ...] = setting((), "other models that may be called with it; empty: any of its provider")
     api_key: SecretStr = setting(NO_SECRET, 'its key, best as `"env:NAME"`')
     base_url: HttpUrl = setting("", "another server that speaks the provider's protocol")
     home_dir: str = setting("", "of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual")
     priority: int = setting(20, "the order in which accounts are tried, lowest first", ge=0, le=1000)
-    requests_per_minute: int = setting(0, "requests a minute and worker; 0: no limit of ours", ge=0, le=MOST)
-    tokens_per_minute: int = setting(0, "tokens a minute and worker; 0: no limit of ours", ge=0, le=MOST)
-    concurrency: int = setting(0, "calls at once and worker; 0: `llm.concurrency`", ge=0, le=MOST)
+    requests_per_minute: int = setting(0, "requests a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
+    tokens_per_minute: int = setting(0, "tokens a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
+    concurrency: int = setting(0, "concurrent calls per worker; 0: `llm.concurrency`", ge=0, le=MOST)
 
     @field_validator("provider", mode="before")
     @classmethod

@@ -31,9 +31,9 @@ class ModelSettings(Section):
 class BreakerSettings(Section):
     """The circuit breaker, which pauses calls to a provider that keeps failing."""
 
-    failures: int = live(5, "failures in a row after which it is not asked", ge=1, le=1000)
-    open_seconds: Seconds = live(30, "seconds it is left alone before it is tried again")
-    successes: int = live(3, "successes after which all is well again", ge=1, le=1000)
+    failures: int = live(5, "failures in a row after which the breaker opens", ge=1, le=1000)
+    open_seconds: Seconds = live(30, "seconds without calls until the provider is probed")
+    successes: int = live(3, "successes after which the breaker closes", ge=1, le=1000)
 
 
 class TranscriptionSettings(Section):
@@ -63,16 +63,16 @@ class LlmSettings(Section):
         le=1024**3,
     )
     cooldown_minutes: Annotated[tuple[Minutes, ...], Field(min_length=1, max_length=20)] = live(
-        LADDER, "minutes an account's model is left alone after its first, second, ... limit in a row"
+        LADDER, "minutes of cool-down for an account's model after its first, second, ... rate limit in a row"
     )
     concurrency: int = live(100, "calls at once to one account and worker", ge=1, le=10_000)
     reserved_for_people: int = live(
-        10, "of these, calls that background work leaves free; at most all but one", ge=0, le=10_000
+        10, "of these, calls reserved for answers to users; at most all but one", ge=0, le=10_000
     )
     limiter_wait_seconds: Seconds = live(
-        30, "seconds a call waits for room under our own limits before another account is asked"
+        30, "seconds a call waits for the configured limits of an account before another account is tried"
     )
-    cache: bool = live(True, "whether Anthropic is asked to keep the beginning of prompts")
+    cache: bool = live(True, "whether prompt caching is requested from Anthropic")
     demo_seconds: float = live(
         4, "seconds the built-in demo model takes for an answer", ge=0, le=60, allow_inf_nan=False
     )
@@ -83,14 +83,14 @@ class LlmSettings(Section):
 class BudgetSettings(Section):
     """The most that may be spent in a day (UTC), in US dollars; 0 for no limit. Unknown prices are not counted."""
 
-    day_usd: Dollars = live(50, "by everybody together; beyond it nothing is answered")
+    day_usd: Dollars = live(50, "in total; when it is spent, nothing is answered")
     agent_day_usd: Dollars = live(0, "by one agent")
     client_day_usd: Dollars = live(0, "for one client")
     conversation_day_usd: Dollars = live(0, "in one conversation")
     on_limit: Literal["refuse", "fallback"] = live(
         "refuse",
-        "what happens when an agent, client or conversation has spent its budget: `refuse` says so, `fallback` asks "
-        "`fallbackModel`",
+        "what happens when an agent, client or conversation has spent its budget: `refuse` answers with a notice, "
+        "`fallback` calls `fallbackModel`",
     )
     fallback_model: str = live("", "the cheaper model, as `provider/model`")
 

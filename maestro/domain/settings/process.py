@@ -49,26 +49,26 @@ class TemporalSettings(Section):
     namespace: Identifier = setting("default", "the namespace on that server")
     tls: bool = setting(False, "whether the connection to `address` is encrypted")
     tls_ca: str = setting("", 'PEM of the authorities to trust, best as `"file:PATH"`; empty: those of this machine')
-    tls_cert: str = setting("", 'PEM of our certificate where `address` asks for one, best as `"file:PATH"`')
+    tls_cert: str = setting("", 'PEM of the client certificate if `address` requires one, best as `"file:PATH"`')
     tls_key: SecretStr = setting(NO_SECRET, 'PEM of the key of `tlsCert`, best as `"file:PATH"`')
     tls_server_name: str = setting(
         "", "the name in the server's certificate; empty: the host of `address`", max_length=253
     )
-    api_key: SecretStr = setting(NO_SECRET, "the API key for `address`, as Temporal Cloud wants it")
+    api_key: SecretStr = setting(NO_SECRET, "the API key for `address`, as Temporal Cloud requires")
     port: Port = setting(7233, "the port of the embedded server")
     ui_port: Port = setting(8233, "the port of the embedded server's Web UI")
     ui_url: HttpUrl = setting("", "where the Web UI is when `address` is set; empty: no links to it")
     task_queue: Identifier = setting(
-        "maestro", "the task queue of the workflows; of everything when the server is embedded"
+        "maestro", "the task queue of the workflows; with the embedded server, of all work"
     )
     llm_queue: Identifier = setting("maestro-llm", "the task queue of model calls when `address` is set")
     connector_queue: Identifier = setting(
         "maestro-connector",
-        "how the task queues of connectors begin when `address` is set; platform and account follow",
+        "the prefix of the task queues of connectors when `address` is set; platform and account follow",
     )
     heartbeat_seconds: float = setting(
         0,
-        "seconds without a sign of life after which an activity is repeated, more on a busy machine; 0: 10 when "
+        "seconds without a heartbeat after which an activity is retried, more on a busy machine; 0: 10 when "
         "embedded, 30 with an `address`",
         ge=0,
         le=3600,
@@ -120,10 +120,12 @@ class WebuiSettings(Section):
         "empty: `http://host:port`",
     )
     password: SecretStr = setting(
-        NO_SECRET, "the password of user `maestro`; empty: none is asked. Here the file beats the environment"
+        NO_SECRET,
+        "the password of user `maestro`; empty: none is asked. For this key the file takes "
+        "precedence over the environment",
     )
     viewer_password: SecretStr = setting(
-        NO_SECRET, "the password of user `viewer`, who sees everything and changes nothing; empty: there is none"
+        NO_SECRET, "the password of user `viewer`, with read-only access; empty: there is none"
     )
     session_hours: float = setting(12, "hours until a login has to be repeated", gt=0, le=8760)
     allowed_hosts: tuple[HostName, ...] = setting(
@@ -131,8 +133,8 @@ class WebuiSettings(Section):
     )
     trusted_proxies: tuple[ProxyAddress, ...] = setting(
         (),
-        "addresses and networks of the proxies in front of the dashboard, which are believed when they say for whom "
-        "they ask (`X-Forwarded-For`) and under which scheme (`X-Forwarded-Proto`)",
+        "addresses and networks of the proxies in front of the dashboard; their headers `X-Forwarded-For` "
+        "(client address) and `X-Forwarded-Proto` (scheme) are trusted",
     )
 
     @model_validator(mode="after")
@@ -140,8 +142,8 @@ class WebuiSettings(Section):
         """Reject a viewer password that gives operator rights: one equal to, or without, the operator's password."""
         if self.viewer_password and not self.password:
             raise ValueError(
-                "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): without that "
-                "everybody is the operator"
+                "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): "
+                "without that every visitor is the operator"
             )
         if self.viewer_password and self.viewer_password.get_secret_value() == self.password.get_secret_value():
             raise ValueError("webui.viewerPassword must be another password than webui.password")
@@ -174,21 +176,21 @@ class WebSettings(Section):
         (), "origins of web pages that may connect, besides the dashboard's own"
     )
     agent: OptionalSlug = setting(
-        "", "the slug of the agent that answers all that is said here; empty: the rules of routing"
+        "", "the slug of the agent that answers all messages of this connector; empty: the rules of routing"
     )
     dm_policy: Literal["open", "pairing", "allowlist"] = setting(
         "open",
-        "who is answered in channels that are bound to nobody: everyone who is let in, those who were paired, or only "
-        "those on the agent's list",
+        "the access policy of channels without a binding: `open` answers every user that may connect, `pairing` those "
+        "that were paired, `allowlist` only those on the agent's list",
     )
     max_frame_bytes: ByteCount = setting(
         4 * 1024**2,
-        "bytes of the largest WebSocket frame taken; a message of 300,000 characters, the most there is, may need all "
-        "of the default",
+        "bytes of the largest WebSocket frame accepted; the longest message, 300,000 characters, may need all of the "
+        "default",
     )
-    max_upload_bytes: ByteCount = setting(10 * 1024**2, "bytes of the largest upload taken")
-    auth_timeout_seconds: Seconds = setting(5, "seconds a new connection has to say who it is")
-    typing_seconds: Seconds = setting(5, "seconds between two signs that an agent is typing")
+    max_upload_bytes: ByteCount = setting(10 * 1024**2, "bytes of the largest upload accepted")
+    auth_timeout_seconds: Seconds = setting(5, "seconds within which a new connection must authenticate")
+    typing_seconds: Seconds = setting(5, "seconds between two typing indicators")
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -217,14 +219,14 @@ class ServerSettings(Section):
         le=1_000_000,
     )
     request_seconds: Seconds = setting(
-        10, "seconds until a connection is closed whose client has not sent the head of a request"
+        10, "seconds within which a client must send the head of a request; else its connection is closed"
     )
 
 
 class HealthSettings(Section):
     """The health endpoints of `maestro worker` and `maestro connect`: `/healthz`, `/readyz` and `/metrics`."""
 
-    host: Host = setting("localhost", "the address to bind; nobody is asked for a password there")
+    host: Host = setting("localhost", "the address to bind; these ports ask for no password")
     worker_port: Port = setting(9091, "the port of `maestro worker`")
     connect_port: Port = setting(9092, "the port of `maestro connect`")
 
@@ -239,6 +241,6 @@ class LogSettings(Section):
     """The log's level and format."""
 
     level: Literal["debug", "info", "warning", "error"] = live(
-        "info", "the least level shown; of libraries, warnings and errors at most"
+        "info", "the lowest level logged; of libraries, warnings and errors at most"
     )
     format: Literal["text", "json"] = setting("text", "`text` for people, `json` for collectors")

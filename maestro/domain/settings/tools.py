@@ -22,7 +22,7 @@ class McpServerSettings(Section):
     url: HttpUrl = setting("", "or the address of a server that speaks streamable HTTP")
     headers: dict[str, SecretStr] = setting({}, "headers of every request to `url`")
     idempotent: tuple[ToolName, ...] = setting(
-        (), "its tools that may be called again when nobody knows whether a call took effect"
+        (), "its tools that may be called again if it is unknown whether a call took effect"
     )
 
     @model_validator(mode="after")
@@ -36,12 +36,12 @@ class ToolSettings(Section):
     """The tools of agents: defaults, approval, limits and MCP servers."""
 
     default: tuple[ToolName, ...] = setting(DEFAULT_TOOLS, "the tools of agents that list none")
-    approval: tuple[ToolName, ...] = live((), "tools that wait for a person's yes before each call")
-    approvers: tuple[OwnerId, ...] = live((), "who may say yes besides owners, as `platform:userId`")
+    approval: tuple[ToolName, ...] = live((), "tools that require approval before each call")
+    approvers: tuple[OwnerId, ...] = live((), "users besides owners that may approve, as `platform:userId`")
     timeout_seconds: Seconds = live(60, "seconds one call may take")
     max_result_chars: int = live(24_000, "characters of the longest result", ge=100, le=1_000_000)
     search_url: HttpUrl = setting(
-        "https://api.duckduckgo.com/", "where `web_search` asks; it must answer as DuckDuckGo does"
+        "https://api.duckduckgo.com/", "the address that `web_search` calls; it must answer as DuckDuckGo does"
     )
     files: bool = setting(
         False, "whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder"
@@ -52,7 +52,7 @@ class ToolSettings(Section):
         unique(lambda server: server.name, "two MCP servers have the name {}; rename one"),
     ] = setting((), "MCP servers")
     private_hosts: tuple[Name, ...] = setting(
-        (), "hosts on private addresses that `web_search` and `http_fetch` may reach all the same"
+        (), "hosts on private addresses that `web_search` and `http_fetch` may reach nevertheless"
     )
 
 
@@ -74,7 +74,8 @@ class MemorySettings(Section):
     """The memory of agents."""
 
     scope: Literal["agent", "conversation"] = live(
-        "agent", "where an agent remembers what it learned: everywhere, or only in the channel it learned it in"
+        "agent",
+        "where an agent remembers what it learned: everywhere, or only in the conversation in which it learned it",
     )
 
 
@@ -82,4 +83,4 @@ class SkillSettings(Section):
     """Skills: instructions that are added to a prompt when a message matches them."""
 
     folder: Folder = setting(Path("skills"), "the folder with your own skills, from the folder Maestro is started in")
-    look_seconds: Seconds = setting(2, "how often the files of skills are looked at for changes")
+    look_seconds: Seconds = setting(2, "seconds between two checks of the skill files for changes")

@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
         for at, key in enumerate(keys):
             if key in keys[:at]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands there twice", node.value[at][0].start_mark
+                    None, None, f"the key {key!r} occurs twice", node.value[at][0].start_mark
                 )
         return super().construct_mapping(node, deep=deep)
 
@@ -135,7 +135,7 @@ def read_skill(data: bytes) -> SkillFile:
     if not _fits(_SLUG, slug):
         raise InvalidSkill("it needs a slug of up to 63 lower-case letters, digits and hyphens, such as code-review")
     if not body:
-        raise InvalidSkill("it says nothing to the model; write the instructions below the front matter")
+        raise InvalidSkill("it has no instructions for the model; write them below the front matter")
     triggers = _triggers(front.get("triggers", ""))
     keywords = _unique(triggers["keywords"], fold)
     patterns = _unique(triggers["patterns"], str)
@@ -250,7 +250,7 @@ def _unusable(patterns: tuple[str, ...]) -> Iterator[str]:
 
 def _silent(keywords: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[str]:
     if not keywords and not patterns:
-        yield "no message can call for it; give it triggers, keywords or patterns"
+        yield "no message can trigger it; give it triggers, keywords or patterns"
 
 
 @dataclass(frozen=True)

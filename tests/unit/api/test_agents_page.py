@@ -236,7 +236,7 @@ async def test_edits_are_shown_line_by_line_and_taken_back(rows: JobRows, http: 
     shown = (await http.get(f"{PAGE}/history/3")).text
     assert "<del>six &lt;b&gt;</del><ins>6</ins>" in shown
     assert '<span class="gap">…</span><span>four</span>' in shown
-    assert "<del>(what everybody has)</del><ins>get_time</ins>" in shown
+    assert "<del>(the common setting)</del><ins>get_time</ins>" in shown
     first = (await http.get(f"{PAGE}/history/1")).text
     assert ("<ins>Be brief.</ins>" in first, "<del>" in first) == (True, False)
     beside = (await http.get(f"{PAGE}/history/2?against=3")).text

@@ -5,7 +5,7 @@ from pydantic import JsonValue
 
 from maestro.domain.agents.versions import MOST_LINES, FieldChange, lines_of
 
-EVERYBODY = "(what everybody has)"
+EVERYBODY = "(the common setting)"
 
 
 def told(before: JsonValue, after: JsonValue, *, is_first: bool = False) -> list[str]:

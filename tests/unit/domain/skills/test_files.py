@@ -98,7 +98,7 @@ def test_a_pattern_that_cannot_be_used_is_left_out_and_the_keywords_work() -> No
 def test_an_unknown_key_is_told() -> None:
     [unknown, silent] = read("trigger_keywords: [tea]").problems
     assert "'trigger_keywords' is not known" in unknown
-    assert silent == "no message can call for it; give it triggers, keywords or patterns"
+    assert silent == "no message can trigger it; give it triggers, keywords or patterns"
 
 
 # What cannot be used
@@ -115,7 +115,7 @@ def test_an_unknown_key_is_told() -> None:
         ("---\nname: Tea\n---\nBoil", "needs a slug"),
         ("---\nslug: Making Tea\n---\nBoil", "needs a slug"),
         ("---\nslug: ../../etc/passwd\n---\nBoil", "needs a slug"),
-        ("---\nslug: tea\n---\n\n", "says nothing to the model"),
+        ("---\nslug: tea\n---\n\n", "has no instructions for the model"),
         ("---\nslug: tea\nname: [a]\n---\nBoil", "name is a list or a mapping"),
         ("---\nslug: tea\nauthor: " + "x" * 201 + "\n---\nBoil", "author has more than 200 characters"),
         ('---\nslug: tea\nname: "\\uD800"\n---\nBoil', "half of a character"),
@@ -132,7 +132,7 @@ def test_an_unknown_key_is_told() -> None:
         (f"---\nslug: tea\ntriggers: {{keywords: [{'x' * 81}]}}\n---\nBoil", "more than 80 characters"),
         (f"---\nslug: tea\ntriggers: {{patterns: [{', '.join(map(str, range(51)))}]}}\n---\nB", "more than 50 entries"),
         ("---\nslug: tea\nrequired_tools: [a b]\n---\nBoil", "no name of a tool"),
-        ("---\nslug: tea\nslug: coffee\n---\nBoil", "'slug' stands there twice"),
+        ("---\nslug: tea\nslug: coffee\n---\nBoil", "'slug' occurs twice"),
         ("---\nslug: [tea\n---\nBoil", "not valid YAML in line"),
         ("---\nslug: tea\n\tname: x\n---\nBoil", "not valid YAML in line 3"),
         ("---\nslug: tea\n? [a]\n: b\n---\nBoil", "not valid YAML"),
