@@ -60,10 +60,12 @@ def snapshot(fields: AgentFields) -> str:
 
 def fields_at(version: AgentVersion) -> AgentFields:
     """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
-    kept = json.loads(version.snapshot)
-    lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
-    scope = MemoryScope(kept["memoryScope"]) if kept["memoryScope"] else None
-    return AgentFields.model_construct(**{**kept, **lists, "memoryScope": scope, "status": AgentStatus(kept["status"])})
+    stored = json.loads(version.snapshot)
+    lists = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+    scope = MemoryScope(stored["memoryScope"]) if stored["memoryScope"] else None
+    return AgentFields.model_construct(
+        **{**stored, **lists, "memoryScope": scope, "status": AgentStatus(stored["status"])}
+    )
 
 
 def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:

@@ -126,13 +126,17 @@ def say_the_same(one: str, other: str) -> bool:
     therefore only selects candidates, and this function decides. In doubt two facts are different: a kept repeat costs
     one line, a wrong match loses a fact.
     """
-    ours, theirs = _parts(one), _parts(other)
-    left, right = _joined(ours), _joined(theirs)
+    one_parts, other_parts = _parts(one), _parts(other)
+    left, right = _joined(one_parts), _joined(other_parts)
     if len(left) == len(right) and all(map(_alike, left, right)):
         return True
     if Counter(_texts(left)) != Counter(_texts(right)) or _numbers(left) != _numbers(right):
         return False
-    return _rearranged(ours, _texts(right)) or _rearranged(theirs, _texts(left)) or _listed(ours, theirs)
+    return (
+        _rearranged(one_parts, _texts(right))
+        or _rearranged(other_parts, _texts(left))
+        or _lists_the_same(one_parts, other_parts)
+    )
 
 
 def _parts(content: str) -> list[_Part]:
@@ -144,13 +148,13 @@ def _parts(content: str) -> list[_Part]:
         for text in _WORD.findall(spaced(piece)):
             if text in _AND:
                 parts.append([])
-            elif _counts(text, first=first):
+            elif _is_significant(text, first=first):
                 parts[-1].append(_Word(text.casefold(), _is_exact(text)))
             first = False
     return [tuple(part) for part in parts if part]
 
 
-def _counts(text: str, *, first: bool) -> bool:
+def _is_significant(text: str, *, first: bool) -> bool:
     if text.casefold() in _ARTICLES:
         return not (first or text.islower())  # vitamin A
     return len(text) > 1 or text in _MEANING or unicodedata.category(text)[0] not in "PZC"
@@ -185,16 +189,16 @@ def _rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
     return len(parts) <= MOST_PARTS and any(_texts(_joined(order)) == words for order in permutations(parts))
 
 
-def _listed(ours: Sequence[_Part], theirs: Sequence[_Part]) -> bool:
+def _lists_the_same(one_parts: Sequence[_Part], other_parts: Sequence[_Part]) -> bool:
     """Say whether both facts list the same entries in another order: "likes tea and milk", "likes milk and tea"."""
-    if len(ours) != len(theirs) or len(ours) < 2:
+    if len(one_parts) != len(other_parts) or len(one_parts) < 2:
         return False
-    head = _shared(ours[0], theirs[0])
-    tail = _shared(ours[-1][::-1], theirs[-1][::-1])
-    return _entries(ours, head, tail) == _entries(theirs, head, tail)
+    head = _common_words(one_parts[0], other_parts[0])
+    tail = _common_words(one_parts[-1][::-1], other_parts[-1][::-1])
+    return _entries(one_parts, head, tail) == _entries(other_parts, head, tail)
 
 
-def _shared(one: _Part, other: _Part) -> int:
+def _common_words(one: _Part, other: _Part) -> int:
     """Return the number of words in the common beginning of two parts."""
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a.text != b.text), min(len(one), len(other))

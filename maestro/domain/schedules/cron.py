@@ -93,12 +93,12 @@ class CronTimes:
 
     def on(self, day: date) -> Iterator[datetime]:
         """Yield the times on one day as local times, in ascending order."""
-        if self.comes_on(day):
+        if self.has_times_on(day):
             for hour in sorted(self.hours):
                 for minute in sorted(self.minutes):
                     yield datetime.combine(day, time(hour, minute))
 
-    def comes_on(self, day: date) -> bool:
+    def has_times_on(self, day: date) -> bool:
         """Say whether the cron has a time on this day."""
         weekday = day.isoweekday() % _SUNDAY
         return day.month in self.months and any(day.day in one and weekday in other for one, other in self.choices)
@@ -111,7 +111,7 @@ class CronTimes:
         return ((self.days, self.weekdays),)
 
     @property
-    def comes(self) -> bool:
+    def has_any_date(self) -> bool:
         """Say whether any date matches: a cron for 31 February has none."""
         if len(self.weekdays) < _SUNDAY:
             return True
@@ -138,7 +138,7 @@ def read_cron(written: str) -> CronTimes:
         frozenset(number % _SUNDAY for number in _WEEKDAY.read(weekday)),
         fixed="*" not in hour,
     )
-    if not times.comes:
+    if not times.has_any_date:
         raise InvalidEdit("that day never comes: none of the months is that long")
     return times
 

@@ -24,7 +24,7 @@ from maestro.domain.schedules.expressions import (
     moments,
 )
 
-SHOWN = 5
+PREVIEW_TIMES = 5
 """The number of due times in a preview."""
 
 _DAY = timedelta(days=1)
@@ -55,12 +55,12 @@ def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
         case Once(moment):
             return iter((moment,) if moment > after else ())
         case _:
-            return (time for time, _ in groupby(_walk(schedule, zone, after)) if time > after)
+            return (time for time, _ in groupby(_cron_times(schedule, zone, after)) if time > after)
 
 
 def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
     """Return the next five due times, or fewer if the schedule ends earlier."""
-    return tuple(islice(times_after(schedule, zone, anchor, after), SHOWN))
+    return tuple(islice(times_after(schedule, zone, anchor, after), PREVIEW_TIMES))
 
 
 def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
@@ -104,10 +104,10 @@ def _grid(length: timedelta, anchor: datetime, after: datetime) -> Iterator[date
         time += length
 
 
-def _walk(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     day = after.astimezone(zone).date()
-    yield from times_of(_rest(cron, zone, day, after), zone, day)
-    while (day := _next(cron, day)).year <= LAST_YEAR:
+    yield from times_of(_without_past_hours(cron, zone, day, after), zone, day)
+    while (day := _next_day(cron, day)).year <= LAST_YEAR:
         yield from times_of(cron, zone, day)
 
 
@@ -116,13 +116,13 @@ def _clock_times(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Itera
     return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
 
 
-def _rest(cron: CronTimes, zone: ZoneInfo, day: date, after: datetime) -> CronTimes:
+def _without_past_hours(cron: CronTimes, zone: ZoneInfo, day: date, after: datetime) -> CronTimes:
     """Return the cron without the hours of a day that have passed, so that their minutes are not computed."""
     ends = {hour: moments(datetime.combine(day, time(hour, 59)), zone) for hour in cron.hours}
     return replace(cron, hours=frozenset(hour for hour, end in ends.items() if not end or end[-1] > after))
 
 
-def _next(cron: CronTimes, day: date) -> date:
+def _next_day(cron: CronTimes, day: date) -> date:
     """Return the next day; months that the cron does not select are skipped."""
     ahead = day + _DAY
     while ahead.month not in cron.months:
@@ -139,7 +139,7 @@ def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: dateti
     for day in (first + ahead * _DAY for ahead in range((last - first).days + 1)):
         if day in (first, last) or clocks_change(day - _DAY, zone) or clocks_change(day, zone):
             near.update(time for time in times_of(cron, zone, day) if after < time < until)
-        elif cron.comes_on(day):
+        elif cron.has_times_on(day):
             count += full
     return count + len(near)
 
@@ -151,10 +151,10 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
     whole day is then included.
     """
     found: dict[date, Set[int]] = {}
-    for evening in _evenings(zone, today):
+    for evening in _days_of_change(zone, today):
         by_weekday = len(cron.weekdays) < _EVERY_WEEKDAY
-        for day, hours in _around(evening, zone, by_weekday=by_weekday).items():
-            if hours == _ALL_DAY or (cron.comes_on(day) and cron.hours & hours):
+        for day, hours in _hours_around(evening, zone, by_weekday=by_weekday).items():
+            if hours == _ALL_DAY or (cron.has_times_on(day) and cron.hours & hours):
                 found[day] = hours
     return found
 
@@ -168,15 +168,15 @@ def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetim
 
 
 @lru_cache(maxsize=100)
-def _evenings(zone: ZoneInfo, today: date) -> tuple[date, ...]:
+def _days_of_change(zone: ZoneInfo, today: date) -> tuple[date, ...]:
     """Return the days on which the clocks change between noon and the next noon; the search starts two days back."""
     days = (today + ahead * _ONE_DAY for ahead in range(-2, LOOK_AHEAD))
     return tuple(day for day in days if clocks_change(day, zone))
 
 
-def _around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
+def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     """Return the local hours from one hour before a clock change to the hour after it."""
-    moment = _change(evening, zone)
+    moment = _moment_of_change(evening, zone)
     before = _wall(moment - _SECOND, zone) + _SECOND
     after = _wall(moment, zone)
     first, last = min(before, after) - _HOUR, max(before, after)
@@ -190,7 +190,7 @@ def _around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     return found
 
 
-def _change(evening: date, zone: ZoneInfo) -> datetime:
+def _moment_of_change(evening: date, zone: ZoneInfo) -> datetime:
     """Return the first second with the UTC offset of the next noon."""
     earlier = datetime.combine(evening, time(12), zone).astimezone(UTC)
     later = datetime.combine(evening + _ONE_DAY, time(12), zone).astimezone(UTC)

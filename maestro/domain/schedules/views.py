@@ -154,7 +154,7 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
     """Build the view of a schedule."""
     planned, state = record.planned, state_of(record.planned, record.agent)
-    when, coming = _coming(planned, now)
+    when, coming = _words_and_times(planned, now)
     next_runs = coming if state is ScheduleState.ACTIVE else ()
     script = getattr(planned, "script", "")
     own = {"agent", "state", "reason", "timezone", "when", "next_run", "next_runs", "last_run", "script", "kind", "ref"}
@@ -170,7 +170,7 @@ def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
         reason=_reason(record, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
-        last_run=_last(record),
+        last_run=_last_run(record),
     )
 
 
@@ -191,11 +191,11 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
         timezone=request.timezone,
         when=in_words(schedule, zone),
         next_runs=tuple(time.astimezone(zone) for time in times),
-        note=_note(schedule, zone, now),
+        note=_skipped_time_note(schedule, zone, now),
     )
 
 
-def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
+def _skipped_time_note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
     """Describe the next clock change that skips a time of the schedule, and the time at which it runs instead."""
     wall = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if wall is None:
@@ -205,7 +205,7 @@ def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
     return f"{night}: it comes at {instead:%H:%M} then."
 
 
-def _coming(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetime, ...]]:
+def _words_and_times(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetime, ...]]:
     """Return the schedule in words and its next times; for one that cannot be parsed, its text and no times."""
     try:
         zone = read_zone(planned.zone)
@@ -229,7 +229,7 @@ def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
             return ""
 
 
-def _last(record: ScheduleRecord) -> LastRun | None:
+def _last_run(record: ScheduleRecord) -> LastRun | None:
     if not record.planned.last_job_id:
         return None
     job = record.last
