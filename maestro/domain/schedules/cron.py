@@ -1,4 +1,4 @@
-"""Five-field cron: minute, hour, day of the month, month, day of the week.
+"""A parser for cron expressions of five fields: minute, hour, day of the month, month, day of the week.
 
 See docs/decisions.md: schedules.
 """
@@ -139,7 +139,7 @@ def read_cron(written: str) -> CronTimes:
         fixed="*" not in hour,
     )
     if not times.has_any_date:
-        raise InvalidEdit("that day never comes: none of the months is that long")
+        raise InvalidEdit("that date never occurs: no month of the list is that long")
     return times
 
 

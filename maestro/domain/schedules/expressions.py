@@ -1,4 +1,4 @@
-"""Schedule expressions: an interval, five-field cron in a time zone, or a single moment.
+"""Parsers for schedule expressions: an interval, five-field cron in a time zone, or a single moment.
 
 See docs/decisions.md: schedules; ADR 17.
 """
@@ -226,7 +226,7 @@ def check_jitter(schedule: Schedule, seconds: int) -> None:
 
 
 def read_zone(name: str) -> ZoneInfo:
-    """Return a time zone by its IANA name; raises ``InvalidEdit`` for one that does not exist."""
+    """Return a time zone by its IANA name; raises ``InvalidEdit`` for an unknown name, with the nearest known one."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

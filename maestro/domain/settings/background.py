@@ -6,7 +6,7 @@ from maestro.domain.settings.section import Seconds, Section, live
 
 
 class ScheduleSettings(Section):
-    """Heartbeats and crons."""
+    """Schedules: heartbeats and crons."""
 
     shortest_interval_seconds: int = live(
         30, "seconds of the shortest interval accepted; existing schedules stay as they are", ge=1, le=86_400
@@ -17,7 +17,7 @@ class ScheduleSettings(Section):
 
     @property
     def shortest(self) -> timedelta:
-        """The shortest interval that may be written."""
+        """The shortest interval accepted for a new schedule."""
         return timedelta(seconds=self.shortest_interval_seconds)
 
 

@@ -43,7 +43,7 @@ DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 
 
 class AgentSettings(Section):
-    """One agent."""
+    """An agent in the configuration."""
 
     slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
     name: DisplayName = setting("", "the name people see; empty: the slug")
@@ -93,7 +93,7 @@ class ChannelSettings(Section):
 
 
 class ClientSettings(Section):
-    """One client: a customer who pays for the work of agents."""
+    """A client in the configuration: a customer who pays for the work of agents."""
 
     name: Name = Field(description="the name of the client, unique")
     slug: OptionalSlug = setting("", "a second, shorter name, unique; empty: none")

@@ -232,7 +232,7 @@ class HealthSettings(Section):
 
 
 class OwnerSettings(Section):
-    """The users who may talk to every agent and approve everything."""
+    """The users that may talk to every agent and approve everything."""
 
     ids: tuple[OwnerId, ...] = setting((), "the owners on each platform, as `platform:userId`")
 
