@@ -139,7 +139,7 @@ def read_cron(written: str) -> CronTimes:
         fixed="*" not in hour,
     )
     if not times.has_any_date:
-        raise InvalidEdit("that date never occurs: no month of the list is that long")
+        raise InvalidEdit("that date never comes: no month of the list is that long")
     return times
 
 
