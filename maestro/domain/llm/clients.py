@@ -72,13 +72,5 @@ def client_page(
 
 def client_view(client: Client, level: SpendingLevel) -> ClientView:
     """Return the view of a client, with the spending and reservations of today."""
-    return ClientView(
-        name=client.name,
-        slug=client.slug,
-        plan=client.plan,
-        configured=client.configured,
-        daily_budget_usd=client.daily_budget_usd,
-        weight=client.weight,
-        spent_usd=level.spent_usd,
-        reserved_usd=level.reserved_usd,
-    )
+    spending = {"spent_usd": level.spent_usd, "reserved_usd": level.reserved_usd}
+    return ClientView.model_validate(client.model_dump(exclude={"id"}) | spending)

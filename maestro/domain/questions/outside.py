@@ -39,4 +39,4 @@ def outside_question(agent: Agent, text: str, context: str, now: datetime, expir
 
 def outside_answer(question: Question, now: datetime) -> OutsideAnswer:
     """Return the state of a question at the time ``now``, with its answer."""
-    return OutsideAnswer(question.id or 0, question.standing(now), question.answer)
+    return OutsideAnswer(question.id or 0, question.status_at(now), question.answer)
