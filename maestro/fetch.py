@@ -21,8 +21,8 @@ import httpx
 from pydantic import SecretStr
 
 from maestro.domain.errors import MaestroError, Patience
-from maestro.domain.health import release
 from maestro.domain.network import DEFAULT_PORTS, is_plain_host, is_public
+from maestro.domain.release import release
 
 CONNECT_SECONDS = 10.0
 """How long one address of a host may take to answer before the next one is tried."""

@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
 
-from maestro.domain.health import release
+from maestro.domain.release import release
 from temporal.activations import ActivationExecutor
 from temporal.attempts import LoadGauge
 from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew

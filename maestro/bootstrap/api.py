@@ -10,9 +10,10 @@ from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.rules import build_chat, build_redaction, daily_budgets, pairing_rules
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
-from maestro.domain.health import ProcessHealth, release
+from maestro.domain.health import ProcessHealth
 from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import TextKind
+from maestro.domain.release import release
 from maestro.installation.accounts import has_no_account
 from maestro.installation.keys import open_keys
 from maestro.installation.storage import signing_key

@@ -5,7 +5,7 @@ import json
 import typer
 
 from maestro.cli.framework.options import Json
-from maestro.domain.health import release
+from maestro.domain.release import release
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -1,10 +1,9 @@
-"""Health, readiness and diagnosis of a process, and the release that it runs."""
+"""Health, readiness and diagnosis of a process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Protocol
 
 from maestro.domain.values import Value
@@ -14,8 +13,6 @@ NOT_READY = "not ready"
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of Prometheus' text format, in the version that every collector reads."""
-
-DISTRIBUTION = "maestro-agents"
 
 
 class Liveness(Value):
@@ -84,8 +81,3 @@ class Diagnosis(Value):
     verdict: DiagnosisLevel
     found: str
     fix: str = ""
-
-
-def release() -> str:
-    """Return the version of the installed distribution."""
-    return version(DISTRIBUTION)

@@ -19,7 +19,8 @@ from prometheus_client import (
 )
 
 from maestro.domain.errors import StoreBusy
-from maestro.domain.health import OK, release
+from maestro.domain.health import OK
+from maestro.domain.release import release
 from maestro.metrics.jobs import EndedJobs, Ledger, WaitingJobs
 from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic
 from maestro.store.store import Clock, Store, utc_now

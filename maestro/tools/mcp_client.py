@@ -21,9 +21,9 @@ from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-from maestro.domain.health import release
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
+from maestro.domain.release import release
 from maestro.supervision import uninterrupted
 from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, running

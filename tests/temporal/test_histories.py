@@ -16,8 +16,8 @@ import pytest_asyncio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from connectors.base import FailureScope, NotDispatched, PermanentSend
-from maestro.domain.health import release
 from maestro.domain.jobs.job import JobRef
+from maestro.domain.release import release
 from tests.support.histories import payloads, stories, story
 from tests.support.instance import KEY, PATIENCE, Instance, free_port, running_instance, until
 from tests.support.llm_server import Failure

@@ -1,0 +1,10 @@
+"""The release of the installed distribution, read without importing anything else."""
+
+from importlib.metadata import version
+
+DISTRIBUTION = "maestro-agents"
+
+
+def release() -> str:
+    """Return the version of the installed distribution."""
+    return version(DISTRIBUTION)
