@@ -42,7 +42,7 @@ DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or vie
 ROUTERS = (
     service.health,
     service.metrics_router,
-    jobs.batches,  # before the jobs: /api/jobs/counts is not the job called counts
+    jobs.batches,  # before the routes of one job, so that "counts" is not read as a job id
     jobs.jobs,
     jobs.questions,
     agents.agents,
@@ -76,7 +76,7 @@ ROUTERS = (
     conversations.router,
     memory.router,
     skills.router,
-    batch_pages.router,  # before that of one job: /queue/batches is not the job called batches
+    batch_pages.router,  # before the page of one job, so that "batches" is not read as a job id
     job_list.router,
     job_pages.router,
     replay_pages.router,
@@ -102,7 +102,8 @@ log = structlog.get_logger(__name__)
 
 def build_app(parts: ApiParts) -> FastAPI:
     """Return the application; it holds no sockets and starts nothing by itself."""
-    # FastAPI's own documentation pages load scripts from elsewhere, which our content policy forbids; /docs is ours.
+    # FastAPI's own documentation pages load scripts from other hosts, which the content policy forbids; Maestro serves
+    # /docs.
     app = FastAPI(
         title="Maestro",
         version=parts.version,
@@ -131,5 +132,5 @@ def build_app(parts: ApiParts) -> FastAPI:
 
 
 def _open(app: FastAPI, router: APIRouter) -> None:
-    # Not by include_router, which builds every route a second time, with the first requests waiting for it.
+    # include_router would build every route a second time, which delays the first requests.
     app.router.routes.extend(router.routes)

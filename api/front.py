@@ -34,7 +34,7 @@ POLICY = (
 )
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: with that, browsers send "Origin: null" with our own forms.
+    # With no-referrer, browsers would send "Origin: null" with forms of the dashboard itself.
     "Referrer-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -72,7 +72,7 @@ class FrontDoor:
             return
         headers = Headers(scope=scope)
         asked = self._requested(scope, headers)
-        # Everything behind this door sees who asks, and not the proxy that passes it on.
+        # From here on, the request has the address of the client instead of the proxy's.
         scope = {**scope, "client": (asked.address, 0), "scheme": asked.scheme}
         with coming_from(asked.address):
             await self._answered(scope, receive, send)
@@ -87,7 +87,7 @@ class FrontDoor:
             return
         try:
             await self._app(scope, _Capped(receive, self._cap(scope["path"])), headed)
-        # Contract: errors are JSON, whatever raised them; the traceback belongs to the log and never to the answer.
+        # Every error is answered as JSON; its traceback goes to the log only, never into the answer.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not headed.started:
@@ -133,7 +133,7 @@ class _Capped:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._cap:
-            # Not one of our errors: FastAPI takes any but its own for a body that it cannot parse.
+            # Not a MaestroError: FastAPI would report any error but its own as a body that cannot be parsed.
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {self._cap} bytes.")
         return message
 

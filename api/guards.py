@@ -206,7 +206,7 @@ class RequestAccess:
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 
     async def _refused(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
-        # The path as it was declared: what stands in the real one may be a name or a key that is nobody's business.
+        # The declared path, not the real one, which may hold a name or a key that does not belong in the audit log.
         subject = f"{request.method} {request.scope['route'].path}"
         await asyncio.to_thread(self._note, role, "refused", subject, reason)
         return Forbidden(reason)

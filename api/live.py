@@ -41,7 +41,7 @@ def _tag(request: Request, also: tuple[str, ...]) -> str:
         session.id if session else "",
         state.boot,
         state.assets.version,
-        # Links and addresses of a page are those under which it was asked for.
+        # The URL is part of the page's version, because its links are relative to it.
         str(request.url),
         *also,
     )

@@ -42,7 +42,7 @@ async def speak_mcp(request: Request) -> Any:
     A client keeps nothing here between two requests, so any process may answer each of them.
     """
     body = await request.body()
-    # The SDK would tell whoever sends anything else what its own validation of messages looks like.
+    # Any other body is refused here, because the SDK would reveal its internal validation in the answer.
     if not (request.headers.get("content-type", "").startswith("application/json") and _is_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     late: LateServer = request.app.state.mcp

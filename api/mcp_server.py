@@ -49,7 +49,7 @@ class AgentToolServer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request as one JSON document."""
-        # One for each request: it starts and keeps nothing, so that none has to be closed with the process.
+        # One manager for each request: it starts no task and holds no state, so nothing is to be closed at shutdown.
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=MAX_BODY
         )
@@ -72,7 +72,7 @@ class AgentToolServer:
         except MaestroError as error:
             log.warning("mcp.failed", tool=tool.name, agent=agent.slug, error=type(error).__name__)
             return _failed(error.public)
-        # Contract: no word of internals reaches who calls; the SDK would tell them what a bug says of itself.
+        # No internal detail may reach the caller: the SDK would send the text of an unexpected error.
         except Exception:
             log.exception("mcp.broken", tool=tool.name, agent=agent.slug)
             return _failed("Something went wrong inside Maestro; its log says what.")

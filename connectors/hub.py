@@ -214,7 +214,7 @@ class TypingIndicators:
         except TimeoutError:
             log.info("typing.expired", platform=address.platform)
         except MaestroError as error:
-            # An indicator is a courtesy: what stops it must not stop the answer.
+            # The typing indicator is optional: its failure must not stop the answer.
             log.info("typing.failed", platform=address.platform, error=type(error).__name__)
         finally:
             if self._shown.get(job_id) is asyncio.current_task():
@@ -231,5 +231,5 @@ async def _acknowledge(connector: AcknowledgesMessages, address: Address, messag
         async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
             await connector.acknowledge(address, message_id)
     except (MaestroError, TimeoutError) as error:
-        # A reaction is a courtesy, as the indicator is.
+        # The reaction is optional: its failure must not stop the answer.
         log.info("acknowledgement.failed", platform=address.platform, error=type(error).__name__)

@@ -173,7 +173,7 @@ def _carry(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | Non
         line, newline, after = rest.partition("\n")
         if not fence.closed_by(line):
             return rest, fence
-        rest = newline + after  # the chunk before is closed already: no empty block
+        rest = newline + after  # the previous chunk closed the code block already, so no empty block is opened
     at_line_end = rest.startswith("\n") or text[:cut].endswith("\n")
     return (BLANK_LINES.sub("", rest, count=1) if at_line_end and BLANK_LINES.match(rest) else _unspaced(rest)), None
 

@@ -42,7 +42,7 @@ def parse_object(body: bytes) -> dict[str, Any] | Response:
     """
     try:
         payload = tidied(json.loads(body))
-    except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
+    except (ValueError, RecursionError):  # RecursionError: JSON nested thousands of levels deep
         return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
     if not isinstance(payload, dict):
         return PlainTextResponse("this is no object", HTTPStatus.BAD_REQUEST)
@@ -126,7 +126,7 @@ class WebhookEndpoint:
             log.warning("webhook.not_taken", platform=self._platform, error=type(error).__name__, reason=str(error))
             return ask_to_resend()
         except Exception:
-            # A defect costs no message: the request is not acknowledged, so the platform sends it again.
+            # Without an acknowledgement the platform sends the request again, so a defect here loses no message.
             log.exception("webhook.not_taken", platform=self._platform)
             return ask_to_resend()
         return JSONResponse({"text": text}) if text else Response()

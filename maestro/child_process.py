@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.25
 """How often the size of what it writes is looked at."""
 _GONE_LOOK_SECONDS = 0.02
 
-# It is told the group; then its input ends when who holds the other end is gone, however that ended.
+# The guard reads the id of the process group, then kills the group when its input ends, that is when Maestro ends.
 _GUARD = ("/bin/sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }')
 
 _HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
@@ -187,7 +187,8 @@ class _RunningProgram:
         assert self._process is not None
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS refuses where only the dead are left
+        # MacOS raises PermissionError when the group has only zombie processes.
+        except (ProcessLookupError, PermissionError):
             return False
         return True
 
@@ -197,7 +198,7 @@ class _RunningProgram:
 
 def _guard() -> "subprocess.Popen[bytes]":
     """Start the guard that ends a group of processes when this process is killed."""
-    return subprocess.Popen(  # noqa: S603 - a program of ours
+    return subprocess.Popen(  # noqa: S603 - a program of Maestro
         _GUARD,
         bufsize=0,
         env={},
@@ -212,8 +213,8 @@ async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
     """Return when the process has exited."""
     try:
         descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # another system than Linux, or a sandbox that does not know the call
-        while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit here
+    except (AttributeError, OSError):  # not Linux, or a sandbox that forbids the call
+        while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit of a Popen
             await asyncio.sleep(_GONE_LOOK_SECONDS)
         return
     loop, exited = asyncio.get_running_loop(), asyncio.Event()

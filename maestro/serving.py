@@ -116,7 +116,7 @@ class ConnectionLedger:
         return True
 
     def _forget_closed(self) -> None:
-        # The descriptor is looked at, since a connection that is closing keeps it until all was written.
+        # The descriptor shows whether a connection is closed: a closing one keeps it until all data is written.
         for transport in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
             self._forget(transport)
 
@@ -187,7 +187,7 @@ class LimitedHttp(H11Protocol):
 
     def _end(self) -> None:
         self._deadline = None
-        if self.flow.read_paused:  # it is not the client who waits
+        if self.flow.read_paused:  # reading is paused: Maestro is slow here, not the client
             self._watch()
         else:
             self.transport.abort()
@@ -211,7 +211,8 @@ class Server(uvicorn.Server):
         """Begin to serve, then tell."""
         await super().startup(sockets)
         for bound in sockets or ():
-            bound.listen(BACKLOG)  # asyncio has set the kernel's queue to the number that it accepts at once
+            # Asyncio uses one number for the kernel's queue and for the accepts per wake-up, so the queue is set here.
+            bound.listen(BACKLOG)
         if self._serving is not None:
             await self._serving()
 
@@ -243,7 +244,8 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it; the limits follow the number in force
+        # A sandbox may forbid it; the connection limits then follow the present number.
+        with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -257,7 +259,7 @@ def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **optio
         backlog=ACCEPTED_AT_ONCE,
         lifespan="off",
         log_config=None,
-        log_level="warning",  # at debug level the library would log frames, credentials included
+        log_level="warning",  # at debug level uvicorn logs frames, credentials included
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -272,7 +274,7 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
     try:
         await asyncio.shield(task)
     finally:
-        server.should_exit = True  # sockets are closed with 1012, "service restart": clients come back
+        server.should_exit = True  # closes sockets with 1012, "service restart", so that clients reconnect
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
@@ -325,6 +327,6 @@ def _bind(family: socket.AddressFamily, address: tuple[str, int], place: ListenA
             f"{place.section}.host/{place.section}.{place.key}: cannot listen on {address[0]}:{address[1]}: {error}"
         ) from error
     bound.setblocking(False)
-    with contextlib.suppress(AttributeError, OSError):  # where the system has it; accepted sockets inherit it
+    with contextlib.suppress(AttributeError, OSError):  # only some systems have the option; accepted sockets inherit it
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
     return bound

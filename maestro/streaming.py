@@ -201,7 +201,7 @@ class DraftStreamer:
         """
         if not self._looks:
             return
-        # One that was not looked at yet may be looked at right now.
+        # A draft without an entry gets one here, because a check of it may already be running.
         shown = self._shown.setdefault(job_id, DraftProgress())
         shown.over = True
         if shown.work is not None and shown.busy:
@@ -233,7 +233,7 @@ class DraftStreamer:
             return
         self._mark = mark
         sheets = await asyncio.to_thread(self._sheets, list(connectors))
-        # What was shown before answers grew no more is looked after until its job is over.
+        # Drafts from before streaming was switched off are updated until their jobs end.
         self._left = bool(sheets)
         known = {sheet.draft.job_id for sheet in sheets}
         self._shown = {job_id: shown for job_id, shown in self._shown.items() if job_id in known or shown.busy}
@@ -247,7 +247,7 @@ class DraftStreamer:
             return shown.busy
         move = next_draft_step(sheet.draft, sheet.status, shown.revision, free=sheet.free)
         if move is DraftStep.NOTHING:
-            # A channel in which another job sends gets free by a commit.
+            # No further look is needed: the commit that frees the channel causes one.
             return False
         if time.monotonic() >= shown.due:
             connector = connectors[sheet.address.platform, sheet.address.account]
@@ -257,7 +257,7 @@ class DraftStreamer:
     async def _do(self, move: DraftStep, sheet: AddressedDraft, shown: DraftProgress, connector: Connector) -> None:
         try:
             pause = await self._done(move, sheet, connector)
-        # Whatever breaks while a draft is shown, the answer is not the worse for it.
+        # An error while a draft is shown must not affect the answer.
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("draft.postponed", job=sheet.draft.job_id, error=type(error).__name__)
             pause = LONGEST_PAUSE

@@ -37,7 +37,7 @@ async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     for task in tasks:
-        # Ending must go on to the next part whatever one part raises.
+        # The next part must be ended even if this one raises.
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await task
 

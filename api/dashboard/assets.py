@@ -81,6 +81,7 @@ def _read(folder: Path) -> Mapping[str, Asset]:
 
 
 def _type(path: Path) -> str:
-    # The system's table may say anything, and a script of another type is refused under nosniff.
+    # Content types are fixed here: the machine's own table may be wrong, and nosniff makes browsers refuse a wrong
+    # type.
     known = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
     return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"

@@ -45,7 +45,7 @@ def login_page(request: Request, next: str = HOME, left: bool = False, unsent: b
     keeper = request_access(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
-    # A link on a foreign page must not make the browser forget.
+    # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
     return render(request, "login.html", title=TITLE, next=_own_page(next), problem=UNSENT if unsent else "", left=left)
 
@@ -87,7 +87,7 @@ async def _begin(request: Request, given: Login) -> tuple[str, str]:
     keeper = request_access(request)
     if keeper.open:
         return "", ""
-    # A name that is nobody's is a guess like a wrong password.
+    # An unknown user name counts as a failed login, as a wrong password does.
     role = await keeper.check(request, given.password, "" if given.user in USERS else given.user)
     cookie, session = keeper.sessions.issue(role)
     await asyncio.to_thread(_note, request, role)

@@ -86,7 +86,7 @@ async def show(request: Request, parts: Parts) -> Response:
 
 
 def _answered(request: Request, checks: Mapping[str, str]) -> Response:
-    # Servers fail and hours pass without a commit.
+    # The state of servers and the current minute change without a commit, so they are part of the page's version.
     also = (f"{parts_of(request).clock():{MINUTE}}", *(f"{part}={state}" for part, state in checks.items()))
     return unchanged(request, *also) or _page(request, checks)
 

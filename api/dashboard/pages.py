@@ -49,7 +49,7 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), request_access(request).session(request)
     now, role = parts.clock(), role_of(request)
-    # What macros say is that of the page: they are imported with its values.
+    # Macros are imported with the page's values, so these are visible in them too.
     shared = {
         "version": parts.version,
         "demo": parts.demo,

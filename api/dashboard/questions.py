@@ -42,7 +42,7 @@ _NO_ANSWER = _AnswerForm()
 @router.get("")
 def show(request: Request, parts: Parts) -> Response:
     """List the questions that wait for an answer, and below them those that are settled."""
-    # A question expires without a commit.
+    # The minute is part of the version, because a question expires without a commit.
     return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NO_ANSWER)
 
 

@@ -200,4 +200,4 @@ def _note(schema: Schema) -> Markup:
 def _words(text: str) -> Markup:
     """Return a text of the description with its code marked as such."""
     paragraphs = str(escape(" ".join(text.split())))
-    return Markup(CODE.sub(r"<code>\1</code>", paragraphs))  # noqa: S704 - escaped just above
+    return Markup(CODE.sub(r"<code>\1</code>", paragraphs))  # noqa: S704 - escaped in the lines above

@@ -48,7 +48,7 @@ def _with_page(handler: Any) -> ErrorHandler:
 
 def _page(request: Request, response: Response) -> HTMLResponse:
     """Return an error as a page; the list of pages is shown after a login only."""
-    # No guard has looked at a request for a page that does not exist.
+    # No guard ran for a page that does not exist, so the role is read here.
     role = role_of(request) or request_access(request).remembered(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)

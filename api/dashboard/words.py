@@ -36,7 +36,7 @@ def span(milliseconds: int | float | None) -> str:
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
-        return f"{max(0, milliseconds):.0f} ms"  # the clock may have been set back meanwhile
+        return f"{max(0, milliseconds):.0f} ms"  # not negative, even if the system clock was set back
     if milliseconds < 60_000:
         return f"{milliseconds / 1_000:.1f} s"
     seconds = int(milliseconds // 1_000)

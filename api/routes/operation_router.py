@@ -57,7 +57,7 @@ def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., An
 
     endpoint: Callable[..., Any] = await_call if iscoroutinefunction(operation) else call
     endpoint.__doc__ = operation.__doc__
-    endpoint.__signature__ = Signature(  # type: ignore[attr-defined] # where inspect looks first
+    endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # inspect.signature reads it first
         _parameters(taken, method), return_annotation=described.return_annotation
     )
     return endpoint

@@ -17,7 +17,7 @@ def parts_of(request: Request) -> ApiParts:
 
 
 async def _parts(request: Request) -> ApiParts:
-    # Not a plain function: FastAPI would spend a thread on it.
+    # Async, because FastAPI runs a plain function in a thread of its pool.
     return parts_of(request)
 
 

@@ -55,7 +55,7 @@ def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
     The same delivery once more gets the same answer, with ``duplicate``. 401 for a signature that is missing, wrong,
     too old or used already, 404 for an unknown or disabled path, 413, 429 and 503 with ``Retry-After``.
     """
-    del path  # the guard knows it
+    del path  # part of the signature for the route only; the guard reads the path
     delivery = signed_request(request)
     try:
         payload = read_payload(delivery.body, request.headers.get("content-type", ""))

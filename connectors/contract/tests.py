@@ -93,7 +93,7 @@ SCOPES = {
 class ConnectorContract:
     """The promises. A test passes at once where the platform cannot do what it is about."""
 
-    # ---- the way in ----
+    # ---- receiving ----
 
     async def test_a_message_comes_in_as_it_was_written(self, bench: Bench) -> None:
         """Text, place and id arrive; the id is the platform's, so that a repeat is recognised."""
@@ -119,7 +119,7 @@ class ConnectorContract:
         bench.context.before_accept = asyncio.Event()
         said = [f"number {number}" for number in range(5)]
         speaking = asyncio.create_task(_say_all(bench, said))
-        await asyncio.sleep(0.05)  # time for a message that would overtake
+        await asyncio.sleep(0.05)  # time in which the second message could overtake the first
         bench.context.before_accept.set()
         await received(bench, len(said))
         await speaking
@@ -149,7 +149,7 @@ class ConnectorContract:
         await received(bench, 2)
         assert texts(bench) == ["stored", "and on"]
 
-    # ---- the way out ----
+    # ---- sending ----
 
     async def test_a_chunk_arrives_with_a_receipt(self, bench: Bench) -> None:
         """The receipt is the platform's own id."""

@@ -74,7 +74,8 @@ class DiscordCursors:
             await asyncio.sleep(WRITE_SECONDS)
             try:
                 await self.write()
-            # A store that is busy or broken now is tried again in a second (docs/invariants.md: no silent end).
+            # Any error of the store is retried after a second, so that no cursor is lost (docs/invariants.md: no silent
+            # end).
             except Exception as error:  # noqa: BLE001 - see above
                 log.warning("discord.cursors_not_written", error=type(error).__name__)
 
@@ -113,7 +114,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
-        # What a broken store prevents now is done when it works again (docs/invariants.md: no silent end).
+        # Any error is retried until the store works again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("discord.later", error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
@@ -185,7 +186,7 @@ class ChannelQueues:
             else:
                 await line.waiting.popleft()()
             line.failures = 0
-        # What a full inbox or a broken store refuses now is read again (docs/invariants.md: no silent end).
+        # Messages that a full inbox or a broken store refused are read again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             line.fall_behind()
             pause = PAUSES[min(line.failures, len(PAUSES) - 1)]

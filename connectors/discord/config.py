@@ -8,7 +8,7 @@ from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionO
 from maestro.domain.fields import matching
 
 PLATFORM = "discord"
-TOKEN = "token"  # noqa: S105 - its name
+TOKEN = "token"  # noqa: S105 - the name of the option, not a secret
 
 
 WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address that starts with ws:// or wss://")]

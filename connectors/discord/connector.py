@@ -30,7 +30,7 @@ EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 CAPABILITIES = Capabilities(
     max_length=2000,
-    unit=LengthUnit.UTF16,  # Discord does not say how it counts; this is the larger count
+    unit=LengthUnit.UTF16,  # Discord does not document how it counts; UTF-16 gives the larger number
     typing_interval=8.0,
     idempotency=Idempotency.NATIVE,
     markup=Markup.OWN,

@@ -231,8 +231,9 @@ class DiscordSession(discord.Client):
         self.replies.expect(interaction)
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
-        except (*TROUBLE, LookupError, TypeError) as error:  # the last two for an answer the library cannot read
-            # It is obeyed all the same; the reply is then a message like others.
+        except (*TROUBLE, LookupError, TypeError) as error:  # the last two: Discord's answer could not be parsed
+            # The command is obeyed even without Discord's acknowledgement; its reply is then sent as an ordinary
+            # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         place = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
         if place is None or not self._is_wanted(place):

@@ -162,7 +162,7 @@ async def _answer_press(interaction: discord.Interaction, text: str) -> None:
             await interaction.response.send_message(text, ephemeral=True)
         else:
             await interaction.response.defer()
-    except (*TROUBLE, LookupError, TypeError) as error:  # the last two for an answer the library cannot read
+    except (*TROUBLE, LookupError, TypeError) as error:  # the last two: Discord's answer could not be parsed
         log.warning("discord.press_not_acknowledged", error=type(error).__name__)
 
 

@@ -118,7 +118,7 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
         token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=silent_logger()
     )
     if URL(made.base_url).host in LOCAL_NAMES:
-        made.proxy = None  # the library takes one from the environment, also for local servers
+        made.proxy = None  # the library would use the environment's proxy even for local servers
     return made
 
 

@@ -221,7 +221,7 @@ class SlackCatchUp:
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
-            self._current.add(channel)  # seen for the first time: earlier messages are not answered
+            self._current.add(channel)  # a new channel: messages from before the connection are not answered
         elif channel in self._unread or self._behind.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
@@ -248,13 +248,13 @@ class SlackCatchUp:
         try:
             if mark and channel not in self._current:
                 newest = await self._take_in(channel, mark, threads, taker)
-                # Messages lost during this read came after ``newest``: the next pass begins there.
+                # If a message was lost during this read, the cursor stays at ``newest`` and the next pass reads it.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
         except SendFailure as failure:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
             if not isinstance(failure, PermanentSend):
-                return False  # who is refused may not read what was said there, and has nothing to catch up with
+                return False  # the account may not read this channel, so it has nothing to catch up with
         finally:
             self._unread.discard(channel)
             self._waiting.pop(channel, asyncio.Event()).set()

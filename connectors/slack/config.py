@@ -8,9 +8,9 @@ from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionO
 from maestro.domain.fields import matching
 
 PLATFORM = "slack"
-BOT_TOKEN = "botToken"  # noqa: S105 - its name
-APP_TOKEN = "appToken"  # noqa: S105 - its name
-SIGNING_SECRET = "signingSecret"  # noqa: S105 - its name
+BOT_TOKEN = "botToken"  # noqa: S105 - the name of the option, not a secret
+APP_TOKEN = "appToken"  # noqa: S105 - the name of the option, not a secret
+SIGNING_SECRET = "signingSecret"  # noqa: S105 - the name of the option, not a secret
 
 EmojiName = Annotated[
     str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji as Slack writes it, such as eyes")

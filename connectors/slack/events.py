@@ -141,7 +141,7 @@ class SlackSocket:
         except MaestroError as error:
             log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
         except Exception:
-            # A defect costs no message: the event is not acknowledged, so Slack sends it again.
+            # Without an acknowledgement Slack sends the event again, so a defect here loses no message.
             log.exception("slack.not_taken")
         else:
             payload = {"text": text} if text else None

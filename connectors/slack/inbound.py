@@ -70,7 +70,7 @@ class SlackUserDirectory:
                 self._names.pop(next(iter(self._names)))
             self._names[user] = name_of(answer.get("user") or {})
         except SendFailure:
-            # A message without a name is still a message.
+            # The message is accepted even if the name of its author cannot be read.
             self._names[user] = ""
         finally:
             del self._asking[user]
@@ -161,7 +161,7 @@ class SlackInbound:
 
     async def _event(self, payload: Event) -> None:
         if payload.get("type") == RATE_LIMITED:
-            self._catch_up.look_again()  # Slack says that it leaves events out
+            self._catch_up.look_again()  # Slack reported that it dropped events above its rate limit
             return
         event = payload.get("event") or {}
         if event.get("type") in REMOVED:
@@ -233,7 +233,7 @@ class SlackInbound:
         try:
             return message_in({"type": "message", **event, "channel": channel}, self._bot, self._users.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            # An event of another shape would be unreadable again: it must not hold up those after it.
+            # A malformed event is skipped: a retry would fail again and block the events after it.
             log.warning("slack.unreadable", channel=channel, ts=str(event.get("ts")), error=type(error).__name__)
             return None
 

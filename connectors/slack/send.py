@@ -205,7 +205,7 @@ def _is_alike(one: Fields, message: OutgoingMessage) -> bool:
         return False
     if float(one["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    wanted = _plain(mrkdwn(message.content))  # empty for what is all emoji, which cannot be told apart
+    wanted = _plain(mrkdwn(message.content))  # empty for a message of emoji only, which cannot be compared
     return bool(wanted) and wanted == _plain(str(one.get("text") or ""))
 
 

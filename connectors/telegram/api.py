@@ -188,7 +188,8 @@ def _broken(cause: BaseException | None) -> SendFailure:
     if isinstance(cause, RetryableSend):
         return cause
     if isinstance(cause, RuntimeError):
-        return NotDispatched("the connection to Telegram was ended")  # by us: the library says so before it sends
+        # Maestro closed it: the library raises this before it sends.
+        return NotDispatched("the connection to Telegram was ended")
     if isinstance(cause, NOT_DISPATCHED):
         return NotDispatched(f"Telegram cannot be reached ({type(cause).__name__})")
     if isinstance(cause, httpx.HTTPError):
@@ -211,7 +212,7 @@ def _request(root: str, connections: int) -> TelegramHttp:
     own = httpx.URL(root).host in LOCAL_NAMES
     try:
         return _made(connections, use_proxy=not own)
-    except (RuntimeError, ValueError):  # its text holds the proxy's address, and so perhaps a password
+    except (RuntimeError, ValueError):  # the error's text quotes the proxy's address, which may hold a password
         raise ConfigurationError(
             "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that Telegram can be reached "
             "through; name one whose address begins with http://"

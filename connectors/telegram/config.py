@@ -16,8 +16,8 @@ from connectors.options import (
 )
 
 PLATFORM = "telegram"
-TOKEN = "token"  # noqa: S105 - its name
-WEBHOOK_SECRET = "webhookSecret"  # noqa: S105 - its name
+TOKEN = "token"  # noqa: S105 - the name of the option, not a secret
+WEBHOOK_SECRET = "webhookSecret"  # noqa: S105 - the name of the option, not a secret
 
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]{20,}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")

@@ -115,7 +115,7 @@ class TelegramConnector(AccountConnector):
         await self._rate.wait(chat)
         try:
             return await self._post(message, chat)
-        except TelegramMoved as moved:  # then it surely was not sent
+        except TelegramMoved as moved:  # Telegram refused the old chat id, so the message was not sent
             with _before_sending():
                 await self._migrations.add(chat, moved.to)
             return await self._post(message, moved.to)
@@ -147,7 +147,7 @@ class TelegramConnector(AccountConnector):
         except SendFailure as failure:
             if not says(failure, NO_REACTION):
                 raise
-            # A group's admins choose which reactions there are, so another chat may take it.
+            # The admins of a group choose its reactions, so only this chat is affected.
             log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
             self._no_reaction.add(address.channel)
 

@@ -169,7 +169,7 @@ class TelegramInbound:
             read = telegram.Update.de_json(tidied(dict(update)), None)
             return migration_in(read) or press_in(read, self._bot) or message_in(read, self._bot)
         except UNREADABLE as error:
-            # An update of another shape would be unreadable again: it must not hold up those after it.
+            # A malformed update is skipped: a retry would fail again and block the updates after it.
             kind = next((str(name) for name in update if name != "update_id"), "")
             log.warning("telegram.unreadable", kind=kind[:40], error=type(error).__name__)
             return None

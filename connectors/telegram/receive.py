@@ -73,7 +73,7 @@ def _files(message: Message) -> Iterator[Attachment]:
         yield _file(message.video, f"video-{number}.mp4", MP4)
     if message.video_note:
         yield _file(message.video_note, f"video-note-{number}.mp4", MP4)
-    if message.document:  # an animation is one as well
+    if message.document:  # Telegram also sends an animation as a document
         yield _file(message.document, f"file-{number}", "")
     if message.sticker and _is_picture(message.sticker):
         yield _file(message.sticker, f"sticker-{number}.webp", WEBP)
@@ -140,7 +140,7 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     edited = update.edited_message or update.edited_channel_post
     if edited is None or said is None:
         return said
-    # What a live location or a poll changes by itself is no edit, and neither are the files of a message.
+    # Telegram reports updates of live locations and polls as edits; only a changed text or caption is one.
     if message.edit_date is None or not (message.text or message.caption):
         return None
     return said.model_copy(

@@ -98,7 +98,7 @@ async def upload(client: TelegramClient, message: OutgoingMessage, where: How) -
     content = await _content(message)
     below = message.content if message.path is not None else ""
     fits = measure(below) <= MAX_CAPTION
-    patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers when it has put the file away
+    patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers only after it has stored the file
 
     async def send(text: str, parse_mode: str | None) -> Message:
         return await _sent_file(
@@ -180,5 +180,5 @@ def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
 
 
 def _receipt(sent: Message) -> Receipt:
-    with telegram_errors():  # Telegram may have answered with something else
+    with telegram_errors():  # Telegram's answer may be no message
         return Receipt(platform_message_id=str(int(sent.message_id)))

@@ -25,7 +25,7 @@ STORE_SECONDS = 20.0
 """How long a message may take to be in the inbox."""
 LOOK_SECONDS = 60.0
 """How often Telegram is asked whether it still posts to us."""
-SECRET = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
+SECRET = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header, not a secret
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,8 @@ class TelegramPolling:
 
     async def poll(self) -> None:
         """Ask once and take in what came; the next poll confirms that, and nothing that was not taken in."""
-        wait, self._wait = self._wait, 0  # after a failure an answer is to come at once: it shows that all is well
+        # After a failure, poll without waiting: a quick answer shows that the connection works.
+        wait, self._wait = self._wait, 0
         await self._end_webhook()
         updates = await self._updates(wait)
         await self._take(updates)
@@ -86,7 +87,7 @@ class TelegramPolling:
             await self._inbound.take(group)
         if len(ready) < len(found):
             self._offset = int(found[len(ready)][0]["update_id"])
-            # Nothing of an album is confirmed yet, so its next parts come together with those that are here.
+            # No part of an album is confirmed yet, so the next poll returns its first parts again with the later ones.
             await asyncio.sleep(OPEN_SECONDS)
         elif updates:
             self._offset = max(int(one["update_id"]) for one in updates) + 1

@@ -169,7 +169,7 @@ class WebConnector:
         except MaestroError as error:
             self._failure = error
             try:
-                # Recorded before it is raised: its receiver may end this process at once.
+                # Recorded before it is raised, because the caller may end this process at once.
                 await self._context.report(ConnectorState.FAILED, str(error))
             finally:
                 self._settled.set()

@@ -127,7 +127,7 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
 def sweep(folder: Path, until: float) -> None:
     """Remove the uploads that a killed process left under way; ``until`` is when the youngest of them changed last."""
     for path in folder.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # what cannot be deleted does no harm
+        with contextlib.suppress(OSError):  # a file that cannot be deleted is harmless
             if path.stat().st_mtime <= until:
                 path.unlink()
 
@@ -159,7 +159,7 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
     """
     address = Address(platform=PLATFORM, channel=channel)
     if web_user.may_open(channel):
-        # What was handed over a moment ago may not be on record yet.
+        # The delivery may not be committed yet, so deliveries in memory are searched as well.
         sent = [
             *services.hub.recent(channel, delivery - 1),
             *await services.context.sent_since(address, delivery - 1, 1),
@@ -283,8 +283,8 @@ def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable
         try:
             return await endpoint(request)
         except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody is there to read it
-        # Contract: errors are JSON, whatever raised them.
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client is gone, so the body may be empty
+        # The API answers every error as JSON, even one of a library.
         except Exception as error:  # noqa: BLE001 - see above
             return _refusal(presentable(error))
 

@@ -296,7 +296,7 @@ class SocketQueue:
         """
         waiting = {message.id: message for message in (*missed, *(self._held or ()))}
         self._held = None
-        self._limit += len(waiting)  # a long absence is not a slow reader
+        self._limit += len(waiting)  # replayed messages do not count against a slow reader's limit
         for _, message in sorted(waiting.items()):
             self.push(message)
 

@@ -108,7 +108,7 @@ class ResumeTokens:
             raise _invalid()
         claims = json.loads(_decode(token.partition(".")[0]))
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
-        # A token from before there were bots does not say.
+        # Tokens of releases before web bots have no ``bot`` claim.
         web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
         if self._kind_of(web_user) is not kind:
             raise _invalid()

@@ -126,7 +126,7 @@ class WebSession:
             web_user, address, auth = await self._enter()
         except WebSocketDisconnect:
             return
-        # Contract: what does not work is told in an error frame, whatever the reason.
+        # The client gets an error frame for every failure, even one of a library.
         except Exception as error:  # noqa: BLE001 - see above
             await self._refuse(presentable(error))
             return
@@ -157,7 +157,7 @@ class WebSession:
     async def _converse(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
         queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
         try:
-            # In the hub before the replay is read: nothing falls between the two.
+            # Subscribed before the replay is read, so that no message is lost between the two.
             with self._services.hub.subscribed(address.channel, queue):
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(queue.drain(self._socket.send_text))
@@ -168,7 +168,7 @@ class WebSession:
         except* TooSlow:
             await self._drop()
         except* MaestroError as errors:
-            # Going on without what was missed would leave a gap; who comes back with lastId gets it.
+            # Without the missed messages the client would have a gap; it gets them when it reconnects with lastId.
             await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
     async def _talk(self, web_user: WebUser, address: Address, auth: frames.AuthFrame, queue: SocketQueue) -> None:
@@ -186,7 +186,7 @@ class WebSession:
             return
         newest = await self._newest()
         if last_id > newest:
-            # It saw deliveries of a store that was replaced by an older one: of this store it has none.
+            # An id above the newest means that an older store was restored: none of its deliveries were seen.
             queue.cursor = 0
             queue.catch_up(self._services.hub.recent(address.channel, 0))
             queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
@@ -195,21 +195,21 @@ class WebSession:
         while len(page) == REPLAY_PAGE:
             await queue.replay(page)
             page = await self._missed(address, queue.cursor)
-        # The last page, what is not on record yet and what came meanwhile meet in one go.
+        # The last page, uncommitted deliveries and messages that arrived during the replay are merged in one step.
         queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
         queue.say({"type": "resumed", "lastId": queue.cursor})
 
     async def _newest(self) -> int:
         try:
             return await self._services.context.newest_delivery()
-        # As in ``_missed``: the client is told why it is sent away.
+        # Any error becomes one that can be shown to the client before its socket is closed.
         except Exception as error:
             raise presentable(error) from error
 
     async def _missed(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
         try:
             return await self._services.context.sent_since(address, after_id, REPLAY_PAGE)
-        # Whatever it is, the client is told why it is sent away.
+        # Any error becomes one that can be shown to the client before its socket is closed.
         except Exception as error:
             raise presentable(error) from error
 
@@ -218,7 +218,7 @@ class WebSession:
         try:
             fields = frames.decode(text)
             return await self._act(web_user, address, fields)
-        # Contract: what does not work is told in an error frame, and the next frame may work again.
+        # The client gets an error frame for every failure and may send the next frame.
         except Exception as error:  # noqa: BLE001 - see above
             problem = presentable(error)
             return frames.error_frame(type(problem).__name__, explain(problem), _echo(fields))

@@ -177,11 +177,12 @@ class GraphClient:
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
                 trust_env=urlsplit(base).hostname not in LOCAL_NAMES,
-                # A kept connection may be closed at the other end just when a request is written, and then nothing
-                # tells whether a message was sent; so each call has a connection of its own.
+                # Each call has its own connection: the server may close a reused one while a request is written,
+                # and then it is unknown whether the message was sent.
                 limits=httpx.Limits(max_keepalive_connections=0),
             )
-        except (ImportError, ValueError, httpx.InvalidURL):  # its text holds the proxy's address
+        # The error's text quotes the proxy's address, which may hold a password.
+        except (ImportError, ValueError, httpx.InvalidURL):
             raise ConfigurationError(BAD_PROXY) from None
 
     async def number(self, fields: str) -> Fields:
@@ -242,6 +243,6 @@ async def _body(response: httpx.Response) -> bytes:
 def _object(body: bytes) -> Fields:
     try:
         answer = tidied(json.loads(body))
-    except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
+    except (ValueError, RecursionError):  # RecursionError: JSON nested thousands of levels deep
         return {}
     return answer if isinstance(answer, dict) else {}

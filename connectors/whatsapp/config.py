@@ -8,9 +8,9 @@ from connectors.options import AmbiguityOptions, Instance, QuoteOptions, Reactio
 from maestro.domain.fields import matching
 
 PLATFORM = "whatsapp"
-ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
-APP_SECRET = "appSecret"  # noqa: S105 - its name
-VERIFY_TOKEN = "verifyToken"  # noqa: S105 - its name
+ACCESS_TOKEN = "accessToken"  # noqa: S105 - the name of the option, not a secret
+APP_SECRET = "appSecret"  # noqa: S105 - the name of the option, not a secret
+VERIFY_TOKEN = "verifyToken"  # noqa: S105 - the name of the option, not a secret
 API_VERSION = "v26.0"
 
 Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]

@@ -118,7 +118,8 @@ class WhatsAppConnector(AccountConnector):
         """Get a file by its id, over a link that lives for five minutes; raises a ``FetchFailure``."""
         self._media.check_size(attachment.size)
         if not attachment.id.isalnum():
-            raise PermanentFetch("this is no id of a file")  # it becomes a part of an address
+            # The id becomes a part of a URL, so its form is checked first.
+            raise PermanentFetch("this is no id of a file")
         for number in range(TRIES):
             path = folder / str(number)
             file = await self._file(attachment.id)

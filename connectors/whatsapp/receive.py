@@ -205,7 +205,7 @@ def _readable(read: Callable[..., WhatsAppEvent | None], *about: object) -> What
     try:
         return read(*about)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
-        # What has not the shape of a message is none when it comes again either, and must hold up no other.
+        # A malformed message is skipped: a retry would fail again and block the messages after it.
         return SkippedEvent(f"unreadable ({type(error).__name__})")
 
 

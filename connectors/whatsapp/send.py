@@ -125,7 +125,7 @@ class WhatsAppSender:
         if not self._options.template:
             raise PermanentSend(CLOSED, FailureScope.CHANNEL)
         if message.filename:
-            # Words still go there as a template, so that the chat is not closed.
+            # Only this message fails, not the chat: texts still reach it as a template.
             raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
         return compose.template(message, self._options.template, self._options.template_language)
 

@@ -85,7 +85,7 @@ class Process(ABC):
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
         if self.shared:
-            # Before the folder is shared: tables of an earlier release change only while no other process uses them.
+            # Before the folder is shared, because tables may be migrated only while no other process uses them.
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             self.prepare()
@@ -98,7 +98,7 @@ class Process(ABC):
                 async with self.live.watching(store, partial(_apply, store)):
                     await self.work(store, stop)
 
-    def prepare(self) -> None:  # noqa: B027 - most kinds of process have nothing to begin
+    def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing
         """Start in the background what takes long and needs no store."""
 
     @abstractmethod

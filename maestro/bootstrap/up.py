@@ -97,7 +97,7 @@ class Up(Process):
                     await self._run(store, models, endpoint, stop)
         finally:
             await models.close()
-        # Whatever else ends this leaves the session open: it goes on at the next start.
+        # Only after a clean stop: after an error the session stays open and continues at the next start.
         await asyncio.to_thread(end_session, store, self.settings.chat, self.settings.session, shared=self.shared)
 
     @contextlib.asynccontextmanager

@@ -66,6 +66,6 @@ def load(name: str) -> Any:
     path, _, attribute = COMMANDS[name][0].partition(":")
     with collector_off():
         command = get_command(getattr(import_module(f"maestro.cli.{path}"), attribute or "app"))
-    # Typer gives every application the options that install completion; only the one called maestro is for that.
+    # Typer adds the options for shell completion to every application; only the main command keeps them.
     command.params = [param for param in command.params if param.name not in COMPLETION]
     return command

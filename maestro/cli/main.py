@@ -45,7 +45,7 @@ def begin(
     config: Config = None,
     data_dir: DataDir = None,
     debug: Debug = False,
-    version: Annotated[  # noqa: ARG001 - its callback does the work
+    version: Annotated[  # noqa: ARG001 - the option's callback prints the version
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except MaestroError as error:
         return _failed(str(error) or error.public, given)
-    # Contract: every error is one clear line on stderr, and this is the outermost frame.
+    # The CLI prints every error as one line on stderr; this is the outermost frame.
     except Exception as error:  # noqa: BLE001 - see above
         reason = f"unexpected {type(error).__name__}: {error}" if str(error) else f"unexpected {type(error).__name__}"
         hint = "" if given.debug else " (run again with --debug for the traceback)"
@@ -89,7 +89,7 @@ def leave(code: int) -> NoReturn:
         try:
             stream.flush()
         except OSError:
-            # The reader of the output is gone; the clean-up would write once more, and complain.
+            # The reader closed the pipe: Python's flush at exit would fail again and print a warning.
             code, deliberately = code or FAILED, True
     if deliberately:
         os._exit(code)

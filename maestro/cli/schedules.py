@@ -178,7 +178,7 @@ def preview(
     """Say a schedule in words, and show its next five times, without planning anything."""
     wish = read(SchedulePreviewRequest, {"schedule": schedule, **options})
     settings = configured(given, accounts=False).settings
-    if settings.database.exists():  # the shortest interval may have been set while Maestro ran
+    if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
         with opened(given) as at:
             settings = at.live.current()
     found = preview_view(wish, datetime.now(UTC), settings.schedules.shortest)

@@ -70,7 +70,7 @@ class BotKeeper:
         self._platforms = platforms
         self._kept: dict[BotName, RunningBot] = {}
         self._webhooks: PlatformWebhooks | None = None
-        self._seen: object = self  # no edition is equal to it
+        self._seen: object = self  # a value that no version equals, so that the first read counts as a change
 
     async def run(self, webhooks: PlatformWebhooks | None) -> None:
         """Follow the rows of the bots until cancelled; platforms call ``webhooks``, None without a port."""
@@ -109,7 +109,7 @@ class BotKeeper:
 
     async def _apply(self, wanted: Mapping[BotName, EnabledBot]) -> None:
         over = [place for place, kept in self._kept.items() if place not in wanted or not kept.serves(wanted[place])]
-        # An account has one connector: the old one is gone before the new one begins.
+        # An account has one connector, so the old one ends before the new one starts.
         await end([self._kept.pop(place).task for place in over])
         for place, bot in wanted.items():
             if place not in self._kept:
@@ -133,7 +133,8 @@ class BotKeeper:
                 with contextlib.suppress(MaestroError):
                     await context.report(ConnectorState.STOPPED)
                 raise
-            # Whatever breaks a connector, messages still wait on its platform, and those of others must go on.
+            # A connector that breaks is restarted, because messages still wait on its platform; others are not
+            # affected.
             except Exception as error:  # noqa: BLE001 - see above
                 problem = _describe_error(error)
                 log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
@@ -167,7 +168,7 @@ class BotKeeper:
                 await asyncio.sleep(FIRST_PAUSE)
 
     async def _tell(self, context: ConnectorContext, detail: str) -> None:
-        with contextlib.suppress(MaestroError):  # the store may be what broke; the log has it
+        with contextlib.suppress(MaestroError):  # the store itself may have failed; the error is in the log
             await context.report(ConnectorState.DEGRADED, detail)
 
 

@@ -47,7 +47,7 @@ def _names(connector: Connector) -> list[str]:
 
 async def _take(lock: FileLock, what: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
     said = False
-    # The kernel wakes only a blocked thread, which could not be cancelled; so the lock is tried every second.
+    # The lock is tried every second: a thread that blocks in flock could not be cancelled.
     while not await asyncio.to_thread(lock.take):
         if not said:
             report(f"{lock.holder().capitalize()} has the connector {what}; standing by to take over when it ends.")

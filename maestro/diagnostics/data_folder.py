@@ -85,7 +85,7 @@ def _file_system(place: Path) -> str:
     except OSError:
         return ""
     above = [(len(where), kind) for _, where, kind, *_ in mounts if place.resolve().is_relative_to(where)]
-    # What was mounted last hides what was mounted there before.
+    # The last mount at a path hides earlier ones.
     return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
 
 

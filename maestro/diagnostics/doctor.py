@@ -62,7 +62,7 @@ def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:
         return
     try:
         result = work()
-    # Whatever it is, the caller that waits for the result gets it.
+    # Every exception is passed to the future, because the caller waits for its result.
     except BaseException as error:  # noqa: BLE001
         future.set_exception(error)
     else:
@@ -109,7 +109,7 @@ async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Examined
     try:
         async with asyncio.timeout(FOLDER_SECONDS):
             holder, server = await asyncio.gather(*looks)
-    except TimeoutError:  # the check of the data folder will say so
+    except TimeoutError:  # the check of the data folder reports it
         return Examined(surveyed, environment)
     return Examined(surveyed, environment, holder, server)
 
@@ -132,9 +132,9 @@ async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) ->
     except TimeoutError:
         found = f"there was no answer within {CHECK_SECONDS:g} seconds"
         return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
-    except MaestroError as error:  # its text names the fix
+    except MaestroError as error:  # the text of a MaestroError names the fix
         return [broken(check, str(error), "Correct that, then look again.")]
-    # An unexpected error is a finding too; the other checks still report.
+    # An unexpected error is reported as a finding, and the other checks still run.
     except Exception as error:  # noqa: BLE001
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return [broken(check, f"the check itself failed: {reason}", "Please report this with the line above.")]

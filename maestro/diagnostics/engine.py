@@ -37,7 +37,7 @@ def queue_names(settings: Settings) -> list[str]:
 def _bots(settings: Settings) -> list[tuple[str, str]]:
     try:
         return [(bot.platform, bot.account) for bot in configured_bots(settings)]
-    except ConfigurationError:  # the check of connectors says so
+    except ConfigurationError:  # the check of connectors reports it
         return []
 
 

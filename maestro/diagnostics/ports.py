@@ -58,7 +58,7 @@ def _open_files(process: Path) -> Iterator[str]:
     try:
         for file in os.scandir(process / "fd"):
             yield os.readlink(file.path)
-    except OSError:  # not ours to see, or it has just ended
+    except OSError:  # a process of another user, or one that has just ended
         return
 
 
@@ -180,7 +180,7 @@ def _obstacle(place: PortUse) -> OSError | None:
 def _refusal(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError | None:
     try:
         with socket.socket(family) as probe:
-            # As the servers do it: connections of an earlier run that linger are no listener.
+            # The servers set SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

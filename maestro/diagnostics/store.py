@@ -35,7 +35,8 @@ class StoreFindings:
 def store(subject: Examined) -> StoreFindings:
     """Read the store as it is."""
     path = subject.settings.database
-    if not os.path.exists(path):  # unlike Path's, it says no as well where the folder may not be entered
+    # Os.path.exists returns False without permission for the folder, where Path.exists raises.
+    if not os.path.exists(path):
         return StoreFindings(None, [note(STORE_CHECK, f"there is no {path} yet: the first start makes it")])
     try:
         inspection = inspect(path, SECONDS)
@@ -114,5 +115,5 @@ def _unreadable(used: Sequence[Webhook], keys: SecretKeys) -> Iterator[Diagnosis
             if webhook.secret.startswith(SEALED):
                 fix = f"Mend that, or make another with `maestro webhooks rotate {webhook.path}`."
                 yield broken(WEBHOOKS_CHECK, problem, fix)
-            else:  # the process that serves the dashboard may have what we have not
+            else:  # the dashboard's process may have an environment that this command lacks
                 yield note(WEBHOOKS_CHECK, problem, "Put it where the process that serves the dashboard can read it.")

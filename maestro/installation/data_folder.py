@@ -42,7 +42,7 @@ class FileLock:
 
     def take(self, *, shared: bool = False, wait: bool = False) -> bool:
         """Take the lock; false when another process has it, unless ``wait``. Raises ``OSError``."""
-        # Not close-on-exec by chance: Python opens files so that a child process does not inherit the lock.
+        # Python opens files as close-on-exec, so child processes do not inherit the lock.
         file = self._path.open("a+")
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -75,7 +75,7 @@ class FileLock:
         """Return the process that signed the lock: ``process 123``, or ``another process``."""
         try:
             return f"process {int(self._path.read_text())}"
-        except (OSError, ValueError):  # the holder is between its lock and its signature
+        except (OSError, ValueError):  # the holder has locked the file but not yet written its id
             return "another process"
 
     def release(self) -> None:
@@ -88,7 +88,7 @@ class FileLock:
 def close_to_others(paths: Iterable[Path]) -> None:
     """Remove every permission but the owner's from these files, and from all in these folders."""
     for path in paths:
-        with contextlib.suppress(OSError):  # gone since, or of another user, who decides about it
+        with contextlib.suppress(OSError):  # deleted in the meantime, or owned by another user
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & OWNER_ONLY:
                 path.chmod(stat.S_IMODE(mode) & ~OWNER_ONLY)
@@ -144,16 +144,17 @@ class DataFolder:
 
     def _take(self) -> None:
         if not self.path.is_dir():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # another may be making it at this moment
+            # Exist_ok: another process may create it at the same time.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._locked():
             raise DataFolderBusy(self._busy())
         try:
-            # Also by those who share the folder: that it can be written is known before anything else begins.
+            # Processes that share the folder write it too, to learn first that the folder is writable.
             fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
             if self._shared:
                 fresh.unlink(missing_ok=True)
-                self.pid_file.unlink(missing_ok=True)  # of one who had the folder alone and was killed
+                self.pid_file.unlink(missing_ok=True)  # the file of an exclusive holder that was killed
             else:
                 fresh.replace(self.pid_file)
         except OSError:
@@ -163,8 +164,8 @@ class DataFolder:
             raise
 
     def _locked(self) -> bool:
-        # `maestro doctor` holds the lock for an instant when it looks who has the folder; who starts together with us
-        # may have it alone for as long as it changes the tables.
+        # Retried, because `maestro doctor` holds the lock for a moment, and a process that starts at the same
+        # time holds it alone while it migrates the tables.
         for _ in range(TRIES_SHARED if self._shared else TRIES_ALONE):
             if self._lock.take(shared=self._shared):
                 return True
@@ -174,7 +175,7 @@ class DataFolder:
     def _busy(self) -> str:
         try:
             holder = f"process {int(self.pid_file.read_text())}"
-        except (OSError, ValueError):  # the holder is between its lock and its pid file, or there are several
+        except (OSError, ValueError):  # the holder has not written its pid file yet, or there are several holders
             holder = "another Maestro, such as a worker or connectors of its own"
         return (
             f"The data folder {self.path} is in use by {holder}. "
@@ -228,7 +229,7 @@ def server_of(folder: Path) -> ServerRecord | None:
     """Return the embedded Temporal server that was started on the folder, if it lives."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
-    except OSError:  # a folder that cannot be read is told by its own check
+    except OSError:  # the check of the data folder reports it
         return None
     return record if record is not None and record.exists() else None
 
@@ -238,7 +239,7 @@ def _free(lock: int, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks; another check says so
+    except OSError:  # a file system without locks, which another check reports
         return True
     return True
 
@@ -246,5 +247,5 @@ def _free(lock: int, kind: int) -> bool:
 def _signed_process(pid_file: Path) -> int | None:
     try:
         return int(pid_file.read_text())
-    except (OSError, ValueError):  # it is between its lock and its signature
+    except (OSError, ValueError):  # the holder has locked the file but not yet written its id
         return None

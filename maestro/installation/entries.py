@@ -77,7 +77,7 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
         agent = tx.agents.create(new, CONFIGURATION)
     else:
         wanted = with_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
-        # While it stays configured, who paused it decides.
+        # An agent that was paused by an operator stays paused while it is configured.
         status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
         tx.agents.change(agent, read(AgentChange, {**wanted, **status, "force": True}), CONFIGURATION)
     agent.configured, agent.entry = True, entry

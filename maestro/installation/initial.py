@@ -135,7 +135,7 @@ def _logged_in(environment: Mapping[str, str]) -> bool:
         return True
     try:
         return '"oauthAccount"' in state.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it is not there, or not for us
+    except OSError:  # the file does not exist, or this user may not read it
         return False
 
 
@@ -179,7 +179,8 @@ def plan_init(wish: InitRequest, environment: Mapping[str, str]) -> InitPlan:
     present = os.path.lexists(file)
     surveyed = survey_settings(file if present else None, environment, wish.overrides)
     if surveyed.problems and present and wish.force:
-        surveyed = survey_settings(None, environment, wish.overrides)  # what is wrong in the file goes with the file
+        # The old file is replaced, so its problems do not count.
+        surveyed = survey_settings(None, environment, wish.overrides)
     if surveyed.problems:
         raise ConfigurationError("; ".join(surveyed.problems))
     found = asyncio.run(discover(environment))
@@ -279,5 +280,5 @@ def _back_up(file: Path) -> Path:
     names = (file.with_name(f"{file.name}.bak{number or ''}") for number in count())
     backup = next(name for name in names if not os.path.lexists(name))
     shutil.copyfile(file, backup)
-    backup.chmod(0o600)  # it may hold keys
+    backup.chmod(0o600)  # readable by the owner only, because it may hold keys
     return backup

@@ -30,10 +30,10 @@ def open_store(settings: Settings) -> Store:
     database = settings.database
     with FileLock(settings.data_dir / "start.lock").held():
         if not database.exists():
-            # What an older key signed speaks of channels and deliveries that are gone with the older database.
+            # A new database needs a new key: old tokens refer to channels and deliveries that no longer exist.
             _key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
-        close_to_others(database.parent.glob(f"{database.name}*"))  # it need not be in the data folder
+        close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the data folder
         with store.begin() as tx:
             _renew_ids(tx)
             enter(tx, settings)

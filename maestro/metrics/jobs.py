@@ -91,7 +91,7 @@ class WaitingJobs:
         for status in OPEN:
             self._open.labels(status).set(counted[status])
         age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0
-        self._oldest.set(max(age, 0))  # the clock may have been set back
+        self._oldest.set(max(age, 0))  # not negative, even if the system clock was set back
 
 
 class EndedJobs:
@@ -115,7 +115,7 @@ class EndedJobs:
             buckets=ANSWER_BUCKETS,
             registry=registry,
         )
-        # Shown from the start: a series that begins with 1 is no increase to Prometheus.
+        # Every series starts at 0, because Prometheus sees no increase in one that starts at 1.
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
         self._failures.labels(self._errors.word(Quarantined.__name__))

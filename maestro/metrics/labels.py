@@ -85,7 +85,7 @@ class ModelCalls:
             self._count(call)
 
     def _count(self, call: CallSample) -> None:
-        # Both names come from the provider's answer, so they are bounded as a pair.
+        # Provider and model come from the provider's answer, so their pairs are limited together.
         provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
         site = (provider, model or provider)
         self._calls.labels(*site, call.state).inc()

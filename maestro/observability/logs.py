@@ -57,7 +57,7 @@ def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
         spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000, how.allow)
     except OutOfTime as error:
         spans = error.found if how.fail_mode == "open" else _all_of(text)
-    except Exception:  # noqa: BLE001 - the log would write what was said with the error, as it is
+    except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line
         spans = _all_of(text)
     return redact(text, spans) if spans else text
 
@@ -100,7 +100,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
             ],
         )
     )
-    # Some libraries set levels of their own, when they are imported or by the environment (OPENAI_LOG).
+    # A filter on the handler, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
     handler.addFilter(_is_fit)
     logging.basicConfig(handlers=[handler], force=True)
     set_level(level)

@@ -99,7 +99,8 @@ class BatchOperations:
 
     def begin(self, wish: BatchRequest, actor: str) -> BatchView:
         """Begin a batch; raises as ``forecast`` does, and ``Conflict`` when not as many jobs match as expected."""
-        with self._store.view() as tx:  # judged beside those who write: it may take seconds
+        # A read-only view, because the selection may take seconds and must not block writers.
+        with self._store.view() as tx:
             outlooks = _outlooks(tx, wish)
         if wish.expected is not None and wish.expected != len(outlooks):
             found = "1 job matches" if len(outlooks) == 1 else f"{len(outlooks)} jobs match"

@@ -186,7 +186,7 @@ def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
     if status in WITHOUT_A_WORKFLOW:
         tx.jobs.close(job_id, JobEnding(status=JobStatus.CANCELLED, reason=reason))
     else:
-        tx.jobs.update(job_id, reason=reason)  # for the step that closes it
+        tx.jobs.update(job_id, reason=reason)  # the step that closes the job reads it
     return status
 
 
@@ -195,7 +195,8 @@ def _resume(tx: Transaction, job: Job) -> str:
         if job.status is JobStatus.COMPLETED:
             tx.deliveries.reports.release(job.id)
         tx.deliveries.revive(job.id)
-        tx.bots.channels.enable(job.address)  # a resume means the job's sends too: the platform may take them again
+        # A resumed job sends again, so a channel that was disabled after a refusal is enabled.
+        tx.bots.channels.enable(job.address)
         tx.jobs.delegations.restore_withheld(job.id)
     return tx.jobs.reopen(job).id
 

@@ -85,7 +85,7 @@ class SkillFolder:
             for path in _files(folder):
                 try:
                     seen = path.stat()
-                except OSError:  # it was there a moment ago; reading it says what is wrong if it is still there
+                except OSError:  # the file was there a moment ago; reading it reports the error if it persists
                     yield path, (0, 0, 0)
                     continue
                 if stat.S_ISREG(seen.st_mode):

@@ -109,7 +109,7 @@ _TRIM = b" \t\r\n\"'`*"
 class AssignmentPlugin(SpanPlugin):
     """Finds the values of names that mean a secret."""
 
-    secret_type = "Assigned secret"  # noqa: S105 - a name
+    secret_type = "Assigned secret"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare to look for every name."""
@@ -274,7 +274,7 @@ def _closes(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
 class TablePlugin(SpanPlugin):
     """Finds the cells below the name of a secret, in Markdown, CSV, what is pasted from a spreadsheet, and in SQL."""
 
-    secret_type = "Secret in a table"  # noqa: S105 - a name
+    secret_type = "Secret in a table"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare to look for what is inserted."""

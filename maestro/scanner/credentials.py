@@ -69,7 +69,7 @@ def is_chosen(value: bytes) -> bool:
 def is_strong(value: bytes) -> bool:
     """Say whether it looks like a password although nothing calls it one."""
     value = value.rstrip(b",;.)")
-    if _ASSIGNMENT.match(value):  # a name with its value beside it, which other rules judge
+    if _ASSIGNMENT.match(value):  # an assignment, which the rules in assignments.py judge
         return False
     return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
@@ -86,7 +86,7 @@ _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
 class HeaderPlugin(SpanPlugin):
     """Finds what follows the names of headers and options that carry secrets."""
 
-    secret_type = "Secret in a header or an option"  # noqa: S105 - a name
+    secret_type = "Secret in a header or an option"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare the patterns."""
@@ -116,7 +116,7 @@ class HeaderPlugin(SpanPlugin):
 class AddressPlugin(SpanPlugin):
     """Finds the secret parts of addresses."""
 
-    secret_type = "Secret in an address"  # noqa: S105 - a name
+    secret_type = "Secret in an address"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare the patterns."""
@@ -134,7 +134,7 @@ class AddressPlugin(SpanPlugin):
                 yield match.span(match.lastindex)
         if b"=" in data:
             for match in self._query.finditer(data):
-                # What begins with a semicolon, as in the connection string of a database, ends with one.
+                # A value after a semicolon also ends at one, as in a database's connection string.
                 value = match[1].partition(b";")[0] if match[0][:1] == b";" else match[1]
                 if _is_query_key(data[match.start() : match.start(1)].lower(), value):
                     yield match.start(1), match.start(1) + len(value)

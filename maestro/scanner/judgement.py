@@ -127,7 +127,7 @@ def is_code(value: bytes, *, literal: bool = False) -> bool:
     if field is not None and worded(field[1]) > 0.5:
         return True
     if _CODE.fullmatch(value) is None:
-        # Signs of a program stand in passwords too; what has all kinds of characters in no order is none.
+        # Operators of code also occur in passwords; a random mix of all character classes is therefore no code.
         return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))
     if _STRUCTURE.search(value) is None:
         return not has_digit(value) and worded(value) > 0.6 and (not literal or not value.isalnum())

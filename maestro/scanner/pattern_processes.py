@@ -69,7 +69,7 @@ class PatternProcesses:
                 if places is None:
                     unread.append(str(number))
             whole = True
-        except (OSError, ValueError) as error:  # it hangs, or was killed in the middle of an answer
+        except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
             raise PatternsFailed("a pattern of your own took too long", tuple(found)) from error
         finally:
             self._give_back(one) if whole else self._replace(one)
@@ -92,7 +92,7 @@ class PatternProcesses:
 
     def _replace(self, one: "_PatternProcess") -> None:
         one.end()
-        with suppress(PatternsFailed):  # the next text will start one, or say why not
+        with suppress(PatternsFailed):  # the next scan starts a process, or reports why it cannot
             self._give_back(_started())
 
 
@@ -102,8 +102,8 @@ class _PatternProcess:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # A session of its own: Ctrl-C in the terminal is for Maestro, and it ends when the socket does.
-            self._process = subprocess.Popen(  # noqa: S603 - a program of ours
+            # A separate session, so that Ctrl-C reaches Maestro only; the process ends when its socket is closed.
+            self._process = subprocess.Popen(  # noqa: S603 - a program of Maestro
                 (sys.executable, "-I", "-S", str(Path(pattern_program.__file__))),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ GROUP = "secret"
 
 def serve(connection: socket.socket) -> None:
     """Answer requests until the connection ends."""
-    # A regular expression cannot be interrupted from within: only the system can, and by default it does.
+    # Python cannot interrupt a running regular expression; with SIG_DFL the kernel kills the process on SIGALRM.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for line in connection.makefile("r", encoding="ascii"):
         request = json.loads(line)

@@ -144,11 +144,11 @@ class GuardedScanner:
             return ScanResult(text)
         try:
             result = self._scanner.scan(text, rules)
-        except Exception as error:  # noqa: BLE001 - it must not stop a post (docs/decisions.md: agent chat)
+        except Exception as error:  # noqa: BLE001 - a post goes on (docs/decisions.md: agent chat)
             result = ScanResult(text, (), type(error).__name__)
         if not result.error:
             return result
-        # Operators search the log for this field. The text is left out: it may hold secrets.
+        # Operators search the log for scannerError. The scanned text is left out, because it may hold secrets.
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
         return result if rules.fail_mode == "open" else ScanResult(text, (TextSpan(0, len(text)),), result.error)

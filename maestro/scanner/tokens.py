@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import re2  # type: ignore[import-untyped]  # it comes without types
+import re2  # type: ignore[import-untyped]  # the package has no type stubs
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.rule_files import pattern_tables, token_rows
@@ -35,7 +35,7 @@ _NEXT_BEGIN = re.compile(rb"-{4,5} {0,2}BEGIN ")
 _LONGEST_BLOCK = 24_576
 """Bytes of the longest block: a key of 16,384 bits with its headers is half of that."""
 
-# A line of a key, after what mail, diffs, comments and string literals put before it; and the headers within a block.
+# A line of a private key, behind the prefix of a mail, diff, comment or string literal; or a header of its block.
 _LINE = re.compile(
     rb"(?:[ \t>|+#*\"'`;,/]|\\[nrt]|\x01)*+"
     rb"(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|Subject|x-[\w-]{1,20})\b[^\n]*"
@@ -83,7 +83,7 @@ def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
 class TokenPlugin(SpanPlugin):
     """Finds the tokens of a table."""
 
-    secret_type = "Token of a provider"  # noqa: S105 - a name
+    secret_type = "Token of a provider"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self, table: Iterable[Token]) -> None:
         """Prepare to look for every prefix of the table at once."""
@@ -93,7 +93,7 @@ class TokenPlugin(SpanPlugin):
             kinds.setdefault(token.prefix.encode(), []).append((token, re.compile((token.body + end).encode())))
         prefixes = sorted(kinds, key=len, reverse=True)
         self._any = latin_pattern(b"|".join(map(re2.escape, prefixes)))
-        # What begins with a long prefix may also be a token of a shorter one.
+        # A text with a long prefix may also be a token with a shorter prefix, so both are tried.
         self._kinds = {
             prefix: [(shorter, *kind) for shorter in prefixes if prefix.startswith(shorter) for kind in kinds[shorter]]
             for prefix in prefixes
@@ -151,7 +151,7 @@ _JUDGES: Mapping[str, Callable[[bytes], bool]] = {"varied": _varied, "random": _
 class FormPlugin(SpanPlugin):
     """Finds what has one of the forms, and the secret halves of Amazon's pairs of keys."""
 
-    secret_type = "Token of a known form"  # noqa: S105 - a name
+    secret_type = "Token of a known form"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare the forms."""
@@ -199,7 +199,7 @@ class FormPlugin(SpanPlugin):
 def _alone(data: bytes, place: ByteRange, beside: "re.Pattern[bytes]") -> bool:
     start, end = place
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
-        return beside.match(data, end) is None  # the sign of a line that a diff adds
+        return beside.match(data, end) is None  # a plus sign at the start of a line comes from a diff
     if start and (beside.match(data, start - 1) or (_ALNUM.match(data, start) and _ALNUM.match(data, start - 1))):
         return False
     return beside.match(data, end) is None
@@ -208,7 +208,7 @@ def _alone(data: bytes, place: ByteRange, beside: "re.Pattern[bytes]") -> bool:
 class BlockPlugin(SpanPlugin):
     """Finds private keys as whole blocks."""
 
-    secret_type = "Private key block"  # noqa: S105 - a name
+    secret_type = "Private key block"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
         """Prepare the patterns."""

@@ -41,7 +41,7 @@ class FoundValue:
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | None:
     """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
-    in_form = data[at - 1 : at] == b"="  # only name=value pairs are joined by &; a password may have one in it
+    in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)

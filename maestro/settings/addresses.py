@@ -5,7 +5,7 @@ from maestro.serving import ConnectionLimits
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
 
-WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - only compared, never bound
 """Addresses to bind that lead a browser nowhere."""
 
 

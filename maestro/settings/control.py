@@ -77,14 +77,14 @@ def value_of(settings: Settings, key: Key) -> Any:
 
 
 def _of_key(key: Key, value: Any) -> JsonValue:
-    # People choose passwords themselves: the end of one is a good part of it, and a viewer reads this too.
+    # No part of a password is shown: it is short, and users with read-only access see this page too.
     if key.path in PASSWORDS:
         return SET if value.get_secret_value() else ""
     return visible_value(value)
 
 
 def _of_entry(name: str, value: Any) -> JsonValue:
-    # Programs are often told their keys as arguments.
+    # Arguments of programs often hold keys, so none is shown.
     return [SET for _ in value] if name == "args" else visible_value(value)
 
 
@@ -148,7 +148,7 @@ def changed(loaded: Loaded, before: Values, wishes: Mapping[str, JsonValue]) -> 
     unsettable = {
         path: problem
         for path, value in wishes.items()
-        # What an earlier release has left behind can at least be taken back.
+        # A value that an earlier release stored may always be removed, even if the key is not settable now.
         if (problem := not_settable(path, loaded)) and not (value is None and path in before)
     }
     if unsettable:

@@ -16,11 +16,11 @@ from maestro.settings.problems import refuse, translate, unknown_variable
 CONFIG_FILE = f"{PREFIX}_CONFIG"
 TESTS = f"{PREFIX}_TEST_"
 
-# Kubernetes describes a service called maestro or maestro-web to every container in variables that look like ours.
+# Kubernetes sets variables such as MAESTRO_SERVICE_HOST for a service called maestro; they are no settings.
 _SERVICE_NAME = re.compile(rf"{PREFIX}(_\w+)?_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
 _SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S*")
 
-# What each provider's usual variable holds, and when the account is tried.
+# For each provider's usual variable: the field that it sets, and the priority of its account.
 _PROVIDERS = (
     ("ANTHROPIC_API_KEY", "anthropic", "apiKey", 20),
     ("OPENAI_API_KEY", "openai", "apiKey", 50),
@@ -69,7 +69,7 @@ def variable_of(account: AccountSettings) -> str:
 def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     url = fields.get("baseUrl")
     if isinstance(url, str) and "://" not in url:
-        fields["baseUrl"] = f"http://{url}"  # Ollama itself takes host:port as well
+        fields["baseUrl"] = f"http://{url}"  # Ollama also accepts host:port without a scheme
     try:
         return AccountSettings.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     except ValidationError as error:
@@ -118,7 +118,7 @@ def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None
         return _existing(named, "--config")
     if environment.get(CONFIG_FILE):
         return _existing(Path(environment[CONFIG_FILE]), CONFIG_FILE)
-    # lexists: a link that leads nowhere is a mistake to report, not an absent file.
+    # lexists: a broken link is a mistake to report, not a missing file.
     return DEFAULT_FILE if os.path.lexists(DEFAULT_FILE) else None
 
 

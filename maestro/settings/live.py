@@ -61,7 +61,7 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
 
 def not_settable(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
-    # Entries of a list are set all together, as the list is.
+    # A list is set as a whole, so a path to an entry stands for its list.
     key = KEYS[path.partition("[]")[0]] if path in KEYS else None
     below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
     if key is None and below is not None:
@@ -155,11 +155,11 @@ class LiveSettings(CurrentSettings):
     def _take(self, version: int, values: Mapping[str, object]) -> None:
         overlaid = self.overlaid = overlay(self.loaded, values)
         self._current = overlaid.settings
-        if self._tell is not None:  # a command says what it was asked for and nothing else
+        if self._tell is not None:  # a command of the CLI has no callback and logs nothing
             for key, problem in overlaid.refused.items():
                 log.warning("a value that was set at run time does not count", key=key, problem=problem)
             self._tell(overlaid.settings)
-        self.version = version  # last: what could not be told is told again at the next look
+        self.version = version  # set last, so that an error above is retried at the next read
 
     @contextlib.asynccontextmanager
     async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
@@ -181,6 +181,6 @@ class LiveSettings(CurrentSettings):
                     await asyncio.to_thread(self.look, store)
                 except StoreBusy as error:
                     log.warning("settings.postponed", reason=str(error))
-                # Whatever is wrong with a value, this process must still read the change that corrects it.
+                # An error here must not end the loop, or the process could not read the change that corrects it.
                 except Exception:
                     log.exception("settings.broken")

@@ -29,7 +29,7 @@ def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
     A key that is missing takes the entry with it that lacks it. If nothing can be taken out, everything is.
     """
     found = [place for location in locations if (place := _nearest_present(tree, location))]
-    # From the end of a list to its beginning: what is gone must not move what is still to go.
+    # From the end of each list, so that a removal does not move the entries still to be removed.
     for place in sorted(set(found), key=_by_position, reverse=True):
         _remove(tree, place)
     if not found:
@@ -49,7 +49,7 @@ def _nearest_present(tree: object, location: Location) -> Location:
     for depth, part in enumerate(location):
         if not _has(tree, part):
             return location[:depth]
-        tree = tree[part]  # type: ignore[index] # it has that part
+        tree = tree[part]  # type: ignore[index]  # the location exists in the tree
     return location
 
 
@@ -159,7 +159,8 @@ class SettingsDraft:
         references = References(environment, Path())
         for path, value in overrides.items():
             location = tuple(path.split("."))
-            if path in self.origins and value is None:  # not given: what is wrong there, another layer said
+            # The option was not given, and the layer with the value has reported its problem.
+            if path in self.origins and value is None:
                 continue
             self._sources[location] = "command line"
             if path not in self.origins:
@@ -205,7 +206,7 @@ class SettingsDraft:
         section: object = self.tree
         *above, last = key.location
         for name in above:
-            # Where the file has no object, the value has no place; validation reports the file.
+            # If the file has something other than an object here, the value is dropped; validation reports the file.
             section = section.setdefault(name, {}) if isinstance(section, dict) else None
         if isinstance(section, dict):
             section[last] = value
@@ -214,7 +215,7 @@ class SettingsDraft:
 
 def validated(tree: Mapping[str, object]) -> Settings:
     """The tree as settings; raises ``ValidationError``."""
-    # Strict JSON: "8080" or true is no port, while a list still becomes a tuple.
+    # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
 
@@ -255,7 +256,8 @@ def survey_settings(file: Path | None, environment: Mapping[str, str], overrides
     except (ConfigurationError, RecursionError) as error:
         deep = f"{file}: it is nested too deeply; no key needs more than four levels"
         unread = (deep if isinstance(error, RecursionError) else str(error),)
-        # Variables that only the file explains must not be called unknown because it is unreadable.
+        # Without a readable file, variables that it refers to would be reported as unknown; only known ones are
+        # checked.
         environment = {name: text for name, text in environment.items() if name in VARIABLES}
     draft.add_environment(environment)
     draft.add_overrides(overrides, environment)

@@ -126,7 +126,7 @@ def translate(error: ValidationError, failed: Iterable[Location], sources: Mappi
 
 def _describe_found(found: Mapping[str, Any], sources: Mapping[Location, str]) -> str:
     location: Location = found["loc"]
-    # A rule about a whole section judges values that may come from anywhere, so no source is blamed.
+    # A rule about a section concerns values of several sources, so no source is named.
     whole_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
     return describe(location, _sentence(found), {} if whole_section else sources)
 

@@ -23,7 +23,7 @@ EXPECTATIONS = {
 
 ENVIRONMENT = "env:"
 FILE = "file:"
-LARGEST_FILE = 1024**2  # bytes; a mistyped path may lead to a device that never ends
+LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a device without an end
 
 Report = Callable[[Location, str], None]
 
@@ -36,7 +36,7 @@ def _flag(text: str) -> bool:
 
 
 def _whole(text: str) -> int:
-    # int() alone would take "1_000" and digits of other scripts.
+    # int() alone would accept "1_000" and digits of other scripts.
     if re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None:
         raise ValueError
     return int(text)

@@ -121,7 +121,7 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
         return ToolCallResult(str(failure), failed=True)
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    # Any package may add a tool: no error of one may cost the user the answer, or end the process as SystemExit would.
+    # Tools of installed packages may raise anything, even SystemExit; no error may lose the answer or end the process.
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelling():
             raise

@@ -33,7 +33,7 @@ class Calculate:
     idempotent = True
     read_only = True
 
-    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool gets the caller
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
         """Return the value."""
         return evaluate(arguments["expression"])
 
@@ -88,14 +88,14 @@ def _bounded(value: object) -> Number:
 
 
 def _power(base: Number, exponent: Number) -> object:
-    # How large the power of a whole number becomes is known before it is computed, which may take for ever.
+    # The size of a power is estimated first, because computing a huge one may never end.
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS + abs(exponent):
         raise _too_large()
     return base**exponent
 
 
 def _rounded(number: Number, digits: Number = 0) -> Number:
-    # Rounding a whole number to a power of ten computes that power, however large.
+    # round() of a whole number computes the power of ten, however large, so the digits are limited.
     if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
         raise ToolFailure(f"round takes a whole number of digits, {MAX_DIGITS} at most.")
     return round(number, digits) if digits else round(number)

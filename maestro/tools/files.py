@@ -115,7 +115,7 @@ def inside(folder: Path, path: str) -> Path:
 
 def _read(place: Path) -> str:
     with explained("The file cannot be read"):
-        # Opening a pipe would wait for ever for a writer.
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -234,13 +234,13 @@ def _key(file: JobFile) -> tuple[str, str]:
 
 def _copied(place: Path, copy: Path) -> int:
     """Copy a file and return its bytes; what it was opened as is what is copied, whatever its name means later."""
-    # Opening a pipe would wait for ever for a writer.
+    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as source, copy.open("wb") as target:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ToolFailure("This is not a file. list_files shows what there is.")
         while block := source.read(BLOCK):
-            # It may grow meanwhile.
+            # Checked for each block, because the file may grow while it is copied.
             if target.tell() + len(block) > MOST_BYTES:
                 raise ToolFailure(f"The file is larger than {MOST_BYTES:,} bytes, which is the most that can be sent.")
             target.write(block)

@@ -28,7 +28,7 @@ class GetTime:
         """``clock`` returns the time with a time zone."""
         self._clock = clock
 
-    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool gets the caller
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
         """Return the time to the second."""
         now = self._clock()
         lines = [f"UTC: {_text(now.astimezone(ZoneInfo('UTC')))}"]

@@ -159,7 +159,7 @@ class _McpSession:
                         patience.deadline = math.inf
                         await self._news.wait()
                         patience.deadline = anyio.current_time() + CONNECT_SECONDS
-        # A server is a foreign program: none of its errors may end the other tools or an answer.
+        # An MCP server is foreign code: its errors must not stop other tools or an answer.
         except Exception as error:  # noqa: BLE001 - see above
             reason = self._clean(_cause(error))
         finally:
@@ -241,7 +241,7 @@ class McpTool:
     async def run(
         self,
         arguments: Arguments,
-        caller: ToolCaller,  # noqa: ARG002 - every tool gets the caller
+        caller: ToolCaller,  # noqa: ARG002 - required by the interface
     ) -> str | ToolOutput:
         """Call it; a cancellation is passed on to the server."""
         return await self.call(arguments)

@@ -156,5 +156,6 @@ async def _emptied(process: asyncio.subprocess.Process) -> None:
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS refuses where only the dead are left
+    # MacOS raises PermissionError when the group has only zombie processes.
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

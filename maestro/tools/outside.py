@@ -87,7 +87,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
         posted = loop.run_in_executor(posting, chat.post, author, arguments["text"])
         return posted_json(await posted)
 
-    async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - it takes none
+    async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - the tool has no arguments
         return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))
 
     return (

@@ -148,7 +148,7 @@ def parse(spec: Described, text: str) -> Arguments:
         raise ToolFailure(f"The arguments must be one JSON object. {_expected(spec)}")
     try:
         errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
-    except (Unresolvable, RecursionError):  # of a schema from elsewhere
+    except (Unresolvable, RecursionError):  # an unresolvable or recursive schema of an MCP server
         raise ToolFailure(
             f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
         ) from None
@@ -165,7 +165,7 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=1000)
 def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
-    # Without a registry of its own the library would fetch what a schema refers to from wherever it says.
+    # With an empty registry, because the library would fetch the references of a schema from any address.
     kind: Any = extend(  # type: ignore[no-untyped-call]
         Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _unchecked)
     )

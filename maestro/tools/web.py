@@ -23,7 +23,7 @@ _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _MAX_LINK_CHARS = 300
 _DEEPEST = 100
 
-# The library's parser takes minutes for 60 kB of tags that never end (measured), and any site may send those. No
+# The standard library's parser takes minutes for 60 kB of unclosed tags (measured), and any site may send them. No
 # quantifier here backtracks: each is possessive or bounded, and an incomplete tag is text.
 _ATTRIBUTES = r"""(?:[^<>"']|"[^"]{0,2000}"|'[^']{0,2000}'){0,5000}+"""
 _MARKUP = re.compile(
@@ -178,7 +178,7 @@ class HttpFetch:
     async def run(
         self,
         arguments: Arguments,
-        caller: ToolCaller,  # noqa: ARG002 - every tool gets the caller
+        caller: ToolCaller,  # noqa: ARG002 - required by the interface
     ) -> str | ToolOutput:
         """Return the text, or the picture, marked as untrusted."""
         try:
@@ -245,7 +245,7 @@ class WebSearch:
         self._access = FetchAccess(private_hosts=private_hosts | {httpx.URL(url).host.lower()})
         self._network = network
 
-    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool gets the caller
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
         """Return what was found, or that nothing was."""
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}

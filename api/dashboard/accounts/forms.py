@@ -33,7 +33,7 @@ accounts = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=
 
 Name = Annotated[str, Form()]
 
-SECRET = "secret_"  # noqa: S105 - how the fields of secrets begin
+SECRET = "secret_"  # noqa: S105 - the prefix of form fields that hold secrets
 
 connectors = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{PAGE}/connectors")
 

@@ -89,7 +89,7 @@ class AgentForm(BaseModel, extra="allow"):
             **{name: getattr(self, name).strip() for name in WORDS},
             **{name: self.line(name).strip() for name in LINES},
             "quirks": [line.strip() for line in self.quirks.splitlines() if line.strip()],
-            # Browsers send the end of a line as two characters, which would make each save a change of every line.
+            # Browsers send line ends as CR LF; without this, each save would change every line of the prompt.
             "system_prompt": self.system_prompt.replace("\r\n", "\n").strip(),
             "fallbacks": self.fallbacks.split(),
             **{name: self._list(name) for name in LISTS},

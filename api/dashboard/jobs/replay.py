@@ -41,7 +41,7 @@ class ReplayForm(BaseModel):
         """Return what is changed, None to leave it to the job; raises ``InvalidEdit``."""
         if not self.edited:
             return None
-        # Browsers send every end of a line as two characters.
+        # Browsers send line ends as CR LF.
         given = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
         return read(JobEdits, {name: text for name, text in given.items() if text.strip()})
 

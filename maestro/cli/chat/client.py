@@ -76,7 +76,7 @@ class ChatClient:
         """Say something under an id of its own, now or with the next connection."""
         self._unacknowledged[client_id] = content
         if self._socket is not None:
-            # A message that is cut off goes out again with the next connection.
+            # A message cut off by a closed connection is sent again on the next one.
             with contextlib.suppress(ConnectionClosed):
                 await self._send(self._socket, client_id)
 
@@ -106,7 +106,7 @@ class ChatClient:
             close_timeout=CLOSE_SECONDS,
             compression=None,
             max_size=None,
-            max_queue=None,  # with a bound, unread frames keep the library from seeing the close
+            max_queue=None,  # with a limit, a full queue of unread frames would hide the close of the connection
             proxy=None if here else True,
         )
 
@@ -154,7 +154,7 @@ class ChatClient:
         """
         if frame["type"] == "auth_ok":
             another = self.visit.instance not in ("", frame["instance"])
-            # Ids of another installation mean nothing in this one.
+            # The stored id is dropped if it belongs to another installation.
             last_id = None if another else self.visit.last_id
             self._update(resume_token=frame["resumeToken"], instance=frame["instance"], last_id=last_id)
             return not another
@@ -175,7 +175,7 @@ class ChatClient:
             case "message":
                 return self._see(frame["id"]) and not self._history
             case "resumed":
-                # Lower than the stored id where an older store was restored: later messages are new all the same.
+                # After an older store was restored, the id is lower than the stored one; later messages are still new.
                 self._update(last_id=frame["lastId"])
                 self._history = False
                 await self._say_again(socket)

@@ -109,7 +109,7 @@ def _lines(screen: ChatScreen) -> Iterator[str]:
         try:
             line = screen.read()
         except KeyboardInterrupt:
-            screen.note("")  # as in a shell: what was typed is dropped
+            screen.note("")  # as in a shell, Ctrl-C discards the typed line
             continue
         except EOFError:
             screen.note("")

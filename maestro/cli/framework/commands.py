@@ -76,7 +76,7 @@ def _called_by_typer(function: Callable[..., Any], json: bool, ports: Sequence[P
         function(given, **options)
 
     every = [_keyword("ctx", typer.Context), *_unfolded(own), *_common(json, ports)]
-    command.__signature__ = Signature(every)  # type: ignore[attr-defined] # where inspect looks first
+    command.__signature__ = Signature(every)  # type: ignore[attr-defined]  # inspect.signature reads it first
     return command
 
 

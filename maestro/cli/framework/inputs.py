@@ -206,7 +206,7 @@ def _plain_type(annotation: Any) -> Any:
     if origin is Annotated:
         return _plain_type(inner[0])
     if origin is tuple:
-        return list[_plain_type(inner[0])]  # type: ignore[misc] # a type that is known only here
+        return list[_plain_type(inner[0])]  # type: ignore[misc]  # a type computed at run time
     return str if origin is Literal else annotation
 
 

@@ -96,7 +96,8 @@ class OperationCommands(Commands):
                 write(view, lines, given.as_json)
 
             own = [_parameter(one.name, one.annotation, one.default) for one in signature(function).parameters.values()]
-            run.__signature__ = Signature([_parameter("given", Given), *own[1:]])  # type: ignore[attr-defined] # where inspect looks first
+            # Inspect.signature reads it first.
+            run.__signature__ = Signature([_parameter("given", Given), *own[1:]])  # type: ignore[attr-defined]
             self.command(name, **more)(run)
             return function
 
@@ -164,7 +165,8 @@ class OperationCommands(Commands):
 
     def _add(self, name: str, about: str, run: Callable[..., Result], *parameters: Parameter) -> None:
         run.__doc__ = about
-        run.__signature__ = Signature([_parameter("operations", Any), *parameters])  # type: ignore[attr-defined] # where inspect looks first
+        # Inspect.signature reads it first.
+        run.__signature__ = Signature([_parameter("operations", Any), *parameters])  # type: ignore[attr-defined]
         self.operation(name)(run)
 
 
