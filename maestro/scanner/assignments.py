@@ -117,7 +117,7 @@ class AssignmentPlugin(SpanPlugin):
         self._pairs = latin_pattern(_PAIRS)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the values alone; a name is read once, whatever part of it was found."""
+        """Return the positions of the values; each name is read once, even if several of its parts match."""
         over = 0
         paired = self._pairs.search(data) is not None
         read: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
@@ -211,7 +211,7 @@ def _begins_line(data: bytes, start: int) -> bool:
 
 
 def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | None:
-    """Return the value that begins here, or the words in a row that are one."""
+    """Return the value that begins here, or the row of words that forms one."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
         return FoundValue(*spaced.span(), True, data)
@@ -219,7 +219,7 @@ def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | Non
 
 
 def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
-    """Return the ways in which a name of this form may be given a value."""
+    """Return the forms in which a name of this kind may get a value."""
     if paired:
         yield PAIRED
     yield from (PASSED, ASSIGNED, DECLARED)
@@ -255,7 +255,7 @@ def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
 
 
 def _is_spoken_of(data: bytes, name: ByteRange, words: list[str]) -> bool:
-    """Say whether a name stands in a sentence as one: it is no verb, and no piece of something random or of Base64."""
+    """Say whether a sentence uses the name as a noun, and not as a verb or as a part of random text or Base64."""
     written = data[name[0] : name[1]]
     if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
         return False
@@ -277,11 +277,11 @@ class TablePlugin(SpanPlugin):
     secret_type = "Secret in a table"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare to look for what is inserted."""
+        """Compile the pattern for SQL inserts."""
         self._insert = latin_pattern(_INSERT)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the cells alone."""
+        """Return the positions of the cells."""
         small = data.lower()
         if any(head in small for head in _HEADS):
             if b"into" in small:
@@ -305,7 +305,7 @@ class TablePlugin(SpanPlugin):
 
 
 def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[ByteRange], int]:
-    """Return the secrets of a row of values that begins here, and where it ends or is no more read."""
+    """Return the secrets of a row of values that begins here, and the position at which the row ends."""
     places = []
     for kind in kinds:
         cell = _CELL.match(data, at)

@@ -49,7 +49,7 @@ def _is_header_key(value: bytes) -> bool:
 
 
 def is_login(value: bytes) -> bool:
-    """Say whether it is a name and a password in Base64, as Basic authentication sends them."""
+    """Say whether a value is a user name and a password in Base64, as in Basic authentication."""
     try:
         url_safe = b"_" in value or b"-" in value
         decoded = b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_" if url_safe else None)
@@ -59,7 +59,7 @@ def is_login(value: bytes) -> bool:
 
 
 def is_chosen(value: bytes) -> bool:
-    """Say whether a person may have chosen it as a password: it is no word, variable, path or date."""
+    """Say whether a person may have chosen the value as a password: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
@@ -67,7 +67,7 @@ def is_chosen(value: bytes) -> bool:
 
 
 def is_strong(value: bytes) -> bool:
-    """Say whether it looks like a password although nothing calls it one."""
+    """Say whether a value looks like a password without a name that says so."""
     value = value.rstrip(b",;.)")
     if _ASSIGNMENT.match(value):  # an assignment, which the rules in assignments.py judge
         return False
@@ -84,7 +84,7 @@ _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
 
 
 class HeaderPlugin(SpanPlugin):
-    """Finds what follows the names of headers and options that carry secrets."""
+    """Finds the values of headers and options that carry secrets."""
 
     secret_type = "Secret in a header or an option"  # noqa: S105 - the name of a rule, not a secret
 
@@ -97,7 +97,7 @@ class HeaderPlugin(SpanPlugin):
         self._cookie = latin_pattern(_COOKIE)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the secrets alone, without the names and schemes before them."""
+        """Return the positions of the secrets, without the names and schemes before them."""
         small = data.lower()
         for clues, pattern, holds in self._logins:
             for match in pattern.finditer(data) if any(clue in small for clue in clues) else ():
@@ -207,7 +207,7 @@ def _is_sham(value: bytes, user: bytes) -> bool:
 
 
 def has_more(value: bytes) -> bool:
-    """Say whether a word that could be a placeholder has more in it than letters: then a person chose it."""
+    """Say whether a possible placeholder has other characters than letters: then a person chose it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 
@@ -216,7 +216,7 @@ def _is_token(user: bytes) -> bool:
 
 
 def _bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
-    """Return the place of the password in ``user:password@host``, which needs to look like one."""
+    """Return the position of the password in ``user:password@host`` if the password looks like one."""
     if start and data[start - 1 : start] in (b"/", b"@", b":", b"=", b"."):
         return None
     found = _BARE_REST.match(data, at)

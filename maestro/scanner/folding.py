@@ -11,7 +11,7 @@ from maestro.domain.redaction import REDACTED, TextSpan
 from maestro.scanner.rule_files import word_tables, words_for
 
 BLANKED = b"\x01"
-"""Stands for what is redacted already; no rule reads across it."""
+"""Replaces text that is redacted already; no rule matches across it."""
 OTHER = "\xff"
 """Stands for every character that looks like no ASCII character."""
 
@@ -41,7 +41,7 @@ class Folded:
 
 
 class Folder(dict[int, str | None]):
-    """Folds texts; it remembers what it decided about a character, so one is kept for many texts."""
+    """Folds texts and caches its decision on each character, so one instance is used for many texts."""
 
     def __missing__(self, code: int) -> str | None:
         """Decide what a character looks like: an ASCII character, nothing, or another character."""
@@ -49,7 +49,7 @@ class Folder(dict[int, str | None]):
         return folded
 
     def readings(self, text: str) -> Iterator[Folded]:
-        """Return the text as it stands and, where it has escapes, as it reads without them."""
+        """Return the text as it is and, if it has escapes, also the text with the escapes resolved."""
         plain = self._plain(text)
         yield plain
         if b"\\" in plain.data or b"%" in plain.data or b"&" in plain.data:
@@ -136,7 +136,7 @@ def _unescaped(plain: Folded) -> Folded | None:
 
 
 def _meant(escape: str) -> bytes:
-    """Return the one byte that an escape stands for."""
+    """Return the byte that an escape stands for."""
     if escape.startswith("%"):
         return bytes([int(escape[1:], 16)])
     if escape.startswith("&"):

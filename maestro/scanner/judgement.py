@@ -1,4 +1,4 @@
-"""Judges whether a value behind the name of a secret is one, or a word, a variable, a piece of code."""
+"""Judges whether the value behind the name of a secret is a secret, or a word, a variable or a piece of code."""
 
 import re
 
@@ -56,7 +56,7 @@ _LEAST_SAID = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16
 
 
 def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
-    """Judge a value that is assigned; ``literal``: it is quoted or of an .env file, so no code."""
+    """Judge an assigned value; ``literal`` means that it is quoted or in an .env file, and so no code."""
     value = found.value[:LOOKED_AT]
     if len(value) < _LEAST[kind]:
         return False
@@ -95,7 +95,7 @@ def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, intro
 
 
 def _is_row(value: bytes) -> bool:
-    """Say whether it names a row, a message or a cached value: with a UUID, a number, or a short hash."""
+    """Say whether the value is the id of a row, a message or a cached value: a UUID, a number or a short hash."""
     return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
@@ -135,7 +135,7 @@ def is_code(value: bytes, *, literal: bool = False) -> bool:
 
 
 def is_phrase(value: bytes, kind: Kind) -> bool:
-    """Say whether words in a row are a pass phrase, the words of a wallet, or an application password of a mailbox."""
+    """Say whether a row of words is a pass phrase, a wallet's recovery words or a mailbox's application password."""
     if _APP_PASSWORD.fullmatch(value):
         return kind is Kind.PASSWORD and sum(word not in _STOP_WORDS for word in value.split()) == 4
     if _WORDS.fullmatch(value) is None:
@@ -152,7 +152,7 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
 
 
 def _is_spaced_password(value: bytes) -> bool:
-    """Say whether a few words are a password that has blanks in it: no sentence, and with a number in it."""
+    """Say whether a few words are a password with blanks: no sentence, and with a number among them."""
     words = value.split(b" ")
     if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
         return False
@@ -168,7 +168,7 @@ def _is_template(value: bytes) -> bool:
 
 
 def _is_name(value: bytes) -> bool:
-    """Say whether it is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of a way to make one."""
+    """Say whether the value is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of its algorithm."""
     if _CONSTANT.fullmatch(value):
         return True
     if has_sign(value) or _NUMBER.search(value):

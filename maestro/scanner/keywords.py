@@ -1,4 +1,4 @@
-"""What a name says about its value: whether something called so is a password, a secret, or neither."""
+"""The kinds of secrets that the name of a value announces: a password, a machine-made secret, or neither."""
 
 import re
 from enum import Enum, auto
@@ -40,7 +40,7 @@ def words_of(name: bytes) -> list[str]:
 
 
 def kind_of(words: list[str]) -> Kind | None:
-    """Say what a name promises: the last word that means a secret decides, and what stands around it."""
+    """Return the kind of secret that a name announces: its last relevant word decides, with the words around it."""
     found = None
     for place in range(len(words)):
         for width in (3, 2, 1):
@@ -54,7 +54,7 @@ def kind_of(words: list[str]) -> Kind | None:
 
 
 def _kind_at(words: list[str], place: int, width: int) -> Kind | None:
-    """Say what some words of a name mean, if they mean a secret, given the word before them."""
+    """Return the kind that some words of a name announce, given the word before them."""
     if place + width > len(words):
         return None
     word, before = "".join(words[place : place + width]), words[place - 1] if place else ""

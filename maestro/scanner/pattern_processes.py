@@ -24,19 +24,19 @@ WARM = 2
 
 
 class PatternsFailed(Exception):
-    """Not every pattern could be searched for; ``found`` is what the others did find."""
+    """Some patterns could not be searched for; ``found`` holds the matches of the others."""
 
     def __init__(self, reason: str, found: tuple[TextSpan, ...]) -> None:
-        """Say why, in words that quote neither the pattern nor the text."""
+        """Set the reason, which quotes neither the pattern nor the text."""
         super().__init__(reason)
         self.found = found
 
 
 class PatternProcesses:
-    """Searches in other processes, for any number of threads at once; the processes start when they are needed."""
+    """Searches in child processes for any number of threads; the processes start on demand."""
 
     def __init__(self) -> None:
-        """Start nothing yet: most operators have no patterns of their own."""
+        """Start no process yet, because most operators have no patterns of their own."""
         self._places = BoundedSemaphore(MOST)
         self._lock = Lock()
         self._idle: list[_PatternProcess] = []
@@ -114,7 +114,7 @@ class _PatternProcess:
         self._read = b""
 
     def ask(self, text: str, patterns: Sequence[str], deadline: float) -> None:
-        """Send a request; raises OSError when it is not taken in time."""
+        """Send a request; raises OSError when the process does not read it in time."""
         seconds = max(deadline - time.monotonic(), 0.001)
         request = {"text": text, "patterns": list(patterns), "seconds": seconds}
         self._socket.settimeout(seconds)
@@ -133,7 +133,7 @@ class _PatternProcess:
         return answer
 
     def end(self) -> None:
-        """Kill it and wait until it is gone, which takes no time."""
+        """Kill the process and wait until it has ended."""
         self._socket.close()
         self._process.kill()
         self._process.wait()

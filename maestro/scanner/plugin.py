@@ -19,7 +19,7 @@ class SpanPlugin(BasePlugin):
 
     @abstractmethod
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return where secrets are in folded text; places may overlap."""
+        """Return the positions of secrets in folded text; they may overlap."""
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:
         """Return the values of the secrets in a text."""

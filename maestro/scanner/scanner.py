@@ -16,7 +16,7 @@ from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_table
 
 WINDOW = 16_384
-"""Characters that are looked at together: what a rule does over and over costs no more in a long text."""
+"""Characters scanned at a time, so that rules that rescan their input stay fast in a long text."""
 OVERLAP = 4_096
 """Characters that two windows share: longer secrets are found by how they begin."""
 _ROUNDS = 2
@@ -28,10 +28,10 @@ _MARK = re.compile(REDACTED.replace("[", r"\["))
 
 
 class OutOfTime(Exception):
-    """The deadline came before everything was looked at."""
+    """The scan reached its deadline before the end of the text."""
 
     def __init__(self, found: tuple[TextSpan, ...]) -> None:
-        """Keep what was found until then."""
+        """Store the findings up to the deadline."""
         super().__init__("out of time")
         self.found = found
 
@@ -69,7 +69,7 @@ class Rules:
                 yield reading.span(start, end)
 
     def _places(self, reading: Folded, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
-        """Look again without what was found: then what is stored has nothing in it that a second scan would find."""
+        """Scan again with the findings blanked, so that a second scan of a stored text finds nothing."""
         data = reading.data
         for _ in range(_ROUNDS):
             places: list[ByteRange] = []
@@ -85,7 +85,7 @@ class Rules:
 
 @cache
 def shipped() -> Rules:
-    """Return the rules of this process, which posts and lines of the log share."""
+    """Return the rules of this process, shared by posts and log lines."""
     return Rules()
 
 
@@ -109,7 +109,7 @@ class DetectSecretsScanner:
         self._children = PatternProcesses()
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
-        """Return what was found until ``rules.timeout_ms`` were over."""
+        """Return the findings up to the timeout of ``rules.timeout_ms``."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
         found: tuple[TextSpan, ...] = ()
         try:
@@ -159,7 +159,7 @@ def _not_allowed(text: str, spans: tuple[TextSpan, ...], rules: ScanRules) -> tu
 
 
 def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:
-    """Return the spans without the marks in them: what was redacted once stays as it is."""
+    """Return the spans without existing redaction marks, which stay unchanged."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for span in spans:
         at = span.start

@@ -62,7 +62,7 @@ class Token:
 
     @property
     def glued(self) -> bool:
-        """Say whether the prefix alone tells it from anything else."""
+        """Say whether the prefix alone identifies the token."""
         return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
 
 
@@ -100,7 +100,7 @@ class TokenPlugin(SpanPlugin):
         }
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return each token with what is glued to it."""
+        """Return the positions of tokens, each with the characters glued to it."""
         over = 0
         for match in self._any.finditer(data):
             start = match.start()
@@ -126,7 +126,7 @@ def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
 
 
 def _is_drawn(body: bytes, token: Token) -> bool:
-    """Say whether a machine drew it: it is no example of documentation and no name, such as of a branch."""
+    """Say whether a machine made the value: it is no documentation example and no name, such as a branch's."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
@@ -137,7 +137,7 @@ def _varied(value: bytes) -> bool:
 
 
 def _mixed(value: bytes) -> bool:
-    """Say whether small letters, capitals and digits are in it."""
+    """Say whether the value has small letters, capitals and digits."""
     return classes(value) >= 3 and is_random(value)
 
 
@@ -217,7 +217,7 @@ class BlockPlugin(SpanPlugin):
         self._putty = latin_pattern(_PUTTY)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return each block from its first mark to its last, or as far as it goes on."""
+        """Return each block from its first mark to its last one, or to the end of its key lines."""
         if b"---" in data:
             whole = list(self._whole(data))
             yield from whole

@@ -1,4 +1,4 @@
-"""Where a value begins and ends behind the name it is given to, in whatever language that was written."""
+"""The start and end of a value behind its name, in any language or format."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _SENTENCE_ENDS = b".,;:"
 
 @dataclass(frozen=True, slots=True)
 class FoundValue:
-    """A value: where it is, and whether quotes or the end of its line say for sure where it ends."""
+    """A value: its position, and whether quotes or the end of its line mark its end for certain."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class FoundValue:
 
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | None:
-    """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
+    """Return the value that begins here; with ``whole_line`` it ends only at the end of its line."""
     in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
@@ -59,7 +59,7 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | 
 
 
 def whole(found: FoundValue) -> tuple[int, int]:
-    """Return the place of a value with all that belongs to it, however long it is."""
+    """Return the position of a value with its full length."""
     long = not found.quoted and found.end - found.start >= LONGEST
     return found.start, _end(_REST, found.data, found.end) if long else found.end
 
@@ -86,7 +86,7 @@ def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
 
 
 def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
-    """Return how many bytes to go on by where a quote is escaped, or doubled as in SQL and YAML; 0 where it closes."""
+    """Return the bytes to skip where a quote is escaped, or doubled as in SQL and YAML; 0 where it closes."""
     if data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
         return 1
     doubled = mark == b"'" and end > start and data[end + 1 : end + 2] == mark
@@ -94,7 +94,7 @@ def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
 
 
 def _without_punctuation(data: bytes, start: int, end: int) -> int:
-    """Return the end without what belongs to the sentence: a full stop, a comma, a bracket that opened before."""
+    """Return the end without the sentence's punctuation: a full stop, a comma, a bracket opened before."""
     while end > start and _is_punctuation(data[end - 1 : end], data[start:end]):
         end -= 1
     return end

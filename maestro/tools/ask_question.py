@@ -41,7 +41,7 @@ class AskQuestion:
     read_only = False
 
     def question(self, arguments: Arguments) -> ToolQuestion:
-        """Return the question; raises ``ToolFailure`` for one of blanks, and for choices that are none."""
+        """Return the question; raises ``ToolFailure`` for a blank question or invalid choices."""
         text = arguments["question"].strip()
         if not text:
             raise ToolFailure("The question is empty. Write what you want to know.")

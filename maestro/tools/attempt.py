@@ -1,4 +1,4 @@
-"""One tool call: parsed, prepared and made; every failure becomes a sentence for the model."""
+"""One tool call: parse it, prepare it and run it; every failure becomes a sentence for the model."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from maestro.tools.base import (
 from maestro.tools.registry import ToolRegistry
 
 GRACE_SECONDS = 10.0
-"""How long a tool may take to end when it is told to."""
+"""Seconds that a cancelled tool may take to end."""
 
 Result = TypeVar("Result")
 
@@ -45,14 +45,14 @@ class ToolCallResult:
 
 @dataclass(frozen=True)
 class ParsedToolCall:
-    """A call that can be made."""
+    """A tool call whose tool exists and whose arguments are valid."""
 
     tool: Tool
     arguments: Arguments
 
 
 def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedToolCall | ToolCallResult:
-    """Return the tool and its arguments, or what is wrong with the call."""
+    """Return the tool and its arguments, or the failure for the model."""
     try:
         tool = registry.find(call.name, agent)
         return ParsedToolCall(tool, registry.parse(tool, call.arguments))
@@ -61,14 +61,14 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
 
 
 def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
-    """Return the question for a person, or what is wrong with the call."""
+    """Return the tool's question for a user, or the failure for the model."""
     return _guarded(tool, lambda: tool.question(arguments))
 
 
 async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
-    """Run a tool for so many seconds at most; raises nothing but a cancellation.
+    """Run a tool with a timeout in seconds; only a cancellation is raised.
 
-    A tool that does not end when it is cancelled is left running: no job waits for it.
+    A tool that ignores its cancellation is left running, so that no job waits for it.
     """
     made = asyncio.create_task(_outcome(tool, arguments, caller))
     try:
@@ -81,7 +81,7 @@ async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds
 
 
 def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
-    """Do the slow work of a tool before its transaction; return the call to act on, or what is wrong with it."""
+    """Do the slow work of a tool before its transaction; return the prepared call, or the failure for the model."""
     tool = wanted.tool
     if not isinstance(tool, PreparingTool):
         return wanted
@@ -89,7 +89,7 @@ def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | Tool
 
 
 def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
-    """Let a tool change the store in this transaction; a failure rolls back its changes, and nothing else."""
+    """Let a tool change the store in this transaction; a failure rolls back the tool's changes only."""
 
     def change() -> ToolCallResult:
         with savepoint(tx):

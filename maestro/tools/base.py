@@ -32,7 +32,7 @@ class ToolCaller:
 
 @dataclass(frozen=True)
 class ToolImage:
-    """A picture that a tool returns: its bytes, and the content type that they show."""
+    """A picture that a tool returns: its bytes, and the content type found from them."""
 
     content: bytes = field(repr=False)
     content_type: str
@@ -40,21 +40,21 @@ class ToolImage:
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What a tool returns that has pictures to show beside its text."""
+    """The result of a tool that returns pictures besides its text."""
 
     text: str
     pictures: tuple[ToolImage, ...] = ()
 
 
 def picture_of(content: bytes) -> ToolImage | None:
-    """Return a picture that models can be shown, by its own bytes; None for what is none, or too large."""
+    """Return a picture that models accept, its type found from its bytes; None for other content or a too large one."""
     content_type = by_magic(content[:HEAD_BYTES])
     fits = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
     return ToolImage(content, content_type) if fits else None
 
 
 class ToolFailure(MaestroError):
-    """The tool could not do it; the text is what the model reads, so it names the fix and no secret."""
+    """A failure of a tool; the model reads its text, so the text names the fix and holds no secret."""
 
     public = "A tool could not do what it was asked."
 
@@ -72,10 +72,10 @@ class Tool(Protocol):
 
 @runtime_checkable
 class AsyncTool(Protocol):
-    """A tool that reaches out: network, processes, files."""
+    """A tool that uses the network, processes or files."""
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str | ToolOutput:
-        """Do it and return what the model reads; raises ``ToolFailure``. Cancelling it must end what it started."""
+        """Run the tool and return the text for the model; raises ``ToolFailure``. A cancellation ends its processes."""
         ...
 
 
@@ -84,7 +84,7 @@ class StoreTool(Protocol):
     """A tool that only touches the store: its effect and its result are one transaction, so it happens exactly once."""
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Do it and return what the model reads; raises ``ToolFailure``, which undoes it."""
+        """Run the tool and return the text for the model; raises ``ToolFailure``, which rolls back its changes."""
         ...
 
 
@@ -93,7 +93,7 @@ class PreparingTool(StoreTool, Protocol):
     """A tool with slow work before its transaction, which must not hold up other writers."""
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
-        """Return the arguments to act on; raises ``ToolFailure``. It may be called twice."""
+        """Return the prepared arguments for ``act``; raises ``ToolFailure``. It may be called twice for one call."""
         ...
 
 
@@ -108,15 +108,15 @@ class ToolQuestion:
 
 @runtime_checkable
 class QuestionTool(Protocol):
-    """A tool that returns a person's answer."""
+    """A tool that returns a user's answer."""
 
     def question(self, arguments: Arguments) -> ToolQuestion:
-        """Return what to ask; raises ``ToolFailure``."""
+        """Return the question; raises ``ToolFailure``."""
         ...
 
 
 def tool_spec(name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()) -> ToolSpec:
-    """Return the description of a tool with these arguments, each a JSON schema; any other is refused."""
+    """Return the description of a tool with these arguments, each a JSON schema; other arguments are refused."""
     schema = {
         "type": "object",
         "properties": properties,
@@ -127,12 +127,12 @@ def tool_spec(name: str, description: str, properties: Mapping[str, object], req
 
 
 def canonical(value: object) -> str:
-    """Return JSON that is the same for equal values, byte for byte, so that a provider's cache of prompts is hit."""
+    """Return JSON that is byte for byte the same for equal values, so that the provider's prompt cache is hit."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters and a mark that says how many are missing."""
+    """Return a text cut to a number of characters, with a mark that gives the number of characters cut."""
     if len(text) <= most:
         return text
     return f"{text[:most]}\n[... {len(text) - most:,} more characters were left out]"

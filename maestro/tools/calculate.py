@@ -9,7 +9,7 @@ from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
 
 MAX_CHARS = 1000
 MAX_BITS = 14_000
-"""Of the largest whole number; Python writes no number of more than 4,300 digits."""
+"""The bits of the largest whole number; Python converts no number of more than 4,300 digits to text."""
 MAX_DIGITS = 300
 
 Number = int | float
@@ -102,7 +102,7 @@ def _rounded(number: Number, digits: Number = 0) -> Number:
 
 
 def _quotient(dividend: Number, divisor: Number) -> Number:
-    """Divide; what divides evenly stays a whole number, and so exact."""
+    """Divide; a division without remainder returns a whole number, which is exact."""
     if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
         return dividend // divisor
     return dividend / divisor

@@ -48,14 +48,14 @@ class ChatPost:
         self._chat = chat
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - all prepare alike
-        """Take secrets out and cut the text to size, which may take as long as the scanner has."""
+        """Redact the text and cut it to size, which may take as long as the scanner's timeout."""
         try:
             return {"text": self._chat.prepared(arguments["text"])}
         except InvalidEdit as error:
             raise ToolFailure(str(error)) from None
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Keep the prepared text as a post of the agent."""
+        """Store the prepared text as a post of the agent."""
         try:
             posted = PostedMessage(tx.chat.post(author_of(tx.agents.get(caller.agent_id).slug), arguments["text"]))
         except Forbidden as error:
@@ -64,7 +64,7 @@ class ChatPost:
 
 
 def posted_json(posted: PostedMessage) -> dict[str, object]:
-    """Return what the author reads of a post, as JSON has it."""
+    """Return the result of a post as JSON for its author."""
     return {"id": posted.id, "success": posted.success}
 
 
@@ -116,6 +116,6 @@ class ChatGetNew:
 
 
 def unread_json(unread: UnreadPosts) -> dict[str, object]:
-    """Return unread posts as JSON has them."""
+    """Return unread posts as JSON."""
     posts = [{"id": post.id, "ts": post.ts, "author": post.author, "text": post.text} for post in unread.messages]
     return {"messages": posts, "newPointer": unread.new_pointer}

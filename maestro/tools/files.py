@@ -34,9 +34,9 @@ BLOCK = 1024 * 1024
 
 SHELL = "/bin/sh"
 OUTPUT_BYTES = 1_000_000
-"""With more than this a command is ended."""
+"""A command that writes more bytes is ended."""
 OUTPUT_CHARS = 10_000
-"""Of each output; of a longer one the beginning and the end are told, where errors stand."""
+"""Characters of each output; a longer one keeps its beginning and its end, where errors are usually printed."""
 
 
 class ReadFile:
@@ -102,7 +102,7 @@ class ListFiles:
 
 
 def inside(folder: Path, path: str) -> Path:
-    """Return the path of a file in the folder, links followed; raises ``ToolFailure`` for one outside of it."""
+    """Return the path of a file in the folder, with links resolved; raises ``ToolFailure`` for a path outside of it."""
     try:
         root = folder.resolve()
         place = (root / path).resolve()
@@ -159,7 +159,7 @@ def _listed(folder: Path, place: Path) -> str:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn an ``OSError`` into a ``ToolFailure`` for the model."""
+    """Turn an ``OSError`` in the block into a ``ToolFailure`` for the model."""
     try:
         yield
     except OSError as error:
@@ -167,14 +167,14 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """Yield the files below a folder in the order of their names; links are listed, not followed."""
+    """Yield the files below a folder in the order of their names; links are listed but not followed."""
     for folder, folders, names in os.walk(place):
         folders.sort()
         yield from (Path(folder, name) for name in sorted(names))
 
 
 class SendFile:
-    """Keeps the bytes at once, as they are now; delivery sends them once the answer's text is out."""
+    """Stores the file's present bytes at once; delivery sends them after the text of the answer."""
 
     spec = tool_spec(
         "send_file",
@@ -199,7 +199,7 @@ class SendFile:
         self._files = files
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
-        """Keep the bytes, which may take a while; the same bytes are kept once, however often this is done."""
+        """Store the bytes, which may take a while; equal bytes are stored once."""
         place = inside(caller.folder, arguments["path"])
         with self._files.arriving() as folder, explained("The file cannot be sent"):
             copy = folder / "file"
@@ -215,7 +215,7 @@ class SendFile:
         }
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Keep that the file is to be sent, once, within the limits of a job."""
+        """Record once that the file is to be sent, within the limits of a job."""
         number, place = caller.turn
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         others = [one for one in tx.deliveries.files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
@@ -233,7 +233,7 @@ def _key(file: JobFile) -> tuple[str, str]:
 
 
 def _copied(place: Path, copy: Path) -> int:
-    """Copy a file and return its bytes; what it was opened as is what is copied, whatever its name means later."""
+    """Copy a file and return its bytes; the opened file is copied, even if its name is replaced meanwhile."""
     # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as source, copy.open("wb") as target:
@@ -251,7 +251,7 @@ def _copied(place: Path, copy: Path) -> int:
 
 
 def _content_type(copy: Path, name: str) -> str:
-    """Return what kind of file it is by its bytes, else by its name."""
+    """Return the content type of a file by its bytes, else by its name."""
     with copy.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)
@@ -263,14 +263,14 @@ def _content_type(copy: Path, name: str) -> str:
 
 
 def _portable_name(name: str) -> str:
-    """Return a file's name as every platform takes it, with its ending."""
+    """Return a file name that every platform accepts, with its ending."""
     plain = "".join(character for character in name if character.isprintable())
     path = PurePosixPath(plain if plain.strip(". ") else "file")
     return f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}"
 
 
 class RunShell:
-    """Runs a command; nothing of it is left when this returns, however it ends."""
+    """Runs a command; all its processes have ended when the call returns."""
 
     spec = tool_spec(
         "run_shell",
@@ -284,7 +284,7 @@ class RunShell:
     read_only = False
 
     def __init__(self, environment: Mapping[str, str], seconds: Callable[[], float]) -> None:
-        """Of ``environment`` a command sees what any program needs, and no key; it may take so many seconds."""
+        """Set the timeout in seconds; of ``environment``, a command gets the harmless variables and no key."""
         self._environment = plain_environment(environment)
         self._seconds = seconds
 
@@ -306,7 +306,7 @@ class RunShell:
 
 
 def _at_home(command: ProgramCommand) -> ProgramCommand:
-    """Make the folder, and let it be the command's home, so that nothing of the user's own is read by accident."""
+    """Make the folder, and make it the command's HOME, so that the command does not read the user's own files."""
     folder = Path(command.folder)
     folder.mkdir(parents=True, exist_ok=True)
     return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})

@@ -1,4 +1,4 @@
-"""The tool ``get_time``: what time it is."""
+"""The tool ``get_time``: the current time."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -49,7 +49,7 @@ class McpServers:
     """The sessions of a process with its MCP servers."""
 
     def __init__(self, servers: Sequence[McpServerSpec], environment: Mapping[str, str]) -> None:
-        """``environment`` is what every program gets besides its own: nothing secret."""
+        """``environment`` holds the variables, without secrets, that every server program gets besides its own."""
         self._sessions = [_McpSession(server, environment) for server in servers]
         self._until: float | None = None
 
@@ -62,7 +62,7 @@ class McpServers:
         return list(found.values())
 
     async def settled(self) -> None:
-        """Return when every server was tried once, or 5 seconds after this was first asked."""
+        """Return when every server was tried once, at the latest 5 seconds after the first call."""
         now = asyncio.get_running_loop().time()
         self._until = self._until or now + SETTLE_SECONDS
         with suppress(TimeoutError):
@@ -71,7 +71,7 @@ class McpServers:
                     await session.tried.wait()
 
     async def serve(self) -> None:
-        """Keep the sessions open until cancelled; then close them, so that no program is left."""
+        """Keep the sessions open until cancelled; then close them and end their programs."""
         tasks = [asyncio.create_task(session.keep_open()) for session in self._sessions]
         try:
             await asyncio.wait(tasks)
@@ -104,13 +104,13 @@ class _McpSession:
         self._closed = False
 
     def close(self) -> None:
-        """Let ``keep_open`` end, or not even begin."""
+        """End ``keep_open``, or keep it from starting."""
         self._closed = True
         if self._open is not None:
             self._open.cancel()
 
     async def keep_open(self) -> None:
-        """Open the session, and again when it is over, less and less often while it cannot be opened."""
+        """Keep the session open; reopen it after a failure, with growing pauses while it cannot be opened."""
         with anyio.CancelScope() as self._open:
             wait = AGAIN_SECONDS[0]
             while not self._closed:
@@ -186,7 +186,7 @@ class _McpSession:
         return Client(transport, client_info=ourselves, message_handler=self._heard, cache=None)
 
     async def _watch(self, client: Client) -> None:
-        """Listen for changes of the tools, which servers of the newer protocol send to listeners only."""
+        """Receive notifications of changed tools, which servers of the newer protocol send to subscribers only."""
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -231,7 +231,7 @@ class _McpSession:
 
 @dataclass
 class McpTool:
-    """One tool of a server, which says itself whether it only reads and may be called again."""
+    """One tool of a server; the server declares whether it only reads and whether it may be repeated."""
 
     spec: ToolSpec
     idempotent: bool
@@ -260,7 +260,7 @@ async def _listed(client: Client) -> Sequence[types.Tool]:
 
 
 def _text(result: types.CallToolResult) -> str:
-    """Return what a model can read of a result; structured content only where there is no text, which repeats it."""
+    """Return the text of a result; structured content only without a text, because it repeats the text."""
     texts = [_block(block) for block in result.content]
     if not any(texts) and result.structured_content is not None:
         return canonical(result.structured_content)
@@ -289,7 +289,7 @@ def _pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
 
 
 def _picture(block: types.ImageContent) -> ToolImage | None:
-    """Return a picture that a server sends, None for what no model could be shown."""
+    """Return a picture from a server, None for one that no model accepts."""
     try:
         return picture_of(base64.b64decode(block.data, validate=True))
     except ValueError:
@@ -297,7 +297,7 @@ def _picture(block: types.ImageContent) -> ToolImage | None:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the first real reason in the groups that task groups wrap around errors."""
+    """Return the first real error inside the exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"[:300]

@@ -139,7 +139,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _exited(process: asyncio.subprocess.Process) -> None:
-    """Return when the program has exited, or has had its time; what it started may hold its pipes open for ever."""
+    """Return when the program has exited, or after its grace time; its child processes may hold its pipes open."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             while process.returncode is None:  # noqa: ASYNC110 - Process.wait would wait for the pipes too
@@ -147,7 +147,7 @@ async def _exited(process: asyncio.subprocess.Process) -> None:
 
 
 async def _emptied(process: asyncio.subprocess.Process) -> None:
-    """Read the rest of the pipes: only then does asyncio close them."""
+    """Read the pipes to their end, because only then asyncio closes them."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             for pipe in filter(None, (process.stdout, process.stderr)):

@@ -1,4 +1,4 @@
-"""The tool ``memory_search``: what the agent has learned."""
+"""The tool ``memory_search``: search in the agent's memory."""
 
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, ToolCaller, tool_spec
@@ -8,7 +8,7 @@ USUAL = 5
 
 
 class MemorySearch:
-    """Looks through the facts of the calling agent; it only reads."""
+    """Searches the facts of the calling agent; it changes nothing."""
 
     spec = tool_spec(
         "memory_search",

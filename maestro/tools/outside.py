@@ -48,9 +48,9 @@ class OutsideTool:
 
 
 class OutsideTools:
-    """All tools for external agents; without a chat, the question alone.
+    """All tools for external agents; ``chat`` says whether the chat's tools are among them.
 
-    ``chat`` says whether there is one.
+    Without a chat, external agents can only ask questions.
     """
 
     def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], QuestionSettings]) -> None:
@@ -59,7 +59,7 @@ class OutsideTools:
         self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
 
     def close(self) -> None:
-        """End all waits for answers: the process ends, and agents ask another one again."""
+        """End all waits for answers, because the process ends; agents ask another process again."""
         self._asking.closing.set()
 
     def of(self, agent: Agent) -> Sequence[OutsideTool]:
@@ -72,7 +72,7 @@ class OutsideTools:
 
 
 async def called(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object]) -> Result:
-    """Let an agent call one of its tools; raises ``ToolFailure`` that says what is wrong or stands against it."""
+    """Run a tool for an external agent; raises ``ToolFailure`` with the reason if the call is invalid or refused."""
     try:
         return await tool.call(agent, parse(tool, json.dumps(arguments)))
     except (Conflict, Forbidden, InvalidEdit) as error:
@@ -111,7 +111,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
 
 class _Asking:
-    """Puts questions to operators and waits a while for each answer, without holding anything meanwhile."""
+    """Puts questions to operators and waits for each answer, without holding a thread or a transaction."""
 
     _standing = canonical(
         {

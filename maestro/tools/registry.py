@@ -1,4 +1,4 @@
-"""The tools of a process: those of installed packages too, which an agent may call, and the check of arguments."""
+"""The tools of a process, those of installed packages included: access by agents, and the check of arguments."""
 
 import asyncio
 import json
@@ -32,10 +32,10 @@ _log = structlog.get_logger(__name__)
 
 
 class ToolSource(Protocol):
-    """A source of tools that come and go, such as MCP servers."""
+    """A source of tools that appear and disappear, such as MCP servers."""
 
     def tools(self) -> Sequence[Tool]:
-        """Return those that can be called now; never blocks."""
+        """Return the tools that can be called now; never blocks."""
         ...
 
     async def settled(self) -> None:
@@ -68,12 +68,12 @@ class ToolRegistry:
         self._source = source
 
     async def settled(self) -> None:
-        """Wait a short while for tools that are still being looked for; at once when none are."""
+        """Wait a short while for sources that are still connecting; return at once without any."""
         if self._source is not None:
             await self._source.settled()
 
     async def serve(self) -> None:
-        """Keep open what tools need, as a service of the process; when cancelled, close it in good order."""
+        """Keep the sources of tools open until cancelled; then close them."""
         if self._source is None:
             await asyncio.Event().wait()
         else:
@@ -106,7 +106,7 @@ class ToolRegistry:
         return listed | self._chat.keys() if takes_part(agent) else listed - self._chat.keys()
 
     def _all(self) -> Mapping[str, Tool]:
-        """Return every tool by its name; what is built in cannot be replaced by what comes from elsewhere."""
+        """Return every tool by its name; a built-in tool wins over any other of its name."""
         if self._source is None:
             return self._fixed
         return {tool.spec.name: tool for tool in self._source.tools()} | self._fixed
@@ -123,7 +123,7 @@ def is_tool(candidate: object) -> bool:
 
 
 class Described(Protocol):
-    """A tool as far as its arguments go: its name, and their JSON schema as canonical JSON."""
+    """The description of a tool: its name, and the JSON schema of its arguments as canonical JSON."""
 
     @property
     def name(self) -> str:
@@ -159,7 +159,7 @@ def parse(spec: Described, text: str) -> Arguments:
 
 
 def check_parameters(schema: Mapping[str, Any]) -> None:
-    """Raise ``jsonschema.SchemaError`` for what is no JSON schema."""
+    """Raise ``jsonschema.SchemaError`` for an invalid JSON schema."""
     Draft202012Validator.check_schema(schema)
 
 
@@ -176,7 +176,7 @@ def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[Validati
 
 
 def _unchecked(*_: object) -> Iterable[ValidationError]:
-    """Check no patterns: a hostile one would take for ever, and the tool checks its arguments itself."""
+    """Skip patterns: a hostile one may never end, and the tool checks its arguments itself."""
     return ()
 
 
@@ -191,7 +191,7 @@ def _expected(spec: Described) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Return the value without what no store and no other program takes: JSON can spell half a surrogate pair."""
+    """Return the value without unpaired surrogates, which JSON can spell and which no store accepts."""
     match value:
         case str():
             return storable(value)

@@ -49,7 +49,7 @@ _TOLD = (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "Abst
 
 
 def readable(html: str, url: str) -> str:
-    """Return the text of a page at this address: its title first, and behind each link where it leads."""
+    """Return the text of a page at this address: its title first, and the target behind each link."""
     page = _Page(url)
     page.read(html)
     lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in page.text.splitlines())
@@ -59,7 +59,7 @@ def readable(html: str, url: str) -> str:
 
 
 class _Page:
-    """Collects the text of a page while it is read."""
+    """A parser that collects the text of a page."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -79,7 +79,7 @@ class _Page:
         return "".join(self._pieces)
 
     def read(self, html: str) -> None:
-        """Go through the page once."""
+        """Parse the page; called once."""
         at = 0
         for found in _MARKUP.finditer(html):
             self._say(html[at : found.start()])
@@ -141,7 +141,7 @@ class _Page:
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
     def _target(self, href: str) -> str:
-        """Return the absolute address of a link in brackets; empty for one that leads nowhere."""
+        """Return the absolute address of a link in brackets; empty for a link without a usable target."""
         try:
             target = urljoin(self._url, href)
         except ValueError:
@@ -171,7 +171,7 @@ class HttpFetch:
     read_only = True
 
     def __init__(self, private_hosts: frozenset[str] = frozenset(), network: Network | None = None) -> None:
-        """``private_hosts`` may be read although they are not public."""
+        """Allow ``private_hosts`` although their addresses are not public."""
         self._access = FetchAccess(private_hosts=private_hosts)
         self._network = network
 
@@ -212,7 +212,7 @@ def _text(answer: Fetched) -> str:
 
 
 def _declared(html: bytes) -> str:
-    """Return the encoding that a page itself names in its first lines."""
+    """Return the encoding that the first lines of a page declare."""
     _, _, rest = html[:_SNIFFED_BYTES].lower().partition(b"charset=")
     name = rest.lstrip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].strip(b" ;/")
     return name.decode("ascii", errors="ignore") or "utf-8"
@@ -226,7 +226,7 @@ def _decoded(body: bytes, charset: str) -> str:
 
 
 class WebSearch:
-    """Asks a search service for what it knows at once about a subject."""
+    """Asks a search service for its instant answer on a subject."""
 
     spec = tool_spec(
         "web_search",
@@ -240,13 +240,13 @@ class WebSearch:
     read_only = True
 
     def __init__(self, url: str, private_hosts: frozenset[str] = frozenset(), network: Network | None = None) -> None:
-        """``url`` is asked; its host was chosen by the operator and need not be public."""
+        """Set the ``url`` of the service; the operator chose its host, which need not be public."""
         self._url = url
         self._access = FetchAccess(private_hosts=private_hosts | {httpx.URL(url).host.lower()})
         self._network = network
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
-        """Return what was found, or that nothing was."""
+        """Return the results, or a sentence that there are none."""
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}
         try:
@@ -293,7 +293,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _topics(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the topics, those in groups too."""
+    """Yield the topics, including those in groups."""
     for entry in _dicts(value):
         yield from _dicts(entry["Topics"]) if "Topics" in entry else (entry,)
 
@@ -303,7 +303,7 @@ def _dicts(value: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _word(value: object) -> str:
-    """Return a text in one line; the service sends numbers and even objects in the place of texts."""
+    """Return a value as text in one line; the service sends numbers and even objects instead of texts."""
     return shortened(" ".join(str(value).split()), _MAX_FIELD_CHARS) if isinstance(value, str | int | float) else ""
 
 
