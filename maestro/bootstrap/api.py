@@ -1,4 +1,4 @@
-"""``maestro api``: the dashboard and the REST API in a process of their own, and what they are made of."""
+"""``maestro api``: the dashboard and the REST API in a separate process, and the composition of their parts."""
 
 import asyncio
 from dataclasses import replace
@@ -42,7 +42,7 @@ from temporal.engine import Engine
 def api_parts(
     live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, vitals: ProcessHealth
 ) -> ApiParts:
-    """Return what the API is made of; the caller adds whether the demo model answers."""
+    """Return the parts of the API; the caller adds whether the demo model answers."""
     settings = live.start
     webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
@@ -77,7 +77,7 @@ def api_parts(
 
 
 def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
-    """Return what serves the dashboard and the API at their port."""
+    """Return the server of the dashboard and the API."""
     address = ListenAddress(settings.webui.host, settings.webui.port, section="webui", option="--port")
     return ApiServer(address, connection_limits(settings), parts)
 

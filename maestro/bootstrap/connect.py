@@ -39,7 +39,7 @@ from temporal.engine import Engine
 
 
 class Connect(SeparateProcess):
-    """Receives and sends for some platforms; each connector works where its lease is."""
+    """Receives and sends for some platforms; each connector runs in the process that holds its lease."""
 
     command = "connect"
 
@@ -81,9 +81,9 @@ class Connect(SeparateProcess):
         )
 
     def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
-        """Return the connectors of the platforms asked for; raises ``ConfigurationError`` for one that is not there.
+        """Return the connectors of the requested platforms; raises ``ConfigurationError`` for a missing one.
 
-        Bots of the others are connected as they are added and enabled.
+        Bots of the other platforms are connected as they are added and enabled.
         """
         known = {connector.platform for connector in connectors} | set(platforms())
         missing = [platform for platform in self._platforms if platform not in known]

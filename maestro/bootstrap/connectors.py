@@ -19,18 +19,18 @@ from temporal.dispatcher import Dispatcher
 def build_context(
     live: LiveSettings, store: Store, dispatcher: Dispatcher, platform: str, account: str
 ) -> StoreContext:
-    """Return what a connector may ask of Maestro; ``dispatcher`` learns of the jobs that its messages make."""
+    """Return the context of connectors; ``dispatcher`` is notified of the jobs that their messages create."""
     intake = Intake(store, live.of(intake_rules), dispatcher.wake, dispatcher)
     return StoreContext((platform, account), intake, store, open_files(live.start))
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
-    """Return the connectors that run for as long as the process does: the web connector, if it is on."""
+    """Return the connectors that run as long as the process: the web connector, if it is enabled."""
     return [WebConnector(web_config(settings), context)] if settings.web.enabled else []
 
 
 def web_config(settings: Settings) -> WebConfig:
-    """Return how the web connector is configured (docs/decisions.md: web identity)."""
+    """Return the configuration of the web connector (docs/decisions.md: web identity)."""
     web, webui = settings.web, settings.webui
     alone = not web.api_key and not webui.password and is_loopback(web.host)
     return WebConfig(

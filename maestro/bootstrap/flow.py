@@ -1,4 +1,4 @@
-"""The steps of the flow with what they need, and the workers that do them, each on its queue.
+"""The steps of the flow with their dependencies, and the workers that run them, each on its queue.
 
 See docs/architecture.md: processes and queues.
 """
@@ -59,7 +59,7 @@ Steps = list[Callable[..., Any]]
 
 @dataclass(frozen=True)
 class FlowParts:
-    """What the steps of the flow work with, whatever their queue."""
+    """The dependencies of the steps of the flow, on every queue."""
 
     store: Store
     scope: RedactionScope
@@ -97,16 +97,16 @@ def flow_parts(
 
 @dataclass(frozen=True)
 class ModelParts:
-    """What answers: the models, and the tools they may call."""
+    """The dependencies of model calls: the models, and the tools that they may call."""
 
     models: Models
     tools: ToolRegistry
 
 
 def worker_parts(flow: FlowParts, live: LiveSettings, brains: ModelParts) -> list[WorkerParts]:
-    """Return the workers of a process that calls models; beside an embedded server one of them does everything.
+    """Return the workers of a process that calls models; with an embedded server one worker does everything.
 
-    The one that calls models takes work when what it needs for that is imported.
+    The worker that calls models polls only after its libraries are imported.
     """
     settings = live.start
     names = queues(settings)
@@ -121,7 +121,7 @@ def worker_parts(flow: FlowParts, live: LiveSettings, brains: ModelParts) -> lis
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
-    """Return the worker that does what only the process of this connector can."""
+    """Return the worker for the steps that only the process of this connector can do."""
     queue = queues(settings).connector(connector.platform, connector.account)
     return _parts(flow, settings, queue, _connector_steps(flow), workflows=False)
 

@@ -1,4 +1,4 @@
-"""Composes what operators work with: schedules, webhooks, budgets, batches, and jobs."""
+"""Composes the operations: schedules, webhooks, budgets, batches, and jobs."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def open_schedules(store: Store, live: LiveSettings) -> ScheduleOperations:
 
 
 def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
-    """Return the intake of deliveries from programs outside."""
+    """Return the intake of webhook deliveries."""
     return WebhookIntake(
         store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
     )

@@ -1,4 +1,4 @@
-"""What every kind of process does: hold the data folder, open the store, and run its parts until told to stop."""
+"""The base of every kind of process: it holds the data folder, opens the store, and runs its parts until stopped."""
 
 import asyncio
 import contextlib
@@ -107,9 +107,9 @@ class Process(ABC):
 
 
 def _apply(store: Store, settings: Settings) -> None:
-    """Apply the changes that no part reads at each use.
+    """Apply the changed settings that no part reads at each use.
 
-    Jobs that wait for a model look again, by the settings that this process has now.
+    Jobs that wait for a model are woken, so that they try again with the settings of this process.
     """
     set_level(settings.logs.level)
     wake_for_models(store)

@@ -25,7 +25,7 @@ from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
 from maestro.tools.web import HttpFetch, WebSearch
 
 SHELL_SHARE = 0.9
-"""Of the time a tool call may take: what a command wrote until then can still be told."""
+"""The command's share of the time of a tool call, so that its output can still be returned after its timeout."""
 
 _SWITCHES = {
     "read_file": "tools.files",
@@ -110,7 +110,7 @@ def _switched_on(settings: Settings, environment: Mapping[str, str], seconds: Ca
 
 
 def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
-    """Return the tools of MCP servers; their SDK takes half a second to import, so it is imported only for them."""
+    """Return the tools of MCP servers; their SDK is imported only if there are any, because it takes half a second."""
     if not settings.mcp:
         return None
     servers = [_server(server) for server in settings.mcp]

@@ -45,7 +45,7 @@ from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0
-"""How long the start waits until messages can be answered, before it says why not and serves the dashboard."""
+"""Seconds that the start waits for the workers before it reports why they are late and serves the dashboard."""
 READY = "Maestro is ready."
 
 
@@ -63,7 +63,7 @@ class Up(Process):
         return build_models(self.live, read_environment(), store, self.library)
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
-        """Return what the models may call."""
+        """Return the tools that models may call."""
         return build_tools(self.live, chat)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
@@ -80,11 +80,11 @@ class Up(Process):
         return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
-        """Return what connectors may ask of Maestro."""
+        """Return the context of the connectors."""
         return build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
 
     def server_config(self) -> ServerConfig:
-        """Return how the embedded Temporal server is run."""
+        """Return the configuration of the embedded Temporal server."""
         temporal = self.settings.temporal
         return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port, namespace=temporal.namespace)
 
@@ -102,7 +102,7 @@ class Up(Process):
 
     @contextlib.asynccontextmanager
     async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
-        """Give the engine's address, ready unless ``stop`` was set first: a server may take half a minute to start."""
+        """Yield Temporal's address, ready unless ``stop`` was set first: a server may take half a minute to start."""
         if not self.settings.temporal.embedded:
             yield endpoint_of(self.settings)
             return
@@ -173,7 +173,7 @@ class Up(Process):
 
 
 async def _at_last(begun: ReadySignals) -> None:
-    """Return when the workers have begun, or when they take too long for the dashboard to wait."""
+    """Return when the workers have started, or after a timeout, so that the dashboard is served."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await begun.wait()

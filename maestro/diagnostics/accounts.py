@@ -1,4 +1,4 @@
-"""Whether a model can answer: each account, where its key comes from, whether its provider takes it, and its state."""
+"""The checks of model accounts: where the key comes from, whether the provider accepts it, and the account's state."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 
 def stored_rows(subject: Examined) -> Sequence[ModelAccount]:
-    """Return the accounts in the store, none where it cannot be read: the check of the store says why."""
+    """Return the accounts in the store; none if it cannot be read, which the check of the store reports."""
     if not os.path.exists(subject.settings.database):
         return ()
     try:
@@ -59,7 +59,7 @@ def account_states(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
 
 
 def check_command(account: Account, path: str) -> Diagnosis:
-    """Say whether the command of a subscription can be run; whether it is logged in would cost a call."""
+    """Check that a subscription's command can be run; its login is not checked, because that would cost a call."""
     check = f"account {account.name}"
     what = f"{account.provider}/{account.model}"
     found = shutil.which(CLAUDE, path=path)
@@ -113,7 +113,7 @@ def _windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
 
 
 async def _made(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
-    """Look at an account that was added while Maestro ran."""
+    """Check an account that an operator added at run time."""
     try:
         account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
@@ -145,8 +145,8 @@ async def _account(subject: Examined, settings: AccountSettings) -> Diagnosis:
 def _diagnose(what: str, account: Account, asked: KeyCheck) -> Diagnosis:
     """Return the diagnosis of an account.
 
-    A public provider that cannot be reached now is worth a note: the network may be back when the next message comes.
-    A server of one's own, or Ollama, has to be started by somebody.
+    A public provider that cannot be reached is only a note, because the network may recover before the next message.
+    The operator has to start a local server, such as Ollama.
     """
     check, address = f"account {account.name}", _host(base_url(account))
     if asked.status is KeyStatus.REFUSED:
@@ -201,7 +201,7 @@ def _key_source(subject: Examined, settings: AccountSettings) -> str:
 
 
 def _entries(written: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the accounts as they stand in the file, as far as they are such."""
+    """Return the valid account entries of the file."""
     llm = written.get("llm")
     listed = llm.get("accounts") if isinstance(llm, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

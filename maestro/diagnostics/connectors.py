@@ -1,4 +1,4 @@
-"""Whether each connector can be run, and what it last reported."""
+"""The checks of connectors: whether each can run, and its last report."""
 
 import asyncio
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def _start(subject: Examined) -> str:
 
 
 def last_report(status: ConnectorStatus) -> str:
-    """Return what a connector last said, and when."""
+    """Return the last report of a connector, and its time."""
     age = datetime.now(UTC) - status.changed_at
     detail = f" ({status.detail})" if status.detail else ""
     return (
@@ -68,7 +68,7 @@ def last_report(status: ConnectorStatus) -> str:
 
 
 def running(subject: Examined) -> bool:
-    """Say whether connectors can be running: beside a cluster they may do so on another machine, so it is possible."""
+    """Say whether connectors may be running: on a cluster they may run on another machine."""
     return subject.holder.running or not subject.settings.temporal.embedded
 
 

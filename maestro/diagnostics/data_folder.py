@@ -1,4 +1,4 @@
-"""Whether the data folder can be used, and whether each file of the skills folder can."""
+"""The checks of the data folder and of each file in the skills folder."""
 
 import errno
 import fcntl
@@ -20,7 +20,7 @@ HOLDER = "holder"
 LOW_BYTES = 1024**3
 """Less free space than this is worth a note: a busy day takes some hundred megabytes."""
 NEEDED_BYTES = 50 * 1024**2
-"""With less than this the first start fails half-way, or soon after: the two databases with their logs take it."""
+"""With less free space the first start fails, because the two databases and their logs need it."""
 PROBE_BYTES = 256 * 1024
 
 ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
@@ -34,7 +34,7 @@ MOST_PROBLEMS = 10
 
 
 def data_folder(subject: Examined) -> list[Diagnosis]:
-    """Look at the folder, or, while it does not exist, at the folder in which it will be made."""
+    """Check the folder, or the parent in which it will be created."""
     folder = subject.settings.data_dir.absolute()
     place = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not place.is_dir():
@@ -90,7 +90,7 @@ def _file_system(place: Path) -> str:
 
 
 def skills(subject: Examined) -> list[Diagnosis]:
-    """Read the files as a start would; a problem keeps one skill from its work, and Maestro from nothing."""
+    """Read the files as a start would; an invalid file disables its skill only."""
     folder = SkillFolder(subject.settings.skills.folder)
     library = arrange(folder.read(), known=())
     own = sum(not file.shipped for file in library.taken.values())

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 READ_SECONDS = 3.0
 FOLDER_SECONDS = 1.0
 CHECK_SECONDS = 6.0
-"""How long one look may take; all begin together, so this is about how long everything takes at most."""
+"""Seconds for one check; all checks start together, so this is about the limit for all of them."""
 
 Options = Mapping[str, object]
 
@@ -48,13 +48,13 @@ class DaemonThreads(ThreadPoolExecutor):
     """An executor for an event loop; each call gets a thread of its own, which does not outlive the process."""
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any, **named: Any) -> "Future[Result]":
-        """Begin."""
+        """Run a call in a thread of its own."""
         future: Future[Result] = Future()
         Thread(target=_fulfil, args=(future, lambda: work(*arguments, **named)), daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Forget what still runs."""
+        """Abandon the calls that still run."""
 
 
 def _fulfil(future: "Future[Result]", work: Callable[[], Result]) -> None:

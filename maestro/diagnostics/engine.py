@@ -1,4 +1,4 @@
-"""Whether Temporal does its part; an embedded server that nothing runs is no fault."""
+"""The checks of Temporal; an embedded server that does not run is no error."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whether the ports are free, or which process listens on them."""
+"""The checks of ports: free, or used by which process."""
 
 import asyncio
 import errno
@@ -71,7 +71,7 @@ def _name(process: Path) -> str:
 
 @dataclass(frozen=True)
 class PortUse:
-    """Something that listens: what it is, where, the settings that say so, and where it tells how it is."""
+    """A server that listens: its name, its address, the settings of the address, and the path of its health check."""
 
     name: str
     host: str
@@ -86,13 +86,13 @@ class PortUse:
 
     @property
     def url(self) -> str:
-        """Where it is asked how it is."""
+        """The address of its health check."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.health}"
 
 
 def port_uses(settings: Settings) -> Iterator[PortUse]:
-    """Yield everything that would listen on this machine."""
+    """Yield every server that would listen on this machine."""
     webui, web, temporal, health = settings.webui, settings.web, settings.temporal, settings.health
     if webui.enabled:
         yield PortUse("dashboard and API", webui.host, webui.port, "webui.port (--port)", "/healthz")
@@ -150,9 +150,9 @@ def _taken(subject: Examined, place: PortUse, who: PortListener | None, maestro:
 
 
 def _ours(subject: Examined, who: PortListener | None) -> bool:
-    """Say whether the Maestro that answers works on this data folder.
+    """Say whether the Maestro that answers uses this data folder.
 
-    Where several machines share a cluster, or the listening process is hidden, its answer has to suffice.
+    On a cluster, or if the listening process is hidden, an answer from any Maestro suffices.
     """
     if not subject.settings.temporal.embedded:
         return True
@@ -191,7 +191,7 @@ def _refusal(family: socket.AddressFamily, address: tuple[object, ...]) -> OSErr
 
 
 async def answers(place: PortUse) -> bool:
-    """Say whether what listens there says of itself that it is well, as Maestro does."""
+    """Say whether the listening server reports itself healthy in Maestro's format."""
     try:
         async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as http:
             answer = (await http.get(place.url)).json()

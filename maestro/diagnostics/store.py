@@ -1,4 +1,4 @@
-"""Whether the store can be read and is whole, and whether its schedules and webhooks work."""
+"""The checks of the store, and of its schedules and webhooks."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from maestro.store.inspection import Inspection, inspect, is_locked
 STORE_CHECK = "store"
 JOBS = "jobs"
 SECONDS = 2.0
-"""How long reading every page may take; a large database is then read in part."""
+"""Seconds for reading every page; a larger database is read in part."""
 
 SCHEDULES_CHECK = "schedules"
 MOST_NAMED = 10
@@ -26,14 +26,14 @@ WEBHOOKS_CHECK = "webhooks"
 
 @dataclass(frozen=True)
 class StoreFindings:
-    """What was read, None where nothing could be, and what is to be said of it."""
+    """The inspection of the store, None if it cannot be read, and its diagnoses."""
 
     inspection: Inspection | None
     diagnoses: list[Diagnosis]
 
 
 def store(subject: Examined) -> StoreFindings:
-    """Read the store as it is."""
+    """Inspect the store without changing it."""
     path = subject.settings.database
     # Os.path.exists returns False without permission for the folder, where Path.exists raises.
     if not os.path.exists(path):
@@ -74,7 +74,7 @@ def _jobs(inspection: Inspection) -> list[Diagnosis]:
 
 
 def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
-    """Return what is to be said of what is planned; nothing where nothing is."""
+    """Return the diagnoses of schedules; none without schedules."""
     found = [*_refused(planned), *_given_up(planned)]
     waiting = sum(not one.followed and not one.follow_error for one in planned)
     if waiting:
@@ -98,7 +98,7 @@ def _given_up(planned: Sequence[ScheduleColumns]) -> Iterator[Diagnosis]:
 
 
 def webhooks(found: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
-    """Return what is to be said of webhooks; nothing where there are none."""
+    """Return the diagnoses of webhooks; none without webhooks."""
     used = [webhook for webhook in found if webhook.enabled]
     said = list(_unreadable(used, keys))[:MOST_NAMED]
     if not found or said:

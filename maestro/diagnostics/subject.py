@@ -1,4 +1,4 @@
-"""What is examined, and the words in which a check says what it found."""
+"""The subject of an examination, and the constructors of its diagnoses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ from temporal.server_process import ServerRecord
 class Examined:
     """An installation that doctor examines.
 
-    ``holder`` has its data folder now, ``server`` is the embedded Temporal server started there, if it lives.
+    ``holder`` is the process that holds the data folder, ``server`` the embedded Temporal server of the folder, if it
+    runs.
     """
 
     survey: Survey
@@ -23,20 +24,20 @@ class Examined:
 
     @property
     def settings(self) -> Settings:
-        """The configuration as far as it can be used."""
+        """The usable part of the configuration."""
         return self.survey.settings
 
 
 def fine(check: str, found: str) -> Diagnosis:
-    """Nothing is to be done."""
+    """Return a diagnosis that needs no action."""
     return Diagnosis(check=check, verdict=DiagnosisLevel.FINE, found=found)
 
 
 def note(check: str, found: str, fix: str = "") -> Diagnosis:
-    """Something to know; ``fix`` is what may be done about it."""
+    """Return a diagnosis for information; ``fix`` is an optional action."""
     return Diagnosis(check=check, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
 def broken(check: str, found: str, fix: str) -> Diagnosis:
-    """Something keeps Maestro from its work."""
+    """Return a diagnosis of a fault that keeps Maestro from working."""
     return Diagnosis(check=check, verdict=DiagnosisLevel.BROKEN, found=found, fix=fix)

@@ -1,4 +1,4 @@
-"""Writes the accounts of the configuration into the store, and reads what the start has to know of all accounts."""
+"""Writes the accounts of the configuration into the store, and reads facts about all accounts for the start."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from maestro.store.store import Store
 def enter_accounts(
     store: Store, settings: Settings, keys: SecretKeys, own: Sequence[AccountSettings]
 ) -> Sequence[ModelAccount]:
-    """Write the accounts of the configuration into the store, and return all of the store."""
+    """Write the accounts of the configuration into the store, and return all accounts in the store."""
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
         tx.llm.accounts.enter([_account_row(account, source, keys, tx.now) for account in own])
@@ -24,7 +24,7 @@ def enter_accounts(
 
 
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
-    """Return the row of a configured account: everything but its key."""
+    """Return the row of a configured account."""
     key = settings.api_key.get_secret_value()
     account = account_of(settings)
     return ModelAccount(
@@ -60,6 +60,6 @@ def has_no_account(store: Store) -> bool:
 
 
 def wake_for_models(store: Store, *reasons: WaitReason) -> None:
-    """Let jobs go on that wait for a model, for one of the reasons or for any."""
+    """Wake the jobs that wait for a model, for one of the reasons or for any."""
     with store.begin() as tx:
         tx.jobs.wake_for_models(*reasons)

@@ -1,4 +1,4 @@
-"""The data folder: made, checked, and locked by one ``maestro up``, or shared by processes that work together."""
+"""The data folder: created, checked, and locked by one ``maestro up``, or shared by several processes."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from temporal.server_process import ServerConfig, ServerRecord, read_record
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
 OWNER_ONLY = 0o077
-"""The mask of files and folders that only their owner may read: prompts, keys and what people sent are in them."""
+"""The mask for files and folders that only their owner may read, because they hold prompts, keys and messages."""
 CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
     *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
@@ -65,7 +65,7 @@ class FileLock:
             self.release()
 
     def sign(self) -> None:
-        """Write down which process has the lock."""
+        """Write the id of this process into the lock file."""
         assert self._file is not None
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n")
@@ -79,7 +79,7 @@ class FileLock:
             return "another process"
 
     def release(self) -> None:
-        """Give the lock back; harmless when it is not held."""
+        """Release the lock; harmless when it is not held."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -136,7 +136,7 @@ class DataFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the folder back."""
+        """Release the folder."""
         if not self._shared:
             self.pid_file.unlink(missing_ok=True)
         self._lock.release()
@@ -194,7 +194,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FolderHolder:
-    """Whether a Maestro runs on the folder, and its process id where one has it alone and has said so."""
+    """Whether a Maestro uses the folder, and the id of its process if it is a sole holder that has written its id."""
 
     running: bool = False
     shared: bool = False
@@ -209,8 +209,8 @@ class FolderHolder:
 def holder_of(folder: Path) -> FolderHolder:
     """Return the process that holds the folder.
 
-    A lock is tried and given back at once. A process that starts in that moment would find the folder taken, so the
-    exclusive lock is tried only where the shared one tells too little.
+    A lock is tried and released at once. A process that starts in that moment would find the folder locked, so the
+    exclusive lock is tried only if the shared one does not suffice.
     """
     data = DataFolder(folder)
     try:
@@ -226,7 +226,7 @@ def holder_of(folder: Path) -> FolderHolder:
 
 
 def server_of(folder: Path) -> ServerRecord | None:
-    """Return the embedded Temporal server that was started on the folder, if it lives."""
+    """Return the embedded Temporal server of the folder, if it runs."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
     except OSError:  # the check of the data folder reports it

@@ -15,13 +15,13 @@ from maestro.settings.bots import ConfiguredBot, configured_bots
 from maestro.store.transaction import Transaction
 
 CONFIGURATION = "configuration"
-"""Who the history of an agent says has made what its entry in the configuration asks for."""
+"""The author, in an agent's history, of changes that come from the configuration."""
 
 
 def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None:
-    """Enter the configured clients; one that is gone stays, because its usage does, without a budget of its own.
+    """Write the configured clients; a removed one stays with its usage, but without a budget of its own.
 
-    Raises ``Conflict`` when a slug is that of a client that was made in another way.
+    Raises ``Conflict`` when an operator created a client with the same slug.
     """
     for client in settings:
         tx.users.clients.enter(NewClient.model_validate(client.model_dump(by_alias=False)))
@@ -29,7 +29,7 @@ def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> None
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
-    """Make sure that there is a client of this name or slug, if one is named; raises ``ConfigurationError``."""
+    """Check that a named client exists, by name or slug; raises ``ConfigurationError``."""
     try:
         tx.users.clients.id_of(name)
     except InvalidEdit:
@@ -39,10 +39,10 @@ def require_client(tx: Transaction, name: str, where: str) -> None:
 
 
 def enter(tx: Transaction, settings: Settings) -> None:
-    """Make the store say what the configuration says; what it once said and no longer does is taken back.
+    """Make the store match the configuration: write its agents and bindings, and take back removed ones.
 
-    An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
-    another way is not touched.
+    A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings that
+    operators made are not changed.
     """
     enter_clients(tx, settings.clients)
     for agent in tx.agents.all():
@@ -60,12 +60,12 @@ def enter(tx: Transaction, settings: Settings) -> None:
 
 
 def _agent_of(tx: Transaction, bot: ConfiguredBot) -> int | None:
-    """Return the id of the agent that answers all that is said to a bot, if the configuration names one."""
+    """Return the id of the agent that answers all messages to a bot, if the configuration names one."""
     return _present(tx, bot.agent, f"the connector {bot.platform}/{bot.account} names").id if bot.agent else None
 
 
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
-    """Enter an agent when its entry is new, back, or not what it was: else edits made elsewhere since then hold."""
+    """Write an agent if its entry is new, back or changed; else the edits of operators stay."""
     require_client(tx, settings.client, f"agents: {settings.slug}")
     entry = _digest(settings)
     agent = tx.agents.by_slug(settings.slug)
@@ -94,7 +94,7 @@ def _archive_gone(tx: Transaction, named: set[str]) -> None:
 
 
 def _digest(settings: AgentSettings) -> str:
-    """Return what tells one entry from another; a default that a later release changes is no change of the entry."""
+    """Return a digest of an entry; a default that a later release changes does not change it."""
     written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
@@ -111,7 +111,7 @@ def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
 
 
 def _present(tx: Transaction, slug: str, who: str) -> Agent:
-    """Return an agent that the configuration speaks of; raises ``ConfigurationError`` when there is none."""
+    """Return an agent that the configuration names; raises ``ConfigurationError`` without one."""
     agent = tx.agents.by_slug(slug)
     if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
         raise ConfigurationError(

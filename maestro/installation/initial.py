@@ -45,7 +45,7 @@ CONDUCTOR = {"slug": "conductor", "role": "conductor"}
 
 @dataclass(frozen=True)
 class Discovery:
-    """The accounts as they are to stand in ``llm.accounts``, and a sentence about everything that was found."""
+    """The accounts for ``llm.accounts``, and a sentence about every finding."""
 
     accounts: tuple[AccountEntry, ...] = ()
     sentences: tuple[str, ...] = ()
@@ -55,9 +55,9 @@ class Discovery:
 
 
 async def discover(environment: Mapping[str, str]) -> Discovery:
-    """Look around; nothing but a local Ollama is asked anything, and no key is copied.
+    """Look for accounts; only a local Ollama is contacted, and no key is copied.
 
-    Raises ``ConfigurationError`` for a variable of a provider that cannot be what its name says.
+    Raises ``ConfigurationError`` for an invalid value of a provider's variable.
     """
     found = found_accounts(environment)
     keys = [_by_key(account) for account in found if account.provider != OLLAMA]
@@ -66,7 +66,7 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
 
 
 def choose_model(installed: Sequence[str]) -> str | None:
-    """Return the installed model to talk to: our default if it is there, else the first that is not for embeddings."""
+    """Return the installed model to use: the default model if present, else the first that is not for embeddings."""
     default = DEFAULT_MODELS[OLLAMA]
     if default in installed:
         return default
@@ -86,7 +86,7 @@ def _by_key(account: AccountSettings) -> Discovery:
 
 
 async def _ollama(named: AccountSettings | None) -> Discovery:
-    """Ask the Ollama that the environment names, else the one that would be here."""
+    """Ask the Ollama that the environment names, else the one at the default address."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url=LOCAL_OLLAMA, priority=200)
     asked = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
     if asked.status is not KeyStatus.ACCEPTED:
@@ -112,7 +112,7 @@ def _no_ollama(account: AccountSettings, asked: KeyCheck) -> Discovery:
 
 
 def _claude(environment: Mapping[str, str]) -> Discovery:
-    """Take the command for an account if a user is logged in; it is not run."""
+    """Return the command as an account if a user is logged in; the command is not run."""
     command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
         return Discovery()
@@ -127,7 +127,7 @@ def _claude(environment: Mapping[str, str]) -> Discovery:
 
 
 def _logged_in(environment: Mapping[str, str]) -> bool:
-    """Look for what a login leaves behind; the credentials themselves are not read."""
+    """Look for the files of a login; the credentials themselves are not read."""
     home = Path(environment.get("HOME") or "~").expanduser()
     own = environment.get("CLAUDE_CONFIG_DIR", "")
     folder, state = (Path(own), Path(own) / ".claude.json") if own else (home / ".claude", home / ".claude.json")
@@ -140,7 +140,7 @@ def _logged_in(environment: Mapping[str, str]) -> bool:
 
 
 class FileAction(StrEnum):
-    """What becomes of the file."""
+    """The action on the configuration file."""
 
     WRITTEN = "written"
     REPLACED = "replaced"
@@ -150,7 +150,7 @@ class FileAction(StrEnum):
 
 @dataclass(frozen=True)
 class InitRequest:
-    """What was asked for; an option that was not given is None."""
+    """The options of ``maestro init``; an option that was not given is None."""
 
     file: Path | None
     overrides: Mapping[str, object]
@@ -160,7 +160,7 @@ class InitRequest:
 
 @dataclass(frozen=True)
 class InitPlan:
-    """What will be done; ``address`` is the cluster to prepare, empty for none."""
+    """The actions of ``maestro init``; ``address`` is the cluster to prepare, empty for none."""
 
     file: Path
     action: FileAction
@@ -199,10 +199,10 @@ def plan_init(wish: InitRequest, environment: Mapping[str, str]) -> InitPlan:
 
 
 def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) -> FileAction | None:
-    """Say what becomes of the file, None when that is not allowed.
+    """Return the action on the file, None when it is not allowed.
 
-    A file that is there is replaced only by force. It needs no replacing when it is as it would be written, or when
-    all there is to do is to prepare the cluster it names.
+    An existing file is replaced only with ``--force``. It needs no replacement if its content would not change, or if
+    only the cluster that it names is to be prepared.
     """
     if not present:
         return FileAction.WRITTEN
@@ -214,9 +214,10 @@ def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) ->
 
 
 def compose_document(surveyed: Survey, found: Discovery, overrides: Mapping[str, object]) -> Document:
-    """Return what is to stand in the file.
+    """Return the content of the file.
 
-    Where the data and the cluster are is taken over from an older file: forgetting it would be losing them.
+    The addresses of the data and the cluster are taken over from the old file, because without them the data would be
+    lost.
     """
     older = surveyed.written
     data_dir = overrides.get("dataDir") or older.get("dataDir")
@@ -230,7 +231,7 @@ def compose_document(surveyed: Survey, found: Discovery, overrides: Mapping[str,
 
 
 def write_plan(decided: InitPlan) -> Path | None:
-    """Write the file, readable by its owner only; return where the older one is kept, None when there was none."""
+    """Write the file, readable by its owner only; return the path of the backup, None without an older file."""
     if decided.action in (FileAction.KEPT, FileAction.UNCHANGED):
         return None
     try:

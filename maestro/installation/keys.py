@@ -37,10 +37,10 @@ class SecretKeys:
         self._references = References(environment, Path("/"))
 
     def keep(self, text: str) -> StoredKey:
-        """Return what may be stored of a key that a person typed, or of a reference.
+        """Return the stored form of a key that an operator typed, or of a reference.
 
-        Raises ``ConfigurationError`` for a reference that cannot be one; whether it can be read is for the process that
-        uses it to find out.
+        Raises ``ConfigurationError`` for an invalid reference; the process that uses the reference finds out whether it
+        can be read.
         """
         if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
             raise ConfigurationError(
@@ -68,7 +68,7 @@ class SecretKeys:
             ) from None
 
     def fingerprint(self, *parts: str) -> str:
-        """Return what tells one key from another and says nothing of either."""
+        """Return a value that differs for different keys and reveals none."""
         return hmac.new(self._salt, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
 
 
@@ -83,11 +83,11 @@ def encryption(settings: Settings) -> EncryptSecret:
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the keys of a data folder without making anything; what is not there opens nothing."""
+    """Return the keys of a data folder without creating a key; without a key file, no secret can be decrypted."""
     path = encryption_file(settings)
     return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
 
 
 def last4(key: str) -> str:
-    """Return the end of a key for people to know it by, nothing of a short one."""
+    """Return the end of a key for display, nothing of a short one."""
     return key[-VISIBLE_CHARACTERS:] if len(key) >= LONG_ENOUGH else ""

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class MigrationOutcome(StrEnum):
-    """What a migration did."""
+    """The result of a migration."""
 
     CREATED = "created"
     UPGRADED = "upgraded"
@@ -25,7 +25,7 @@ class MigrationOutcome(StrEnum):
 
 
 class Migration(Value):
-    """A migration that is over; ``before`` and ``after`` are revisions of the tables, ``before`` empty for none."""
+    """A completed migration; ``before`` and ``after`` are table revisions, ``before`` empty for a new store."""
 
     outcome: MigrationOutcome
     database: Path

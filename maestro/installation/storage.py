@@ -52,10 +52,10 @@ def _renew_ids(tx: Transaction) -> None:
 
 
 def open_existing_store(settings: Settings) -> Store:
-    """Open the store that a Maestro made before, as it is: another release may be running on it.
+    """Open an existing store without migrating it, because another release may use it.
 
-    Raises ``ConfigurationError`` when there is none, ``OlderDatabase`` and ``NewerDatabase`` when this release does
-    not fit.
+    Raises ``ConfigurationError`` without a store, ``OlderDatabase`` and ``NewerDatabase`` when this release does not
+    fit.
     """
     path = settings.database
     if not path.exists():
@@ -81,12 +81,12 @@ def workspaces_folder(settings: Settings) -> Path:
 
 
 def upload_folder(settings: Settings) -> Path:
-    """Return where files that are being uploaded wait until they are kept."""
+    """Return the folder for files that are still being uploaded."""
     return settings.data_dir / "uploads"
 
 
 def sweep_uploads(settings: Settings, older_than: timedelta = timedelta()) -> None:
-    """Remove half-received files of an earlier process; in a shared folder, those only that are old enough."""
+    """Remove half-received files of an earlier process; in a shared folder, only those that are old enough."""
     until = time.time() - older_than.total_seconds()
     endpoints.sweep(upload_folder(settings), until)
     open_files(settings).sweep(until)
@@ -98,7 +98,7 @@ def signing_key(settings: Settings) -> bytes:
 
 
 def encryption_key(settings: Settings) -> bytes:
-    """Return the key under which keys of accounts are encrypted; made once, for its owner's eyes.
+    """Return the key that encrypts the keys of accounts; created once, readable by its owner only.
 
     See docs/decisions.md: secrets at rest.
     """
@@ -111,7 +111,7 @@ def encryption_file(settings: Settings) -> Path:
 
 
 def _read_or_make(settings: Settings, path: Path, make: Callable[[], bytes]) -> bytes:
-    """Return what a file holds, made if it is not there; processes that start together make it once."""
+    """Return the content of a file, created if missing; processes that start together create it once."""
     with FileLock(settings.data_dir / "start.lock").held():
         if not path.exists():
             fresh = path.with_suffix(".new")

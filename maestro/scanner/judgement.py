@@ -168,7 +168,7 @@ def _is_template(value: bytes) -> bool:
 
 
 def _is_name(value: bytes) -> bool:
-    """Say whether the value is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of its algorithm."""
+    """Say whether the value is itself a constant or the name of a secret, as in ``getenv("DB_PASSWORD")``."""
     if _CONSTANT.fullmatch(value):
         return True
     if has_sign(value) or _NUMBER.search(value):

@@ -1,4 +1,4 @@
-"""The accounts of the configuration as the parts that call models know them, and as the store keeps them."""
+"""The accounts of the configuration, converted for model calls and for the store."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from maestro.settings.problems import refuse, translate
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
 NOT_COLUMNS = {"status", "api_key"}
-"""What is not a column as it stands in an entry."""
+"""The fields of an entry that are no columns, or need a conversion."""
 
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
@@ -33,7 +33,7 @@ ACCOUNT_SOURCES = {
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts that a provider answers for; without any, the demo model answers.
+    """Return the accounts that have a provider; without any, the demo model answers.
 
     See docs/decisions.md: demo model.
     """
@@ -58,7 +58,7 @@ def account_of(settings: AccountSettings) -> Account:
 
 
 def without_login(address: str) -> str:
-    """Return an address without the user and password in it, which are never shown.
+    """Return an address without its user name and password, which are never shown.
 
     See docs/decisions.md: secrets at rest.
     """
@@ -94,7 +94,7 @@ def describe_unknown_window(model: str) -> str:
 
 
 def describe_accounts(known: Sequence[ModelAccount]) -> str:
-    """Name the account that answers, before the first call that costs anything (docs/decisions.md: demo model)."""
+    """Return a sentence about the answering account, shown before any paid call (docs/decisions.md: demo model)."""
     if not known:
         return NO_ACCOUNT
     first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))

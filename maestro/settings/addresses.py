@@ -6,13 +6,13 @@ from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
 
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - only compared, never bound
-"""Addresses to bind that lead a browser nowhere."""
+"""Addresses that a server can bind and a browser cannot open."""
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
-    """Return where Temporal is: the configured address, or the embedded server.
+    """Return the address of Temporal: the configured one, or that of the embedded server.
 
-    Raises ``ConfigurationError`` when a certificate or key is none.
+    Raises ``ConfigurationError`` for an invalid certificate or key.
     """
     temporal = settings.temporal
     if temporal.embedded:
@@ -30,7 +30,7 @@ def temporal_ui_url(settings: Settings) -> str:
 
 
 def dashboard_url(settings: Settings) -> str:
-    """Return where browsers reach the dashboard's pages, empty where there are none."""
+    """Return the address of the dashboard for browsers, empty without a dashboard."""
     webui = settings.webui
     if not webui.enabled:
         return ""
@@ -46,7 +46,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 def address_lines(settings: Settings) -> list[str]:
-    """Return where everything is, a line each."""
+    """Return the address of each service, a line each."""
     lines = []
     if settings.webui.enabled:
         lines.append(f"  Chat and dashboard   {dashboard_url(settings)}")

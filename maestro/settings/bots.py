@@ -11,7 +11,7 @@ from maestro.settings import OwnSettings, Settings
 
 @dataclass(frozen=True)
 class ConfiguredBot:
-    """A bot as it is to be connected; ``options`` are named as in the platform's section of the configuration."""
+    """A bot of the configuration; its ``options`` are named as in the platform's section."""
 
     platform: str
     account: str

@@ -27,7 +27,7 @@ SET = "set"
 PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
 VISIBLE_CHARACTERS = 4
 LONG_ENOUGH = 16
-"""Characters that a secret has at least before any of it is shown."""
+"""A secret with fewer characters is not shown even in part."""
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
@@ -38,7 +38,7 @@ LONGEST_NOTE = 200
 
 
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
-    """Return every key as it holds now."""
+    """Return every key with its present value."""
     return SettingsPage(
         items=tuple(_view(key, loaded, overlaid) for key in LEAVES), version=version, file=str(loaded.file or "")
     )
@@ -62,7 +62,7 @@ def visible_value(value: Any) -> JsonValue:
 
 
 def secret_hint(secret: str) -> str:
-    """Return what people know a secret by: its end if it is long enough, else that it is set."""
+    """Return a hint by which operators recognise a secret: its end if it is long enough, else that it is set."""
     if not secret:
         return ""
     return f"...{secret[-VISIBLE_CHARACTERS:]}" if len(secret) >= LONG_ENOUGH else SET
@@ -119,7 +119,7 @@ class EffectiveSettings:
         self._live = live
 
     def page(self, store: Store) -> SettingsPage:
-        """Return every key as it holds now."""
+        """Return every key with its present value."""
         self._live.look(store)
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
@@ -133,7 +133,7 @@ class EffectiveSettings:
 
 
 def flat(wishes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return wishes by path, also those that are written as in the file, an object for each section."""
+    """Return the changes by path, even if they are written as nested objects as in the file."""
     found: dict[str, JsonValue] = {}
     for path, value in wishes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):
@@ -144,7 +144,7 @@ def flat(wishes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def changed(loaded: Loaded, before: Values, wishes: Mapping[str, JsonValue]) -> Values:
-    """Return the values with the wishes among them; raises ``NeedsRestart`` and ``InvalidEdit``."""
+    """Return the values after the changes; raises ``NeedsRestart`` and ``InvalidEdit``."""
     unsettable = {
         path: problem
         for path, value in wishes.items()

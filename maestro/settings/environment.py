@@ -77,7 +77,7 @@ def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
 
 
 def _ours(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``MAESTRO_*`` variables; an empty one counts as not set, as container tools set empty ones."""
+    """Return the ``MAESTRO_*`` variables; an empty one counts as not set, because container tools set empty ones."""
     return {
         name: value
         for name, value in environment.items()

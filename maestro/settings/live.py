@@ -1,4 +1,4 @@
-"""The settings as they hold now: what Maestro was started with, and over it what operators set while it runs.
+"""The effective settings: those read at the start, and over them the values that operators set at run time.
 
 See docs/invariants.md: live settings.
 """
@@ -31,14 +31,14 @@ Values = Mapping[str, object]
 Chosen = TypeVar("Chosen")
 
 LOOK_SECONDS = 0.5
-"""How late at most a process takes over what another one set."""
+"""Seconds until a process applies a change that another process made, at most."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class OverlaidSettings:
-    """The settings that hold, the values of ours that count in them, and what is wrong with each of the others."""
+    """The effective settings, the overrides that count in them, and the reason why each other override does not."""
 
     settings: Settings
     values: Values
@@ -46,9 +46,9 @@ class OverlaidSettings:
 
 
 def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
-    """Lay the values over what was loaded; those that this release refuses are left out, and said to be.
+    """Lay the overrides over the loaded settings; overrides that this release refuses are left out and reported.
 
-    A value may have been fine for the release, or beside the file, that it was set with.
+    An override may have been valid for the release, or together with the file, with which it was set.
     """
     refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
@@ -84,7 +84,7 @@ def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
 
 
 def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
-    """Return which values a refusal is about; all of them where it is about none in particular."""
+    """Return the overrides that a validation error concerns; all of them if it names none."""
     blamed: dict[str, str] = {}
     found = error.errors(include_url=False, include_input=False)
     for problem, sentence in zip(found, translate(error, (), {}), strict=True):
@@ -94,22 +94,22 @@ def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
 
 
 def _meet(key: Location, problem: Iterable[str | int]) -> bool:
-    """Say whether a problem is at a key, within its value, or about a section that the key is in."""
+    """Say whether a problem concerns a key, a part of its value, or a section that contains the key."""
     return all(one == other for one, other in zip(key, problem, strict=False))
 
 
 class CurrentSettings:
-    """Settings that may be replaced by others as a whole; to ask costs nothing, and any thread may."""
+    """Settings that are replaced as a whole; any thread may read them at no cost."""
 
     def __init__(self, settings: Settings) -> None:
         self._current = settings
 
     def current(self) -> Settings:
-        """Return the settings that hold now; the caller must not keep them."""
+        """Return the present settings; the caller must not store them, because they may be replaced."""
         return self._current
 
     def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:
-        """Return what a part asks at each use for the rules that it works by; they are made anew after a change."""
+        """Return a function that returns the rules built from the present settings, rebuilt after a change."""
         made: tuple[Settings, Chosen] | None = None
 
         def ask() -> Chosen:
@@ -123,10 +123,10 @@ class CurrentSettings:
 
 
 class LiveSettings(CurrentSettings):
-    """The settings that hold now, for every part of a process (docs/invariants.md: live settings).
+    """The effective settings for every part of a process (docs/invariants.md: live settings).
 
-    Reading them costs nothing: the store is read in the background. ``start`` is what Maestro was started with; only
-    keys that need a restart may be read from it.
+    Reading them costs nothing, because the store is read in the background. ``start`` holds the settings of the start;
+    only keys that need a restart may be read from it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -144,7 +144,7 @@ class LiveSettings(CurrentSettings):
         return cls(Loaded(settings, {}, None))
 
     def look(self, store: Store) -> None:
-        """Apply what was set since the last read; raises ``StoreBusy``."""
+        """Apply the changes since the last read; raises ``StoreBusy``."""
         with self._looking:
             with store.view() as tx:
                 newest = tx.system.settings.version()

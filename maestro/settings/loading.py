@@ -1,4 +1,4 @@
-"""How the settings come together: default, then file, then environment, then command line."""
+"""Loads the settings in layers: defaults, then file, then environment, then command line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ _ABSENT = object()
 
 
 def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
-    """Take these places out of the tree, each with the nearest thing above it where it is itself not there.
+    """Remove these locations from the tree; if one is missing, remove its nearest parent that exists.
 
-    A key that is missing takes the entry with it that lacks it. If nothing can be taken out, everything is.
+    For a missing key, the whole entry that lacks it is removed. If nothing can be removed, the whole tree is.
     """
     found = [place for location in locations if (place := _nearest_present(tree, location))]
     # From the end of each list, so that a removal does not move the entries still to be removed.
@@ -112,7 +112,7 @@ def load(
 
 
 class SettingsDraft:
-    """The configuration while it is put together layer by layer, and everything found wrong with it."""
+    """The configuration while its layers are read, and every problem found in it."""
 
     def __init__(self, *, accounts: bool = True) -> None:
         self._accounts = accounts
@@ -127,7 +127,7 @@ class SettingsDraft:
         self._failed: set[Location] = set()
 
     def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
-        """Take the file as it is; its references start at its folder."""
+        """Add the file; its references are relative to its folder."""
         tree = read_file(file, self._problems)
         self.written = tree
         self._sources[()] = str(file)
@@ -170,7 +170,7 @@ class SettingsDraft:
                 self._place(KEYS[path], resolve(plain, location, references, self._report), "command line")
 
     def settings(self) -> Settings:
-        """The settings, if nothing is wrong with them."""
+        """The settings; raises ``ConfigurationError`` if there is a problem."""
         try:
             settings = validated(self.tree)
         except ValidationError as error:
@@ -180,7 +180,7 @@ class SettingsDraft:
         return settings
 
     def sound_settings(self) -> tuple[Settings, list[str]]:
-        """The settings without what is wrong with them, and what that is."""
+        """The settings without the invalid values, and the problems of these."""
         problems: list[str] = []
         while True:
             try:
@@ -231,8 +231,8 @@ def _lookup(tree: object, location: Location) -> object:
 class Survey:
     """A configuration as far as it could be read.
 
-    ``settings`` go without whatever is wrong and ``problems`` say what that is, a line each. ``written`` is the file as
-    it stands, references unread; empty when there is none or it cannot be read.
+    ``settings`` leave out every invalid value, and ``problems`` have a line for each. ``written`` is the content of the
+    file with unresolved references; empty without a readable file.
     """
 
     settings: Settings
@@ -247,7 +247,7 @@ def named_file(given: Path | None, environment: Mapping[str, str]) -> Path:
 
 
 def survey_settings(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
-    """Read as much of the configuration as makes sense; ``file`` is None when there is none to read."""
+    """Read the valid part of the configuration; ``file`` is None without a file."""
     draft = SettingsDraft()
     unread: tuple[str, ...] = ()
     try:

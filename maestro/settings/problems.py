@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in sentences that name the key and the fix and never show a value."""
+"""Describes problems of a configuration in sentences that name the key and the fix and never show a value."""
 
 import difflib
 import re
@@ -132,7 +132,7 @@ def _describe_found(found: Mapping[str, Any], sources: Mapping[Location, str]) -
 
 
 def refuse(problems: list[str]) -> ConfigurationError:
-    """The error that tells all problems at once, a single one in a single line."""
+    """Return the error that lists all problems; a single problem is given in one line."""
     if len(problems) == 1:
         return ConfigurationError(problems[0])
     lines = "".join(f"\n  {problem}" for problem in problems)

@@ -1,4 +1,4 @@
-"""Which texts are searched for secrets beside posts: the scanner, and what the settings have it look at."""
+"""The scanner for texts other than posts, and the kinds of texts that the settings have it scan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class RedactionScope:
     live: LiveSettings
 
     def redact(self, kind: TextKind, settings: Settings) -> Redact:
-        """Return what takes secrets out of texts of a kind; those that are not in scope stay as they are."""
+        """Return the function that redacts texts of a kind; texts that are not in scope stay unchanged."""
         in_scope = kind in settings.chat.scanner.scope
         return redactor(self.scanner, settings.chat.scanner.rules) if in_scope else as_it_is
 
     def of(self, kind: TextKind) -> Callable[[], Redact]:
-        """Return what a part asks at each use for what takes secrets out of texts of a kind."""
+        """Return a function that returns the present redaction function for texts of a kind."""
         return self.live.of(lambda settings: self.redact(kind, settings))

@@ -67,7 +67,7 @@ def _given(item: Any) -> Any:
 
 
 def limits(key: Key) -> str:
-    """Say in words how large or small the value may be, empty for no limits."""
+    """Return the limits of a value in words, empty without limits."""
     bounds = {
         word: getattr(rule, name)
         for rule in key.field.metadata

@@ -118,7 +118,7 @@ class References:
 
 
 def resolve(node: object, location: Location, references: References, report: Report) -> object:
-    """Put the values that references stand for in their place; a place that cannot be filled is reported."""
+    """Replace references by their values; report each location whose reference cannot be read."""
     if isinstance(node, dict):
         return {name: resolve(below, (*location, name), references, report) for name, below in node.items()}
     if isinstance(node, list):
