@@ -1,4 +1,4 @@
-"""The context of a connector: what it may ask of Maestro, answered from the store.
+"""The context of a connector: the services of Maestro for it, backed by the store.
 
 See docs/architecture.md: who may import whom.
 """
@@ -57,7 +57,7 @@ class StoreContext(AccountIntake):
         )
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Count messages that were not taken in, for operators."""
+        """Count messages that were skipped, for operators."""
         await self._change(lambda tx: tx.inbox.ignored.add(self._place(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
@@ -71,7 +71,7 @@ class StoreContext(AccountIntake):
         return await self._read(lambda tx: tx.deliveries.newest_id())
 
     async def last_heard(self, channel: str) -> datetime | None:
-        """Return when the newest message of a channel was written."""
+        """Return the time of the newest message in a channel."""
         return await self._read(lambda tx: tx.bots.channels.last_heard(self._place(channel)))
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
@@ -79,15 +79,15 @@ class StoreContext(AccountIntake):
         return await self._change(lambda tx: tx.deliveries.reports.apply(self._place(""), key, report))
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return the platform's receipt of a message, as far as it was reported."""
+        """Return the platform's receipt of a message; None before the platform reported it."""
         return await self._read(lambda tx: tx.deliveries.reports.receipt(self._place(""), key))
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text of a button."""
+        """Return the text of a pressed button."""
         return await self._read(lambda tx: tx.deliveries.reports.pressed(self._place(""), key, number))
 
     async def moved(self, channel: str, to: str) -> None:
-        """Move everything of a channel to its new id."""
+        """Move bindings and conversations of a channel to its new id."""
         await self._change(lambda tx: tx.bots.moves.add(self._place(channel), to))
 
     async def moved_to(self, channel: str) -> str:
@@ -99,7 +99,7 @@ class StoreContext(AccountIntake):
         return await self._change(lambda tx: tx.users.own_channel(address, user_id))
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Use a ticket up; None when there is no such ticket."""
+        """Exchange a ticket once for its identity; None for an unknown ticket."""
         found = await self._change(lambda tx: tx.users.take_ticket(ticket))
         return Identity(found.user_id, found.user_name, IdentityRole(found.role)) if found else None
 

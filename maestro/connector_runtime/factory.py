@@ -1,4 +1,4 @@
-"""Makes connectors of bots: of the configuration, and of rows that operators added."""
+"""Makes the connectors of bots, from the configuration and from rows that operators added."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from maestro.settings.bots import ConfiguredBot, configured_bots
 
 @dataclass(frozen=True)
 class ConnectorFactory:
-    """Makes the connector of a bot; its configuration beats its row."""
+    """Makes the connector of a bot; its configuration takes precedence over its row."""
 
     keys: SecretKeys
     configured: Mapping[tuple[str, str], ConfiguredBot]
@@ -29,9 +29,9 @@ class ConnectorFactory:
         return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
 
     def instance(self, row: BotInstance) -> Instance:
-        """Return a bot with its secrets revealed.
+        """Return a bot with its secrets decrypted.
 
-        Raises ``ConfigurationError`` for one that cannot be connected; the text says what to mend and quotes nothing.
+        Raises ``ConfigurationError`` for a bot that cannot be connected; the text names the fix and quotes no value.
         """
         bot = self._bot(row)
         described = platform(row.platform)
@@ -57,7 +57,7 @@ class ConnectorFactory:
         return platform(row.platform).connect(instance, context)
 
     def state_of(self, row: BotInstance) -> str:
-        """Return a fingerprint that changes when a bot has to be connected anew; it reveals no secret."""
+        """Return a fingerprint that changes when a bot has to be reconnected; it reveals no secret."""
         try:
             instance = self.instance(row)
         except ConfigurationError as error:

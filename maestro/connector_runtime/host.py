@@ -1,4 +1,4 @@
-"""Where the connectors of a process run, and what holds for all of those that have a port."""
+"""Runs the connectors of a process, and controls those that have a port."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from temporal.worker import WorkerParts
 
 @dataclass(frozen=True)
 class ConnectorHost:
-    """What runs connectors: beside an embedded server they have the process, on a cluster a lease and a queue."""
+    """Runs connectors: with an embedded server without a lease, on a cluster with a lease and a queue for each."""
 
     settings: Settings
     hub: ConnectorHub
@@ -29,7 +29,7 @@ class ConnectorHost:
     """The worker of the queue of one connector."""
 
     async def run(self, connector: Connector, begun: Callable[[], None]) -> None:
-        """Run the connector until cancelled, once it is ours; ``begun`` is called when its sends are taken on."""
+        """Run the connector until cancelled, once its lease is held; ``begun`` is called when it accepts sends."""
         if self.settings.temporal.embedded:
             begun()
             with self.hub.running(connector):
@@ -38,9 +38,9 @@ class ConnectorHost:
             await self._run_on_cluster(connector, begun)
 
     async def run_bot(self, connector: Connector) -> None:
-        """Run a bot until cancelled, once its token is ours, which another row may have by mistake.
+        """Run a bot until cancelled, once its token's lease is held, because two rows may share a token by mistake.
 
-        Raises ``AccountRefused`` when the platform takes nothing more from it.
+        Raises ``AccountRefused`` when the platform refuses the account.
         """
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()
@@ -77,12 +77,12 @@ def _ignore_start() -> None:
 
 
 def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
-    """Return where platforms can call; None without the web connector."""
+    """Return the endpoint for webhooks of platforms; None without the web connector."""
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
 async def wait_for_ports(connectors: Sequence[Connector]) -> None:
-    """Return once the connectors with a port take messages; raises what keeps one from it."""
+    """Return once the connectors with a port receive messages; raises the error of one that cannot."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             await connector.started()
@@ -95,13 +95,13 @@ def describe_closed_ports(connectors: Sequence[Connector]) -> str:
 
 
 def stop_accepting(connectors: Sequence[Connector]) -> None:
-    """Take no more messages; what is being answered still goes out."""
+    """Stop receiving messages; answers under way are still sent."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             connector.stop_accepting()
 
 
 def is_job_open(store: Store, job_id: str) -> bool:
-    """Say whether a job has not ended yet, so that its typing indicator goes on."""
+    """Say whether a job has not ended yet, so that its typing indicator stays on."""
     with store.view() as tx:
         return not tx.jobs.status(job_id).ended

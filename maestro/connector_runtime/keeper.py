@@ -1,4 +1,4 @@
-"""Runs a connector for each enabled bot; starts, stops and re-configures them while everything else goes on."""
+"""Runs a connector for each enabled bot; starts, stops and reconfigures them at run time."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from maestro.store.store import Store
 from maestro.supervision import end
 
 LOOK_SECONDS = 0.5
-"""How late at most a change of a bot is followed."""
+"""Seconds until a change of a bot's row is applied, at most."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 """Seconds before a connector that broke is run again; each pause is twice the one before."""
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class EnabledBot:
-    """A bot that is to run, with the fingerprint that tells whether it has to be connected anew."""
+    """A bot that should run, with the fingerprint that shows whether it has to be reconnected."""
 
     row: BotInstance
     state: str
@@ -41,14 +41,14 @@ class EnabledBot:
 
 @dataclass
 class RunningBot:
-    """A bot in its task, which ends when the platform refuses it; ``changed_at`` is when its row was last written."""
+    """A running bot and its task, which ends if the platform refuses it; ``changed_at`` is its row's last change."""
 
     state: str
     changed_at: datetime | None
     task: "asyncio.Task[None]"
 
     def serves(self, bot: EnabledBot) -> bool:
-        """Say whether it is to go on; a refused bot is tried again after any change of its row."""
+        """Say whether the bot keeps running; a refused bot is tried again after any change of its row."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
 
@@ -100,7 +100,7 @@ class BotKeeper:
             self._seen = seen
 
     def _wanted(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
-        """Return the edition of the bots, and those that are to run."""
+        """Return the version of the bots' rows, and the bots that should run."""
         with self._store.view() as tx:
             seen = tx.system.versions.now().bot_instances
             rows = [row for row in tx.bots.all() if row.enabled]
@@ -117,7 +117,7 @@ class BotKeeper:
                 self._kept[place] = RunningBot(bot.state, bot.row.changed_at, task)
 
     async def _keep(self, row: BotInstance) -> None:
-        """Run a bot until cancelled, or until the platform refuses it: then only a change begins anew."""
+        """Run a bot until cancelled, or until the platform refuses it; then only a change of its row restarts it."""
         context = self._context_of(row.platform, row.account)
         pause = FIRST_PAUSE
         while True:
@@ -149,7 +149,7 @@ class BotKeeper:
             await self._man(connector)
 
     def _reachable(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
-        """Let the connector's platform call it, where it does; raises ``ConfigurationError`` where it cannot."""
+        """Register the connector's webhook if its platform uses one; raises ``ConfigurationError`` without a port."""
         if not (isinstance(connector, HasRoutes) and connector.routes()):
             return contextlib.nullcontext()
         if self._webhooks is None:
@@ -160,7 +160,7 @@ class BotKeeper:
         return self._webhooks.serving(connector)
 
     async def _give_up(self, context: ConnectorContext, reason: str) -> None:
-        """Record why a bot is given up; it is the last report, so it is repeated while the store is busy."""
+        """Record why a bot was stopped; repeated while the store is busy, because it is the last report."""
         while True:
             try:
                 return await context.report(ConnectorState.FAILED, reason)
@@ -173,5 +173,5 @@ class BotKeeper:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe the error of a connector; of a library's error only the class, because its text may quote a token."""
+    """Describe a connector's error; of a library's error only its class, because the text may quote a token."""
     return str(error) if isinstance(error, MaestroError) else f"its connector broke ({type(error).__name__})"

@@ -1,4 +1,4 @@
-"""Counts jobs: those that wait, those that ended, and how far the store was read for it."""
+"""Metrics of jobs: those that wait, those that ended, and the ledger that reads them from the store."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable
@@ -20,11 +20,10 @@ ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600
 
 
 class Ledger:
-    """Tells each message, ended job, ended call and ended chunk once, from the moment it is made on.
+    """Returns each new message, ended job, ended call and ended chunk once, counted from its creation.
 
-    What the tables hold at present would be no counter: a resumed job is no longer failed, and old rows may be deleted.
-    Whichever process did the work, every process finds it here. Making one and reading it are transactions, short
-    ones; two threads must not read at once.
+    Present table contents are no counters: a resumed job is no longer failed, and old rows may be deleted. Work of any
+    process is found here. Creation and reads are short transactions; two threads must not read at once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -37,7 +36,7 @@ class Ledger:
             self._ignored = tx.inbox.ignored.by_reason()
 
     def read(self) -> MetricChanges:
-        """Return the news; raises ``StoreBusy``, and then the next look tells them."""
+        """Return what is new since the last read; raises ``StoreBusy``, and the next read includes it."""
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
@@ -68,7 +67,7 @@ class Ledger:
 
 
 class WaitingJobs:
-    """What is open at the moment."""
+    """The instruments for open jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
         self._open = Gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
@@ -85,7 +84,7 @@ class WaitingJobs:
         self._max_pending = max_pending
 
     def update(self, jobs: OpenJobs, now: datetime) -> None:
-        """Show what is open now, and what the limit is."""
+        """Set the number of open jobs, and the limit."""
         self._limit.set(self._max_pending())
         counted = Tally(jobs.by_turn.values())
         for status in OPEN:
@@ -95,7 +94,7 @@ class WaitingJobs:
 
 
 class EndedJobs:
-    """What became of jobs."""
+    """The instruments for ended jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._errors = Vocabulary()

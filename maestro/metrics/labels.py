@@ -1,4 +1,4 @@
-"""Keeps the values of labels few: each new one is a series that a collector keeps for weeks."""
+"""Limits the values of labels: a collector keeps each new series for weeks."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 
 class Vocabulary:
-    """The values of one label: the first hundred words that came up; whatever comes later is ``other``."""
+    """The values of one label: the first hundred texts; every later one becomes ``other``."""
 
     def __init__(self, most: int = MOST_WORDS) -> None:
         self._most = most

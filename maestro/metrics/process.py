@@ -1,4 +1,4 @@
-"""Everything one process counts and measures, in Prometheus' text format."""
+"""All metrics of one process, in the text format of Prometheus."""
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ class ProcessMetrics:
     """
 
     def __init__(self, store: Store, command: str, max_pending: Callable[[], int], clock: Clock = utc_now) -> None:
-        """Begin to count; this reads the store. ``command`` is what started the process, such as ``worker``."""
+        """Start counting; this reads the store. ``command`` is what started the process, such as ``worker``."""
         self._registry = registry = CollectorRegistry()
         self._clock = clock
         self._reading = Lock()
@@ -75,15 +75,15 @@ class ProcessMetrics:
             collector(registry=registry)
 
     def step(self, name: str, outcome: str, seconds: float) -> None:
-        """Note that an attempt at a step ended; may be called from any thread."""
+        """Count an attempt at a step; may be called from any thread."""
         self._steps.labels(name, outcome).observe(seconds)
 
     def scan_failed(self) -> None:
-        """Note that a text could not be searched for secrets whole; may be called from any thread."""
+        """Count a text that could not be scanned completely; may be called from any thread."""
         self._scans_failed.inc()
 
     def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return everything; while the store does not answer, its last figures are repeated and a check is not ok."""
+        """Return all metrics; while the store does not answer, its last figures are repeated and a check fails."""
         with self._reading:
             self._checks.clear()
             for check, state in checks.items():
@@ -106,7 +106,7 @@ class ProcessMetrics:
 
 
 class _WithoutBirthdays:
-    """A registry without the series that say since when a counter counts: the text format shows them as metrics."""
+    """A registry without the creation times of counters, which the text format would show as metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

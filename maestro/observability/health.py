@@ -50,7 +50,7 @@ class StoreHealth:
 
 
 class EngineHealth:
-    """The store, Temporal, and whether work is done: by the workers of this process, or by those of others."""
+    """The health of the store, of Temporal and of the workers, in this process or in others."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EngineHealth:
         working: Callable[[], Awaitable[str]],
         silent: Callable[[], str] | None = None,
     ) -> None:
-        """``working`` returns why no work is done, or nothing when it is; ``silent`` which connectors do not listen."""
+        """``working`` returns why no worker runs, else None; ``silent`` the connectors that do not receive."""
         self._store = StoreHealth(store)
         self._engine = engine
         self._working = working
@@ -81,7 +81,7 @@ STANDING_BY = "this process polls no queue: it is starting, or stands by until t
 
 
 def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
-    """Ask the workers of this process; ``idle`` is what to say while there are none."""
+    """Return a check of this process's workers; ``idle`` is the problem reported while there are none."""
 
     async def working() -> str:
         return "" if engine.polling else idle
@@ -90,7 +90,7 @@ def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[
 
 
 def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
-    """Ask Temporal whether a worker polls the queue of the workflows."""
+    """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
     async def working() -> str:
         return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
@@ -99,17 +99,17 @@ def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]
 
 
 def worker_address(settings: Settings) -> ListenAddress:
-    """Return where ``maestro worker`` says how it is."""
+    """Return the health address of ``maestro worker``."""
     return _health_address(settings, settings.health.worker_port, "workerPort")
 
 
 def connect_address(settings: Settings) -> ListenAddress:
-    """Return where ``maestro connect`` says how it is."""
+    """Return the health address of ``maestro connect``."""
     return _health_address(settings, settings.health.connect_port, "connectPort")
 
 
 def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
-    """Return what a process counts, from now on; this reads the store."""
+    """Return the metrics of a process, counted from now on; this reads the store."""
     return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
 
 
@@ -144,12 +144,12 @@ class HealthServer:
         )
 
     async def _ready(self, _: Request) -> Response:
-        """Say whether everything that the process needs works; 503 when something does not."""
+        """Report whether all dependencies of the process work; 503 when one does not."""
         readiness = Readiness.of(await self._vitals.health.checks())
         return _json(readiness, readiness.http_status)
 
     async def _measured(self, _: Request) -> Response:
-        """Return what the process counts and measures."""
+        """Return the metrics of the process."""
         checks = await self._vitals.health.checks()
         return Response(await asyncio.to_thread(self._vitals.metrics.render, checks), media_type=METRICS_TYPE)
 
@@ -165,7 +165,7 @@ class _KnownHostsOnly:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on, or refuse an unknown host."""
         known = scope["type"] != "http" or self._hosts.admit(Headers(scope=scope).getlist("host"))
         refusal = _error(
             HTTPStatus.MISDIRECTED_REQUEST,
@@ -176,14 +176,14 @@ class _KnownHostsOnly:
 
 
 class _HealthError(Value):
-    """What a failed request answers, as everywhere in Maestro."""
+    """The answer to a failed request, in the format of the REST API."""
 
     error: str
     message: str
 
 
 async def _alive(_: Request) -> Response:
-    """Say that the process is alive; nothing else is looked at."""
+    """Report that the process is alive, without any further check."""
     return _json(Liveness(), HTTPStatus.OK)
 
 

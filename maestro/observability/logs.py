@@ -35,9 +35,9 @@ as good as a token."""
 
 
 def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
-    """Return the function that redacts lines of the log by the settings of the moment.
+    """Return the function that redacts log lines by the present settings.
 
-    Only Maestro's own rules are used: a pattern of an operator may take long, and logging must not wait for it.
+    Only Maestro's own rules are used: an operator's pattern may take long, and logging must not wait for it.
     """
     rules = shipped()
 
@@ -52,7 +52,7 @@ def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
 
 
 def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
-    """Return a line without what was found; one that could not be searched whole is not told of in another line."""
+    """Return a line without its secrets; a scan that fails is not logged, to avoid a loop."""
     try:
         spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000, how.allow)
     except OutOfTime as error:
@@ -75,7 +75,7 @@ def _is_json(text: str) -> bool:
 
 
 def _only_frame(text: str) -> str:
-    """Return a line of JSON without what was said, where taking out a secret would leave no JSON."""
+    """Return a JSON line without its texts, where redaction would leave invalid JSON."""
     told: dict[str, object] = json.loads(text)
     return json.dumps({key: told[key] for key in ("timestamp", "level") if key in told} | {"event": REDACTED})
 
@@ -114,7 +114,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
 
 
 def set_level(level: str) -> None:
-    """Write everything of ours from ``level`` up from now on, and of libraries from "warning" up at least."""
+    """Log Maestro's events from ``level`` up from now on, and those of libraries from "warning" up at least."""
     ours = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(max(ours, logging.WARNING))
     for name in OURS:
@@ -126,10 +126,10 @@ def _is_fit(record: logging.LogRecord) -> bool:
 
 
 def traceback_without_texts(exc_info: ExcInfo) -> str:
-    """Return where an error happened, and those behind it, by frames and classes.
+    """Return the frames and classes of an error and of its causes.
 
-    Of errors that are not Maestro's own there is no text: it may quote messages, prompts or keys, as pydantic's does.
-    Nor are there local variables, which structlog shows unless told otherwise.
+    Errors of libraries are shown without their text, which may quote messages, prompts or keys, as pydantic's does.
+    Local variables, which structlog shows by default, are left out too.
     """
     lines: list[str] = []
     error: BaseException | None = exc_info[1]

@@ -1,4 +1,4 @@
-"""What an operator does with accounts at providers of models."""
+"""The operations on the model accounts of providers."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What an operator does with agents, with the channels bound to them, and with their tokens."""
+"""The operations on agents, their bindings to channels, and their tokens."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What an operator does with many jobs at once; ``temporal.replays`` works on them, job by job."""
+"""The operations on many jobs at once; ``temporal.replays`` runs the batches, job by job."""
 
 from collections.abc import Sequence
 
@@ -137,7 +137,7 @@ def _batch(tx: Transaction, wish: BatchRequest, actor: str, total: int) -> Repla
 
 
 def _outlooks(tx: Transaction, wish: BatchRequest) -> Sequence[JobPreview]:
-    """Judge every job that is meant, in the order of their turns."""
+    """Judge every selected job, in the order of the batch."""
     chosen_agent(tx, wish.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
     judged = JobPreviews(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)

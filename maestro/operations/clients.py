@@ -1,4 +1,4 @@
-"""What an operator does with clients."""
+"""The operations on clients."""
 
 from maestro.domain.llm.clients import ClientChange, ClientPage, ClientView, NewClient, client_page
 from maestro.operations.inputs import LIMIT, Limit

@@ -1,4 +1,4 @@
-"""What an operator does with connectors, our accounts on platforms."""
+"""The operations on connectors, Maestro's accounts on platforms."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What an operator does with conversations."""
+"""The operations on conversations."""
 
 import shutil
 from pathlib import Path

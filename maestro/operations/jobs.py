@@ -1,4 +1,4 @@
-"""What an operator does with jobs: list, show, replay and cancel them (docs/invariants.md: resume)."""
+"""The operations on jobs: list, show, replay and cancel them (docs/invariants.md: resume)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What an operator does with what an agent remembers."""
+"""The operations on the memory of agents."""
 
 from collections.abc import Callable
 from typing import Annotated

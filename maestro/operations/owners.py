@@ -1,4 +1,4 @@
-"""What an operator does with owners."""
+"""The operations on owners."""
 
 from collections.abc import Collection
 

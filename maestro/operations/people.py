@@ -1,4 +1,4 @@
-"""What an operator does with users: pairings, users with access, and dropped messages."""
+"""The operations on users: pairings, users with access, and dropped messages."""
 
 from collections.abc import Callable
 

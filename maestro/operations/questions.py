@@ -1,4 +1,4 @@
-"""What an operator does with the questions and approvals for which jobs wait (docs/decisions.md: questions)."""
+"""The operations on the questions and approvals for which jobs wait (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 from typing import Self

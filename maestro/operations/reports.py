@@ -1,4 +1,4 @@
-"""What an operator sees of the audit log, of usage and its cost, and of budgets."""
+"""The operations on the audit log, on usage and its cost, and on budgets."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What an operator does with schedules."""
+"""The operations on schedules."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What an operator does with the sessions of #maestro (docs/decisions.md: chat sessions)."""
+"""The operations on the sessions of #maestro (docs/decisions.md: chat sessions)."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""What an operator does with settings; the layer above, which knows the keys, implements their source."""
+"""The operations on settings; ``maestro.settings`` implements their source, because it knows the keys."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol

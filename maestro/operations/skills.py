@@ -1,4 +1,4 @@
-"""What an operator does with skills: the file and the store together."""
+"""The operations on skills: each changes the file and the store together."""
 
 from collections.abc import Callable
 from pathlib import Path
