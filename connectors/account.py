@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class AccountConnector:
-    """The run of one account: from the first report to the refusal that only an operator can mend."""
+    """The run of one account: from its first report until only an operator can repair it."""
 
     platform: str
     capabilities: Capabilities
@@ -52,12 +52,12 @@ class AccountConnector:
         raise NotImplementedError
 
     async def report_running(self, detail: str) -> None:
-        """Tell operators that messages come in; the same again is not reported."""
+        """Report to operators that messages are received; an unchanged state is not reported again."""
         if self._reported != (ConnectorState.RUNNING, detail):
             await self._report(ConnectorState.RUNNING, detail)
 
     async def report_broken(self, why: str) -> None:
-        """Tell operators that no messages come in."""
+        """Report to operators that no messages are received."""
         log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
         await self._report(ConnectorState.DEGRADED, why)
 
@@ -80,7 +80,7 @@ class AccountConnector:
                 await asyncio.sleep(max(next(waits), asked))
 
     def refuse(self, refused: AccountRefused) -> None:
-        """End the run: only an operator can help."""
+        """End the run, because only an operator can repair the account."""
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_result(refused)
 
@@ -104,7 +104,7 @@ class AccountConnector:
 
 
 async def run_together(*work: Coroutine[None, None, None]) -> None:
-    """Do everything at once until something ends or fails."""
+    """Run all coroutines at once until one ends or fails."""
     working = [asyncio.create_task(one) for one in work]
     try:
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +133,7 @@ class MessageIntake:
             return await self.accept(message)
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Commit a message; None for one that breaks a rule, which no repetition would mend."""
+        """Commit a message; None for an invalid one, because no repetition would repair it."""
         try:
             return await self._context.accept(message)
         except InvalidMessage as error:

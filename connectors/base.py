@@ -101,10 +101,10 @@ class ConnectorState(StrEnum):
 
 @dataclass(frozen=True)
 class KnownChannel:
-    """A channel, or a thread of one, in which something was seen.
+    """A channel, or a thread of one, with at least one message.
 
-    Everything up to the platform's message id ``mark`` is in the inbox; it is empty where nothing is. ``direct`` says
-    that it is one person's; ``seen_at`` is when something was last seen there.
+    Everything up to the platform's message id ``mark`` is in the inbox; ``mark`` is empty if nothing is. ``direct``
+    marks a direct message channel; ``seen_at`` is the time of the last message.
     """
 
     channel: str
@@ -164,7 +164,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def newest_delivery(self) -> int:
-        """Return an id that no delivery exceeds by now, and every later one will: a larger cursor is of another store.
+        """Return an id between all present and all later deliveries: a larger cursor is of another store.
 
         It is the highest id ever given in this store, or where its ids began at the last start.
         """

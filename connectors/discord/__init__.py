@@ -1,1 +1,1 @@
-"""Discord: nothing here is imported before a bot is connected, but what can be set of one."""
+"""Discord: before a bot is connected, only the platform's options are imported."""

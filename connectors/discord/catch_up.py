@@ -33,7 +33,7 @@ AT_ONCE = 4
 
 
 class DiscordCursors:
-    """The newest message of each channel that needs no further look; kept in memory and written now and then."""
+    """The newest processed message of each channel, kept in memory and written every second."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class DiscordCursors:
         """What was known of each channel when this connection first asked."""
 
     async def of(self, place: DiscordChannel) -> int | None:
-        """Return the id of the newest message that was taken in or passed over, None in a channel never seen."""
+        """Return the id of the newest message that was accepted or skipped, None in a new channel."""
         if place.id not in self._known:
             mark = await self._context.cursor(place.channel, place.thread)
             if not mark:
@@ -52,24 +52,24 @@ class DiscordCursors:
         return self._known[place.id]
 
     async def before(self, place: DiscordChannel) -> int | None:
-        """Return the cursor that a channel had before this connection, however far it was read since; None for none."""
+        """Return a channel's cursor from before this connection, even if it has advanced since; None for none."""
         await self.of(place)
         return self._found.get(place.id)
 
     async def begin_at(self, place: DiscordChannel, number: int) -> None:
-        """Keep that a channel is known from this message on; what was said before is not answered."""
+        """Record the first message of a channel; earlier messages are not answered."""
         self._known[place.id] = max(number, self._known.get(place.id, 0))
         await self._context.remember_channel(place.channel, place.thread, direct=place.direct)
         await self._context.advance(place.channel, str(self._known[place.id]), place.thread)
 
     def note(self, place: DiscordChannel, number: int) -> None:
-        """Note that everything up to this message is taken in; it never goes back."""
+        """Record that everything up to this message is accepted; the cursor never goes back."""
         if number > self._known.get(place.id, 0):
             self._known[place.id] = number
             self._unwritten[place.id] = place
 
     async def keep_written(self) -> None:
-        """Write what was noted, every second until cancelled."""
+        """Write changed cursors to the store every second until cancelled."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             try:
@@ -80,7 +80,7 @@ class DiscordCursors:
                 log.warning("discord.cursors_not_written", error=type(error).__name__)
 
     async def write(self) -> None:
-        """Write what was noted and is not written yet."""
+        """Write the cursors that have changed since the last write."""
         for number, place in tuple(self._unwritten.items()):
             mark = self._known[number]
             await self._context.advance(place.channel, str(mark), place.thread)
@@ -90,9 +90,9 @@ class DiscordCursors:
 
 @dataclass
 class ChannelQueue:
-    """The events of one channel that wait; where it is ``behind``, its history is read first.
+    """The waiting events of one channel; if it is ``behind``, its history is read first.
 
-    ``newest`` is the last message that the history has, None where it is unknown.
+    ``newest`` is the last message of the history, None where it is unknown.
     """
 
     place: DiscordChannel
@@ -110,7 +110,7 @@ class ChannelQueue:
 
 
 async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
-    """Do something until it succeeds."""
+    """Repeat the work until it succeeds."""
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
@@ -123,7 +123,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
 
 
 class ChannelQueues:
-    """All lines of a connection; ``read`` takes in what a channel has after its cursor."""
+    """All channel queues of a connection; ``read`` accepts the messages after a channel's cursor."""
 
     def __init__(self, read: Callable[[DiscordChannel, int | None], Awaitable[None]]) -> None:
         self._read = read
@@ -133,14 +133,14 @@ class ChannelQueues:
         self._session = 0
 
     def doubt(self) -> None:
-        """Begin a new session: each channel may have a gap before its next event, whatever was known of it."""
+        """Begin a new session: each channel may have a gap before its next event."""
         self._settled.clear()
         self._session += 1
         for line in self._lines.values():
             line.newest = None
 
     def put(self, place: DiscordChannel, work: Work) -> None:
-        """Let an event wait its turn; in a channel that may have a gap the history comes first."""
+        """Queue an event; in a channel that may have a gap, the history is read first."""
         line = self._line(place)
         if place.id not in self._settled:
             line.fall_behind()
@@ -152,13 +152,13 @@ class ChannelQueues:
         self._work_on(line)
 
     def catch_up(self, place: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
-        """Read the channel's history before anything else of it is taken in; the task ends when nothing waits."""
+        """Read the channel's history before its next event; the task ends when the queue is empty."""
         line = self._line(place)
         line.fall_behind(newest)
         return self._work_on(line)
 
     async def close(self) -> None:
-        """Stop; what still waits is read from the history by the next connection."""
+        """Stop; the next connection reads the events that still wait from the history."""
         workers = [line.worker for line in self._lines.values() if line.worker is not None]
         for worker in workers:
             worker.cancel()
@@ -195,7 +195,7 @@ class ChannelQueues:
             await asyncio.sleep(pause)
 
     async def _catch_up(self, line: ChannelQueue) -> None:
-        """Read the history; when another session began meanwhile, there may be another gap."""
+        """Read the history; if another session began meanwhile, there may be a further gap."""
         session, newest = self._session, line.newest
         line.behind = False
         await self._read(line.place, newest)
@@ -205,7 +205,7 @@ class ChannelQueues:
 
 @dataclass(frozen=True)
 class DiscordGap:
-    """What a channel has after its cursor: messages to take in, oldest first, and the newest of all.
+    """The messages of a channel after its cursor, oldest first, and the newest of all.
 
     ``skipped`` counts the others, 0 for an unknown number; ``why`` is empty where there are none.
     """
@@ -262,7 +262,7 @@ class DiscordCatchUp:
         return beginning
 
     async def _missed(self, place: DiscordChannel, cursor: int) -> DiscordGap:
-        """Ask for the newest first: when there are too many, it is the oldest that are not answered any more."""
+        """Return the missed messages, read newest first: above the cap, the oldest ones are skipped."""
         most, after = self._options.catch_up_messages, discord.Object(cursor)
         channel = self._client.get_partial_messageable(place.id, guild_id=place.guild)
         found: list[discord.Message] = []
@@ -277,7 +277,7 @@ class DiscordCatchUp:
 
 
 def within(found: Sequence[discord.Message], options: DiscordOptions, now: datetime, cursor: int) -> DiscordGap:
-    """Leave out what is over the caps; ``found`` is newest first, at most one more than the cap."""
+    """Return the messages within the caps; ``found`` is newest first, at most one more than the cap."""
     newest = found[0].id if found else cursor
     oldest = now - timedelta(hours=options.catch_up_hours)
     young = [message for message in found[: options.catch_up_messages] if message.created_at >= oldest]
@@ -294,7 +294,7 @@ def within(found: Sequence[discord.Message], options: DiscordOptions, now: datet
 
 
 def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
-    """Yield every channel of a server in which people write, and the id of its last message."""
+    """Yield every text channel of a server, and the id of its last message."""
     said_in: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
         *guild.voice_channels,

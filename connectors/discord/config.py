@@ -1,4 +1,4 @@
-"""What can be set of Discord (facts of the platform: `docs/howto/connect-discord.md`)."""
+"""The options of a Discord bot (facts of the platform: `docs/howto/connect-discord.md`)."""
 
 from typing import Annotated, Literal
 
@@ -33,5 +33,5 @@ class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpt
 
 
 def complete(instance: Instance) -> str | None:
-    """Return what is missing, None when nothing is."""
+    """Return the missing option, None when the options are complete."""
     return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"

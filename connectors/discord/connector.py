@@ -101,9 +101,9 @@ class DiscordConnector(AccountConnector):
             await send.edit(session, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message; a command and a press are none.
+        """Add the configured reaction to a message; commands and button presses get none.
 
-        A channel that allows none is asked once: Discord bans an account that is refused too often.
+        A channel that forbids reactions is tried once: Discord bans an account that is refused too often.
         """
         emoji = self._options.ack_reaction
         if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
@@ -155,7 +155,7 @@ class DiscordConnector(AccountConnector):
         return self._session
 
     async def _hold(self) -> Exception | None:
-        """Hold one connection and return why it ended, None when Discord closed it in good order."""
+        """Hold one connection and return why it ended, None when Discord closed it normally."""
         self._session = DiscordSession(self, self._options, self._context)
         try:
             await self._session.hold(self._token)
@@ -167,7 +167,7 @@ class DiscordConnector(AccountConnector):
 
 
 async def _link(client: discord.Client, attachment: Attachment) -> str:
-    """Ask for the message of a file, because the link in it is new each time."""
+    """Request the message of a file again, because each request returns a fresh link."""
     channel, message, number = (int(part) for part in attachment.id.split("/"))
     try:
         found = await client.get_partial_messageable(channel).fetch_message(message)

@@ -1,4 +1,4 @@
-"""What Discord's errors mean: which may be tried again, which are final, and for what."""
+"""The meaning of Discord's errors: which may be retried, and which are final for a message or a channel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ INTENTS_REFUSED = (
 
 
 def refusal(error: Exception) -> AccountRefused | None:
-    """Return why only an operator can help, None where a connection may succeed later.
+    """Return why only an operator can repair the account, None if a later connection may succeed.
 
     Each try after such an error would count towards the limit beyond which Discord resets the token.
     """

@@ -66,7 +66,7 @@ async def ask_for_gateway(client: discord.Client, options: DiscordOptions) -> No
 
 
 class DiscordSession(discord.Client):
-    """A client that commits what it hears; ``replies`` are for commands that were used during it."""
+    """A client that commits the events it receives; ``replies`` are for commands that were used during it."""
 
     def __init__(self, connector: AccountConnector, options: DiscordOptions, context: ConnectorContext) -> None:
         super().__init__(
@@ -92,7 +92,7 @@ class DiscordSession(discord.Client):
         self._tree.error(_command_failed)
 
     async def hold(self, token: str) -> None:
-        """Log in and hear until the connection ends; raises what ended it."""
+        """Log in and receive until the connection ends; raises the error that ended it."""
         writing = asyncio.create_task(self._cursors.keep_written())
         try:
             async with self:
@@ -107,7 +107,7 @@ class DiscordSession(discord.Client):
             await self._cursors.write()
 
     async def _receive(self) -> None:
-        """Hear until the gateway ends it; one that cannot be resumed is connected anew by the connector, in its time.
+        """Receive until the gateway closes; the connector reconnects a session that cannot be resumed.
 
         The library may lose a cancellation that comes while it connects; then closing it ends it.
         """
@@ -134,7 +134,7 @@ class DiscordSession(discord.Client):
             await register_commands(self._tree)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
-        """Tell of an event; once closed, of none: the library has no loop any more to do it in."""
+        """Dispatch an event; a closed session drops it, because the library has no event loop any more."""
         if not self.is_closed():
             super().dispatch(event, *args, **named)
 
@@ -149,7 +149,7 @@ class DiscordSession(discord.Client):
         self._resumed.set()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Look which of a server's channels have a gap."""
+        """Check which channels of a server have a gap."""
         self._check(guild)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
@@ -167,7 +167,7 @@ class DiscordSession(discord.Client):
         await self._report_running()
 
     async def on_disconnect(self) -> None:
-        """Tell operators, unless the connection is back at once."""
+        """Report the loss to operators, unless the connection returns within the grace period."""
         self._resumed.clear()
         try:
             async with asyncio.timeout(GRACE_SECONDS):
@@ -177,19 +177,19 @@ class DiscordSession(discord.Client):
                 await self._connector.report_broken("the connection to Discord is lost; it is being made again")
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
-        """Say in the log what broke; the library's own line would quote what people wrote."""
+        """Log the error's class; the library's own line would quote messages of users."""
         tell_of(event_method, sys.exception())
 
     async def on_message(self, message: discord.Message) -> None:
-        """Put a message on its line: nothing may be awaited before, for only the start of this is in order."""
+        """Queue a message; nothing is awaited before, because only the start of this handler runs in order."""
         self._put(message, self._take)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
-        """Put an edit on its line, behind the message if that still waits."""
+        """Queue an edit, behind its message if that still waits."""
         self._put(event.message, self._change)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
-        """Take in the press of a button; commands are the tree's."""
+        """Accept the press of a button; the command tree handles commands."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
             place = channel_of_event(interaction.channel, interaction.guild_id)
             await interactions.take_press(interaction, place, self._connector.account, self._context)

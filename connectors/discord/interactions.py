@@ -58,7 +58,7 @@ class CommandReplies:
         self._waiting: dict[str, discord.Interaction] = {}
 
     def expect(self, interaction: discord.Interaction) -> None:
-        """Let a reply find its command."""
+        """Register a command that waits for its reply."""
         self._waiting[f"{COMMAND_PREFIX}{interaction.id}"] = interaction
 
     async def reply(self, message: OutgoingMessage) -> Receipt | None:
@@ -79,7 +79,7 @@ class CommandReplies:
         return Receipt(platform_message_id=str(shown.id))
 
     async def give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
-        """Tell the person that there is no reply, if there was none by then."""
+        """Tell the user that there is no reply, if none was sent by then."""
         await asyncio.sleep(after)
         if self._waiting.pop(f"{COMMAND_PREFIX}{interaction.id}", None) is not None:
             await interaction.edit_original_response(content=text)

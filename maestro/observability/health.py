@@ -59,7 +59,7 @@ class EngineHealth:
         working: Callable[[], Awaitable[str]],
         silent: Callable[[], str] | None = None,
     ) -> None:
-        """``working`` returns why no worker runs, else None; ``silent`` the connectors that do not receive."""
+        """``working`` returns why no worker runs, else an empty text; ``silent`` the connectors that do not receive."""
         self._store = StoreHealth(store)
         self._engine = engine
         self._working = working
