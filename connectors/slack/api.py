@@ -109,10 +109,10 @@ def silent_logger() -> logging.Logger:
 
 
 def make_client(token: str, base_url: str = "") -> AsyncWebClient:
-    """Return a client that never tries twice by itself.
+    """Return a client that never retries by itself.
 
-    The library's own handlers post a message again after a cut connection, and so twice; waiting for a rate limit is
-    the caller's business, who may have better to do (docs/invariants.md: one layer retries).
+    The library's own handlers would post a message twice after a cut connection. The caller waits for rate limits
+    (docs/invariants.md: one layer retries).
     """
     made = AsyncWebClient(
         token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=silent_logger()

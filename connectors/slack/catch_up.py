@@ -64,7 +64,7 @@ class SlackHistory:
         self._next = 0.0
 
     async def after(self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits) -> UnreadMessages:
-        """Return what came after ``mark``: in the channel, in threads that began there lately, and in ``threads``.
+        """Return the messages after ``mark``: in the channel, in its recent threads, and in ``threads``.
 
         Raises a ``SendFailure``.
         """
@@ -94,7 +94,7 @@ class SlackHistory:
                 return found, True
 
     async def _replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
-        """Return what came in a thread after the mark, nothing of one that is gone."""
+        """Return the messages of a thread after the mark; none of a deleted thread."""
         found: list[SlackMessage] = []
         cursor: str | None = None
         ask = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
@@ -263,7 +263,7 @@ class SlackCatchUp:
         return True
 
     async def _take_in(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
-        """Take in what came after the mark; return up to which message the channel was read."""
+        """Accept the messages after the mark; return the id up to which the channel was read."""
         caps = self._caps()
         missed = await self._history.after(channel, mark, threads, caps)
         found = within([one for one in missed.messages if taker.is_wanted(channel, one)], caps, more=missed.more)

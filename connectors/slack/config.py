@@ -1,4 +1,4 @@
-"""What can be set of Slack (facts of the platform: `docs/howto/connect-slack.md`)."""
+"""The options of a Slack bot (facts of the platform: `docs/howto/connect-slack.md`)."""
 
 from typing import Annotated, Literal
 
@@ -44,7 +44,7 @@ class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptio
 
 
 def complete(instance: Instance) -> str | None:
-    """Return what is missing, None when nothing is."""
+    """Return the missing option, None when the options are complete."""
     options = instance.options
     if not instance.secret(BOT_TOKEN):
         return "botToken is missing; copy the token that begins with xoxb- from the app's page"

@@ -125,7 +125,7 @@ def _thread_of(below: Event, ts: str) -> str:
 
 
 class SlackInbound:
-    """Hands messages to Maestro; what it raises means that Slack is not told that they are stored."""
+    """Commits the messages of Slack; after an error Slack gets no acknowledgement and sends again."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class SlackInbound:
         return ""
 
     async def _press(self, payload: Event) -> None:
-        """Take in a press; a user of an expired button, or of one for other users, is told so alone."""
+        """Accept a press; only the user sees that a button has expired or is for other users."""
         press = press_in(payload, self._bot)
         if press is None:
             return

@@ -1,4 +1,4 @@
-"""Events and commands of Slack as messages: pure functions of what came over the wire."""
+"""Pure functions that turn Slack's events and commands into incoming messages."""
 
 import re
 from collections.abc import Iterator, Mapping

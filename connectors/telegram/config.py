@@ -1,4 +1,4 @@
-"""What can be set of Telegram (facts of the platform: `docs/howto/connect-telegram.md`)."""
+"""The options of a Telegram bot (facts of the platform: `docs/howto/connect-telegram.md`)."""
 
 import re
 from typing import Literal
@@ -50,7 +50,7 @@ def is_token(text: str) -> bool:
 
 
 def complete(instance: Instance) -> str | None:
-    """Return what is missing, None when nothing is."""
+    """Return the missing option, None when the options are complete."""
     options = instance.options
     if not instance.secret(TOKEN):
         return "token is missing; ask @BotFather for one"

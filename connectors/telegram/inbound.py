@@ -107,7 +107,7 @@ class OpenAlbums:
 
 
 def _album(update: RawUpdate) -> tuple[str, str] | None:
-    """Return what is the same for all parts of an album, None for what is no part of one."""
+    """Return the key that all parts of an album share, None for other messages."""
     return next(((chat, album) for chat, album in _albums(update)), None)
 
 
@@ -153,7 +153,7 @@ class TelegramInbound:
         self._channels = frozenset([*channels, *now])
 
     async def take(self, group: Group) -> None:
-        """Take in what is one message; raises ``Backlogged`` and what else keeps it from being stored."""
+        """Accept the updates of one message; raises ``Backlogged`` and the errors of the store."""
         events = [self._read(update) for update in group]
         messages = [one for one in events if isinstance(one, IncomingMessage) and self._is_wanted(one)]
         if messages:

@@ -50,7 +50,7 @@ class TelegramPolling:
         self._wait = 0
 
     async def poll(self) -> None:
-        """Ask once and take in what came; the next poll confirms that, and nothing that was not taken in."""
+        """Poll once and accept the updates; the next poll confirms only those that were accepted."""
         # After a failure, poll without waiting: a quick answer shows that the connection works.
         wait, self._wait = self._wait, 0
         await self._end_webhook()
@@ -60,7 +60,7 @@ class TelegramPolling:
         self._wait = WAIT_SECONDS
 
     async def _end_webhook(self) -> None:
-        """End the webhook of an earlier process: beside one no bot may poll. What waits for it is polled."""
+        """End the webhook of an earlier process, because Telegram refuses polling beside one; waiting updates stay."""
         if not self._alone:
             with telegram_errors():
                 await self._client.delete_webhook(drop_pending_updates=False)

@@ -1,4 +1,4 @@
-"""What the web connector is told at start, and the limits it promises to clients."""
+"""The configuration of the web connector, and the limits that it promises to clients."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address

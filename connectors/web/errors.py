@@ -1,4 +1,4 @@
-"""What the web connector tells a client that may not, or cannot now, do what it asked."""
+"""The errors of the web connector for requests that are forbidden, or impossible at present."""
 
 from enum import IntEnum
 

@@ -176,7 +176,7 @@ def error_frame(kind: str, message: str, client: str = "") -> Fields:
 
 
 def _file(message: OutgoingMessage) -> Fields | None:
-    """Return what a client is told of a file; where it is, is a path of this port."""
+    """Return the description of a file for a client; its address is a path of this port."""
     if not message.filename:
         return None
     return {

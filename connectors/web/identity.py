@@ -54,7 +54,7 @@ class WebUser:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What tells the tokens of owners from those of users."""
+    """A kind of token, of owners or of other users: its signing key and its lifetime."""
 
     key: bytes
     lifetime: timedelta

@@ -61,7 +61,7 @@ class WebIntake:
         return address
 
     def leave(self, address: Address) -> None:
-        """Forget a new channel in which nothing was said."""
+        """Forget a new channel without messages."""
         self._unwritten.pop(address.channel, None)
 
     async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> AcceptedMessage:

@@ -1,4 +1,4 @@
-"""What can be set of WhatsApp (facts of the platform: `docs/howto/connect-whatsapp.md`)."""
+"""The options of a WhatsApp number (facts of the platform: `docs/howto/connect-whatsapp.md`)."""
 
 from typing import Annotated
 
@@ -47,7 +47,7 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
 
 
 def complete(instance: Instance) -> str | None:
-    """Return what is missing, None when nothing is."""
+    """Return the missing option, None when the options are complete."""
     if not instance.secret(ACCESS_TOKEN):
         return "accessToken is missing; make a system user's token that may send messages"
     if not instance.secret(APP_SECRET):
