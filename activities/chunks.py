@@ -142,7 +142,7 @@ def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
 
     Of a job that asked, it is the last answer it was given.
     """
-    # Only a job that waited can have been answered, and its next run is another.
+    # Only a job that waited has answers to a question, and after a wait its run number is above 1.
     answered = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
     return tx.inbox.get(answered).message_id if answered else start.asked
 
@@ -215,7 +215,7 @@ class ChunkQueue:
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self._path(chunk.digest) if chunk.digest else None
-        # Only what is in doubt is ever held back because nobody waits for it.
+        # Only an unconfirmed chunk is held back when no user waits for it, so the query is skipped for others.
         unasked = chunk.state in IN_DOUBT and _is_unasked(tx, chunk.job_id)
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 

@@ -50,7 +50,7 @@ def _close(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING and _is_skipped(tx, step):
         return
     if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
-        # Once its workflow was cancelled Temporal repeats no step, whatever the last attempt met with.
+        # After the cancellation of its workflow Temporal retries no step, so this one retries by itself.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     failed = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
@@ -115,7 +115,7 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
 
 def _tell(tx: Transaction, job: Job, wait: Wait) -> None:
     notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
-    notice.inbox_id = None  # it answers nothing: who waits for the reply to a message goes on waiting
+    notice.inbox_id = None  # a wait notice is no answer: the message still waits for its reply
     tx.jobs.add(notice)
     tx.jobs.update(job.id, told_to_wait=True)
 

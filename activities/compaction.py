@@ -117,7 +117,8 @@ class CompactionActivities:
             )
 
     def _learn(self, job: Job, answer: str) -> int:
-        facts = parse_facts(self._rules().redact(answer))  # before a fact is cut, which may go through a secret
+        # Redacted before a fact is cut, or half a secret could remain.
+        facts = parse_facts(self._rules().redact(answer))
         with self._store.begin() as tx:
             place = memory_scope_of_job(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)

@@ -81,7 +81,7 @@ def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
     """Return the messages that a job answers, and what was said before them."""
     if job.what_if:
         return _untouched(tx, job, asked)
-    # Messages that are answered together are asked together; the newest of them ends the history.
+    # Merged messages are one request to the model; the newest of them ends the history.
     last = tx.conversations.recall(asked[-1].id)
     if last is None:
         return (), (), ""
@@ -245,7 +245,7 @@ class ContextActivities:
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Store the prompt of this job and return its id."""
         with self._store.begin() as tx:
-            # An optional step that Temporal has given up may still be under way; it must not act any more.
+            # An optional step that timed out in Temporal may still run in this process; it must not act any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
             composed = self._composed(tx, input_job(tx, job))
@@ -272,7 +272,7 @@ class ContextActivities:
             states=tx.memory.states(agent.id or 0, place),
             addendum=addendum(agent) if rules.chat else "",
         )
-        # A task that was passed on as often as it may be is passed on to nobody.
+        # A task at the delegation depth limit cannot be delegated further, so no agent is offered.
         circle = tx.agents.colleagues.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, matter, known, tx.now.date(), budget)

@@ -50,7 +50,7 @@ class ConversationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
-            # Those it answers together with its own, in order; each is found if a job before this one recorded it.
+            # The merged messages and its own, in order; a message recorded by an earlier job is found, not repeated.
             said = [
                 tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
                 for row in tx.jobs.merged.answered_messages(job)
@@ -190,7 +190,7 @@ class TagActivities:
 def _recorded(tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules) -> AnswerOutcome | Question:
     """Act on the answer and record it, or return the question that has to be answered before."""
     job = tx.jobs.read(step.job_id)
-    if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
+    if job.stop_requested:  # a stop since the step began: the tags of a stopped answer must not act
         raise Stopped(f"a person stopped job {job.id}")
     acted = TagOutcomes()
     if answer.tags:
@@ -234,7 +234,7 @@ def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
     return AnswerOutcome(
         message_id=recorded or 0,
         silent=recorded is None,
-        # The dispatcher, which bounds how much runs in the background, begins what this led to there.
+        # Background tasks are left to the dispatcher, which limits how many run at once.
         begun=tuple(job.id for job in jobs if job.priority <= Priority.MESSAGE),
         priority=max((job.priority for job in jobs), default=Priority.DELEGATION),
     )
@@ -252,7 +252,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
         tx.conversations.supersede([*earlier, *(other.id for other in tx.jobs.delegations.below(earlier))])
-    # Only a task, or an operator's choice, has an agent answer in the conversation of another one.
+    # An agent answers in another agent's conversation only for a task, or where an operator chose it.
     chosen = job.parent_id is not None or bool(job.edits)
     of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     message = tx.conversations.add(
@@ -275,7 +275,7 @@ def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     """Return a job's final answer; each directive that repeats what the model was given to read is ``quoted``."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
-    if not answer.tags:  # as in most answers: nothing has to be compared
+    if not answer.tags:  # most answers have no tags, and need no comparison
         return answer
     sources = squeezed(_sources(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))

@@ -144,7 +144,7 @@ class DeliveryActivities:
         left = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
         while left.following is not None:
-            # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
+            # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
             outcome = await finished(hand_over(prepared.connector, left.following.chunk, left.following.move))
             settle = partial(self._settled, step, prepared.connector, left.following, outcome)
             left = await committed(self._store, settle)
@@ -162,7 +162,7 @@ class DeliveryActivities:
             if isinstance(prepared, UnsettledDraft):
                 await self._growing.settle(step.job_id, prepared.connector)
             else:
-                # Another process may hold the lane, so there is no event to wait for: the row is all there is.
+                # Another process may hold the lane and sends no event, so the row is polled.
                 await asyncio.sleep(LANE_POLL_SECONDS)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
@@ -196,7 +196,7 @@ class DeliveryActivities:
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
             start = tx.deliveries.begin(job, step.purpose)
-            if start.closed is not None:  # as the platform said before
+            if start.closed is not None:  # an earlier send found the channel closed
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
             connector = self._connectors.holding(job.address)
             if not start.has_lane:
@@ -310,7 +310,7 @@ class DeliveryActivities:
         """
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
-            tx.jobs.steps.require_newest()  # what became of the chunk since is known to the attempt that took the step
+            tx.jobs.steps.require_newest()  # only the newest attempt knows the state of the chunk
             if turn.move is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None

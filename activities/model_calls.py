@@ -255,7 +255,8 @@ class _AnswerAttempt:
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
             kept = await self._ask() if held is None else _CommittedAnswer(ModelOutcome.model_validate_json(held))
-        moments += [time.monotonic()] * (1 if kept.recorded is None else 2)  # recorded in the same transaction
+        # The answer was recorded in the same transaction.
+        moments += [time.monotonic()] * (1 if kept.recorded is None else 2)
         delivered = None
         if kept.sending is not None:
             delivered = await self._deliver(*kept.sending)
@@ -269,7 +270,7 @@ class _AnswerAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
         steps = self._steps
         with steps.llm.chain.view() as view:
-            # The journal reads the row of the job, and the request all else.
+            # The journal only needs the row of the job; building the request reads the other rows.
             view.tx.jobs.callers.load(self._model.job_id)
             own = steps.journal.adopt(view.tx, self._model)
             if own is not None:
@@ -297,7 +298,7 @@ class _AnswerAttempt:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
-        if self._kept is None:  # it was held, or what should have been kept with it could not be
+        if self._kept is None:  # the answer was stored earlier, or its further rows could not be committed with it
             self._kept = _CommittedAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
         return self._kept
 
@@ -310,8 +311,8 @@ class _AnswerAttempt:
         assert request is not None
         assert job is not None
         recorded = sending = None
-        tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
-        tx.jobs.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
+        tx.jobs.assume(job)  # a stop since that read is noticed when the job's row is updated
+        tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed at the end of this one
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)

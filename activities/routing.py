@@ -142,7 +142,7 @@ class TypingActivities:
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             asked = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
-        if not job.status.ended:  # the connector may have been away until the answer was sent
+        if not job.status.ended:  # the connector may have come back only after the answer was sent
             self._typing.start(job.id, job.address, asked)
 
 

@@ -71,7 +71,7 @@ class ScheduleActivities:
             open_job = tx.background.runs.open_job(firing.schedule)
             reason = why_no_run(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
-                # An attempt before this one may have counted this time already, and died before it said so.
+                # An earlier attempt may have counted this run, and its process died before it reported.
                 new = reason is not None and planned.last_slot != firing.slot
                 planned.skipped += times_missed(planned, agent, firing.slot) + new
                 planned.last_slot = firing.slot

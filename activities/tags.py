@@ -156,7 +156,7 @@ class TagRun:
         problem = tag_problem(task, tag) or self._too_many(task) or self._refusal(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
-        assert target is not None  # a task for nobody was refused
+        assert target is not None  # a task for an unknown agent was refused above
         self._acted.tasks.append((task, self._tx.jobs.add(_task_job(self._tx, self._job, task, target))))
         return ActionOutcome(ActionState.DONE, "passed on", task.slug)
 
@@ -179,7 +179,7 @@ class TagRun:
         """
         if target is None:
             return None
-        if self._person is None:  # who set a schedule up is not asked for each of its runs: what is for all, is for it
+        if self._person is None:  # no person behind a schedule's run: only agents open to all may be asked
             listed = target.allow_users is not None
             return f"The task was not passed on to @{target.slug}: only some people may talk to it." if listed else None
         if may_not_talk(self._person, target) is None:

@@ -136,13 +136,13 @@ class ActivationExecutor(ThreadPoolExecutor):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         # The next iteration, because Python 3.14 refuses to step a workflow's task within the step of another task.
-        # The context is empty, as in a thread.
+        # An empty context, as the SDK's threads give it.
         loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
-        # ``loop.run_in_executor`` passes a future of its own kind on as it is.
+        # ``loop.run_in_executor`` returns an asyncio future unchanged.
         return cast("Future[Any]", future)
 
     def _run(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], activation: Callable[[], Any]) -> None:
-        if future.done():  # the SDK gave the activation up before it began
+        if future.done():  # the SDK cancelled the activation before it began
             return
         error: Exception | None = None
         result = None
@@ -150,13 +150,13 @@ class ActivationExecutor(ThreadPoolExecutor):
             result = self._watchdog.run(activation)
         except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
             error = raised
-        # The SDK's handler would end with such an error without a word to Temporal, which would wait for the timeout of
+        # These errors would end the SDK's handler without a report, and Temporal would wait for the timeout of.
         # the workflow task; and an exit would end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
-        # A workflow is an event loop of its own and leaves none running when it pauses.
+        # A workflow runs as its own event loop, so none is set as running between its activations.
         asyncio._set_running_loop(loop)
-        if future.done():  # the SDK gave the activation up
+        if future.done():  # the SDK cancelled the activation
             return
         if error is not None:
             future.set_exception(error)
@@ -199,6 +199,6 @@ def _take_back() -> None:
     slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
     """
     with suppress(ActivationHang):
-        _raise_in(threading.get_ident(), ActivationHang)  # in the place of one that may be there already
+        _raise_in(threading.get_ident(), ActivationHang)  # replaces an exception that is already pending in this thread
         while True:
             pass

@@ -95,7 +95,7 @@ def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
     outcome = DONE
     try:
         yield
-    # An outcome is told of whatever ends an attempt, a cancellation too, and it is raised as it was.
+    # Every end of an attempt is observed, a cancellation included; the exception is re-raised unchanged.
     except BaseException as error:
         outcome = outcome_of(error)
         raise
@@ -141,7 +141,7 @@ class RunningSteps:
     def _forget(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
-            ended.exception()  # its row says it; that nobody waited for it any more is no news
+            ended.exception()  # read, or asyncio warns; the row of the step has the error
 
 
 def _wanted() -> bool:

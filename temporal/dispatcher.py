@@ -234,7 +234,7 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
-            self._interrupted.discard(job_id)  # the next look tries again
+            self._interrupted.discard(job_id)  # the next round tries again
 
     async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; false when nothing could be started, so that the next look may wait.
@@ -249,7 +249,7 @@ class Dispatcher:
         unused = list(refused) if none_started else closing
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
-        if len(closing) == len(jobs):  # Temporal is well: there is just nothing else to do yet
+        if len(closing) == len(jobs):  # Temporal works; each of these jobs only waits for its previous workflow to end.
             await asyncio.sleep(self._pace().look)
             return True
         return not none_started
@@ -266,7 +266,7 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await self._begin(client, claimed)
         except WorkflowAlreadyStartedError:
-            # What Temporal began for a schedule may have left its job to us a moment ago.
+            # A scheduled workflow may have left its job to the dispatcher a moment ago, and still be closing.
             return STILL_CLOSING if claimed.job.run > 1 or claimed.job.slot is not None else None
         except TimeoutError:
             return f"no answer within {START_TIMEOUT:g} s"
@@ -289,7 +289,7 @@ class Dispatcher:
             id=job.id,
             task_queue=self._queues.main,
             task_timeout=self._load.stretched(TASK_TIMEOUT),
-            request_eager_start=True,  # a worker in this very process begins without being asked for work
+            request_eager_start=True,  # a worker of this process gets the first task in the reply
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
@@ -323,7 +323,7 @@ class Dispatcher:
 
         Jobs that have waited long enough go first, so that they are in their old turn before a later one is claimed.
         """
-        self._left_behind = False  # before the look: who adds a job after it says so after it
+        self._left_behind = False  # reset before the read, so that a job added after it sets it again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now())

@@ -40,7 +40,7 @@ class StepFailure(ApplicationError):
             type=type(error).__name__,
             non_retryable=wait is None,
             next_retry_delay=wait,
-            # To wait is no failure: neither the log nor the figures of the SDK should say so.
+            # A step that waits has not failed: BENIGN keeps it out of the SDK's error log and failure metrics.
             category=ApplicationErrorCategory.BENIGN
             if isinstance(error, Suspension)
             else ApplicationErrorCategory.UNSPECIFIED,

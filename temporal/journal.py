@@ -54,7 +54,7 @@ class StepJournal(Interceptor):
     def around(self, function: Activity) -> Activity:
         """Return the activity with the journal around it, or a clock alone when it returns nothing to keep."""
         wrapped = self._around.get(function)
-        if wrapped is None:  # an activity is met with every message; its type hints never change
+        if wrapped is None:  # wrapped once: each message runs it, and reading type hints is slow
             wrapped = self._around[function] = self._wrap(function)
         return wrapped
 
@@ -105,7 +105,7 @@ class Journal:
                 _begin(tx, job_id)
                 if self._is_young(tx, job_id):
                     return work()
-        # What failed fails again, and is journaled then, when the steps are run one by one.
+        # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
             log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
         return work()
@@ -120,7 +120,8 @@ class Journal:
                 return self._begun(function, ref, scope)()
             try:
                 return self._run_alone(function, ref, scope)
-            # The row has what a step raised; the history, its type and a sentence (docs/invariants.md: by reference).
+            # The row stores the error; the history gets only its type and a sentence (docs/invariants.md: by
+            # reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise self.failed(ref, error) from None
 
@@ -143,7 +144,7 @@ class Journal:
                 if isinstance(own, OwnAttempt):
                     scope.enter_context(acting_for(own))
                 yield own if isinstance(own, str) else None
-            # The row says what a step raised, as above (docs/invariants.md: by reference).
+            # The row stores the error, the history only its type, as in ``run`` (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise await asyncio.to_thread(self.failed, ref, error) from None
 
@@ -177,14 +178,14 @@ class Journal:
         to this one.
         """
         tried = self._tried()
-        if not recorded:  # it is part of another step's activity, or local: its number says nothing of this step
+        if not recorded:  # inside another step's activity, or a local one, the attempt number is not that of this step
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.snapshot(ref.job_id)
             self._write_late(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
-                return past.result  # the job may wait for its next run already
+                return past.result  # after parking, the job may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
             if job.status is JobStatus.PENDING:
@@ -228,7 +229,7 @@ class Journal:
                 waits = waits or error.instead
             if waits is not None:
                 _suspend(tx, ref, waits)
-            # Who took the step has the row: an attempt that came too late leaves no trace.
+            # The newer attempt owns the row of the step: an overtaken attempt writes nothing.
             elif not isinstance(error, StepTaken) and tx.jobs.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
@@ -243,11 +244,11 @@ class Journal:
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
                     return work()
-            except (Suspension, Quarantined) as error:  # what is written by now of the step, or about it, counts
+            except (Suspension, Quarantined) as error:  # raised after the commit: the rows written so far are kept
                 stopped = error
         if stopped is not None:
             raise stopped
-        return work()  # by now it is on record that it begins
+        return work()  # the start of the step is committed by now
 
     def _begun(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False

@@ -153,7 +153,8 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
         if cause_of(error) is not Cause.NO_NAMESPACE:
             raise
     else:
-        await _until_usable(lambda: _known(client, endpoint.namespace))  # somebody else may just have created it
+        # Another process may have created it a moment ago.
+        await _until_usable(lambda: _known(client, endpoint.namespace))
         return []
     await _register(client, endpoint, retention)
     await _until_usable(lambda: _known(client, endpoint.namespace))
@@ -171,7 +172,7 @@ async def _register(client: Client, endpoint: Endpoint, retention: timedelta) ->
     try:
         await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # somebody else was quicker
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another process created it first
             raise TemporalUnavailable(_refused(endpoint, retention, error)) from None
 
 
@@ -218,7 +219,7 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
             return await ask()
         except RPCError as error:
             if error.status in _NOT_TOLD:
-                return None  # who may not look has to believe
+                return None  # without the right to check, assume that it is usable
             if error.status not in _NOT_YET or clock() > deadline:
                 raise
         await asyncio.sleep(LOOK_SECONDS)

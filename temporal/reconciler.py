@@ -63,7 +63,7 @@ class Reconciler:
             try:
                 await self.reconcile(client)
             except RPCError as error:
-                # A server that dies, or a proxy before it, fails in every possible way; the next look comes soon.
+                # A server or proxy that goes down raises many kinds of errors; the next round comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 

@@ -120,7 +120,7 @@ class BatchWork:
             return self._done(batch, place)
         except StoreBusy:
             raise
-        # A job that nobody can begin, whatever is wrong with it, must not keep the others of its batch from their turn.
+        # A job that cannot be started, for whatever reason, must not block the other jobs of its batch.
         except Exception as error:
             log.exception("batches.job_failed", batch=batch.id, place=place)
             with self._store.begin() as tx:
@@ -150,7 +150,7 @@ class StartedReplay:
 
 def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the items that begin now, and add their lanes to those that are taken."""
-    if batch.action is BatchAction.CANCEL:  # who stops keeps nobody waiting
+    if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so no lane limits it
         return [place for place, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
     waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)

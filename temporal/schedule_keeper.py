@@ -108,7 +108,7 @@ class ScheduleKeeper:
         """
         due = _now() >= self._compare_at
         if due:
-            # Listed before the rows are read: no number is given twice, so what has no row then never gets one.
+            # Listed before the rows are read: ids are never reused, so a listed schedule without a row is an orphan.
             self._known |= await self._listed(client)
         picture = await asyncio.to_thread(self._picture, self._terms(), anyway=due or bool(self._again))
         if picture is None:

@@ -196,7 +196,7 @@ async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) ->
             await client.create_schedule(
                 wanted.id, wanted.schedule, search_attributes=wanted.attributes, rpc_timeout=_REQUEST_TIMEOUT
             )
-        except ScheduleAlreadyRunningError:  # somebody else was quicker
+        except ScheduleAlreadyRunningError:  # another process created it first
             await _update(client, wanted, anew=anew)
 
 

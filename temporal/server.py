@@ -66,7 +66,7 @@ async def _answers(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool
             DescribeNamespaceRequest(namespace=NAMESPACE), timeout=_HEALTH_TIMEOUT
         )
         page = await http.get(ui_url)
-    except (RPCError, RuntimeError, httpx.HTTPError):  # a first connection that fails is a plain RuntimeError
+    except (RPCError, RuntimeError, httpx.HTTPError):  # the SDK raises RuntimeError when the first connection fails
         return False
     return healthy and page.is_success
 
@@ -168,7 +168,7 @@ class EmbeddedServer:
             watch = await self._watch_over(record.pid)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.save, self._config.record)
-        except BaseException:  # as in ``_launch``
+        except BaseException:  # even a cancellation must not leave the server running without supervision
             await self._end(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
@@ -190,7 +190,7 @@ class EmbeddedServer:
                 await register_search_attributes(self.address)
         except (TimeoutError, TemporalUnavailable):
             return False
-        except asyncio.CancelledError:  # who is to end instead of starting leaves no server either
+        except asyncio.CancelledError:  # a cancelled start ends the adopted server too
             await self._end(left_behind)
             raise
         return True
@@ -242,7 +242,8 @@ class EmbeddedServer:
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if ready.done() and ready.exception() is not None:  # maybe because it has ended, which we learn later
+            # The server may have ended; its exit is noticed a moment later.
+            if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
                 raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._why_it_ended, written)
@@ -281,10 +282,10 @@ class EmbeddedServer:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)
             try:
-                # Looked up again: a new release is often installed over a running one.
+                # Looked up at each restart: a new release may have been installed while the server ran.
                 command, program = await asyncio.to_thread(self._wanted)
                 self._process = await self._launch(command, program)
-            except (MaestroError, OSError) as error:  # a full disk or too many processes may pass, too
+            except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
                 self._report(f"{error} Trying again in {delay:g} s.")
             else:
                 return delay
@@ -298,7 +299,7 @@ class EmbeddedServer:
             await self._end(process)
             return
         if child.returncode is None:
-            child.kill()  # it has not become the server yet, so there is nothing to close
+            child.kill()  # the process has not executed the server yet, so there is nothing to close
         await child.wait()
         if watch is not None:
             await end_watch(watch)
@@ -310,7 +311,7 @@ class EmbeddedServer:
     @staticmethod
     def _check_port(port: int, setting: str) -> None:
         with socket.socket() as probe:
-            # As the server does it: connections of an earlier run that linger must not count as a listener.
+            # SO_REUSEADDR, as the server sets it: lingering connections of an earlier run must not count as a listener.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
@@ -324,7 +325,8 @@ class EmbeddedServer:
             return _port_taken(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:
             return _port_taken(self._config.ui_port, self._config.ui_port_setting)
-        if shutil.disk_usage(self._config.database.parent).free < FULL_BYTES:  # then even its log may stay empty
+        # On a full disk the server's log may be empty too.
+        if shutil.disk_usage(self._config.database.parent).free < FULL_BYTES:
             return TemporalUnavailable(
                 f"The Temporal server ended at once: the disk of {self._config.data_dir} is full. Free some space on "
                 "it, or move the folder and set dataDir to its new place."

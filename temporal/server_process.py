@@ -42,8 +42,8 @@ _POLL = 0.2 if _PROC.exists() else 1.0
 _MAX_LOG = 10 * 1024 * 1024
 _TAIL = 8192
 
-# The shell waits for a line before it becomes the server. So the record is on disk before there is a server to lose,
-# and if we die first, the shell reads end-of-file and ends: no server can live that the next run does not know of.
+# The shell waits for a line on its input before it executes the server, so that the record is on disk first. If Maestro
+# dies before, the shell reads end-of-file and ends: no server runs that the next start does not know of.
 _ON_A_LINE_BECOME = 'read -r _ && exec "$@" </dev/null'
 
 _LOOKS = 4
@@ -185,8 +185,8 @@ def find_in_proc(pid: int) -> ProcessInfo | None:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and parentheses
-    # A zombie whose other threads still die holds on to its ports and files.
+    fields = stat.rpartition(")")[2].split()  # the process name before it may contain spaces and parentheses
+    # A zombie process keeps its ports and files until its last thread has ended.
     if fields[0] in "ZX" and int(fields[17]) <= 1:
         return None
     return ProcessInfo(started=fields[19], command=os.fsdecode(command.rstrip(b"\0")).replace("\0", " "))
@@ -298,7 +298,7 @@ class ServerProcess:
             if self._child.returncode is None:
                 self._child.send_signal(number)
         elif await asyncio.to_thread(self.record.exists):
-            with suppress(ProcessLookupError):  # it may end between the look and the signal
+            with suppress(ProcessLookupError):  # the process may end between the check and the signal
                 os.kill(self.record.pid, number)
 
 
@@ -310,14 +310,14 @@ async def hold(command: Sequence[str], environment: dict[str, str], output: Bina
         stdout=output,
         stderr=output,
         env=environment,
-        start_new_session=True,  # Ctrl-C in the terminal must reach us only: we drain first, the server ends last
+        start_new_session=True,  # Ctrl-C must not reach the server, which ends after Maestro has drained.
     )
 
 
 async def release(held: Child) -> None:
     """Let a held process become its command."""
     assert held.stdin is not None
-    with suppress(ConnectionError):  # it was killed meanwhile: whoever waits for it learns that
+    with suppress(ConnectionError):  # the process was killed; the caller that waits for it sees that
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()
@@ -332,7 +332,7 @@ async def watch_over(pid: int, database: Path, record: Path, orphaned: float, gr
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PATH": os.defpath},
-        start_new_session=True,  # as the server: it outlives us
+        start_new_session=True,  # own session, so that the watch survives the end of Maestro
     )
 
 

@@ -99,10 +99,10 @@ def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Wo
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
         sticky_queue_schedule_to_start_timeout=min(LoadGauge().stretched(parts.heartbeat), LONGEST_STICKY),
-        # The SDK's own four fifths of the timeout would leave a busy process too little time for the next heartbeat.
+        # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
-        # Else the SDK derives one from the code of every loaded module, which holds the event loop for a second.
+        # By default the SDK hashes the code of every loaded module, which blocks the event loop for a second.
         build_id=release(),
         # A fault in workflow code must end the job with its reason instead of hanging it
         # (docs/invariants.md: no silent end).

@@ -195,7 +195,7 @@ class JobRun:
                 await self._do_all(path)
             except Suspended as waiting:
                 await complete(self._park(waiting.steps))
-        # A fault in this very code must not end a message silently (docs/invariants.md: no silent end).
+        # A bug in this code must not end a job without a reason (docs/invariants.md: no silent end).
         except (Exception, asyncio.CancelledError) as error:
             await complete(self._fail(error))
             self._details.publish(str(self._status))

@@ -22,8 +22,8 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.values import Value
 
 
-# The activity itself decides whether and when it is tried again (temporal/journal.py): an error it reports carries
-# its own delay or says that it is final. What is left for this policy are crashes, which are retried after a second.
+# The activity decides whether and when it is retried (temporal/journal.py): each error that it reports has its delay,
+# or is final. This policy covers only crashes, which are retried after a second.
 RETRY_AFTER_CRASH = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 
 LOCAL_STEP_TIMEOUT = timedelta(seconds=30)

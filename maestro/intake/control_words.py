@@ -38,7 +38,8 @@ def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
     lane = arrival.lane
     working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
     behind = tx.jobs.waiting_in(lane)
-    tasks = sum(task.lane is None for task in _tasks(tx, arrival))  # who goes on with results is at work in the lane
+    # A continuation has a lane, and counts as work there.
+    tasks = sum(task.lane is None for task in _tasks(tx, arrival))
     passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     asked = [
         f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}."

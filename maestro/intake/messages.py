@@ -144,7 +144,7 @@ class Intake:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
         state = tx.inbox.state(message, self._rules().routing.messages_per_minute, MINUTE)
-        if state.disabled:  # where somebody writes to us, we may be able to write again
+        if state.disabled:  # a message from a closed channel shows that it may be open again
             tx.bots.channels.enable(message.address)
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
@@ -219,7 +219,7 @@ class Intake:
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
-            waiting -= tx.background.webhooks.waiting()  # work of machines keeps no person out
+            waiting -= tx.background.webhooks.waiting()  # webhook jobs do not count against the limit for users
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(

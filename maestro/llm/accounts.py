@@ -193,7 +193,7 @@ class AccountBook:
         """Return the accounts as a transaction sees them."""
         known, limited = tx.llm.accounts.with_limits()
         available = {row.name: account for row in known if (account := self._account(row)) is not None}
-        # A removed account may still be asked by a call that chose it just before.
+        # An account may be removed after a call chose it and before the call reports its failure.
         self._found = {**self._found, **available}
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 

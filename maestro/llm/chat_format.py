@@ -115,10 +115,10 @@ def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str |
     """Return a tool's result as the provider, or litellm on the way to it, understands it."""
     match provider:
         case "ollama":
-            # litellm does not hand on the name of the tool, and Ollama's calls have no ids.
+            # Litellm drops the tool's name, and Ollama's calls have no ids, so the text names the tool.
             return f"Result of {_name(message.tool)}:\n{message.content}"
         case "gemini":
-            # litellm takes a plain text that begins with data: for an image.
+            # Litellm treats a plain text that begins with "data:" as an image.
             return [{"type": "text", "text": message.content}]
         case _:
             return _content(message, urls)

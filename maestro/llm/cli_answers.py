@@ -41,7 +41,7 @@ _LONG_AGO = timedelta(days=180)
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 _NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
 
-# In this order: the first that fits says what to do.
+# The first pattern that matches decides, so the order matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
     (
         QuotaExhausted,
@@ -89,7 +89,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
         found = _RESETS.search(text)
         return _next(found, now) if found else None
-    except (ValueError, KeyError, OverflowError, OSError):  # no such date, hour or zone: nothing readable
+    except (ValueError, KeyError, OverflowError, OSError):  # an impossible date, hour or zone counts as unreadable
         return None
 
 

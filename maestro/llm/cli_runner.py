@@ -26,7 +26,7 @@ OUTPUT_BYTES = 8 * 1024 * 1024
 LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
-# No other variables are passed on: with a key of the API among them, the call would be billed to it.
+# No other variables are passed on: with ANTHROPIC_API_KEY set, the call would be billed to that key.
 _PASSED_ON = frozenset(
     (
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -36,7 +36,7 @@ _PASSED_ON = frozenset(
     )
 )
 _QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
-# Nothing that needs permission is done, whatever the user's own settings allow.
+# "default" denies every tool that needs permission, even one that the user's own settings allow.
 _EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
 
 log = structlog.get_logger(__name__)
@@ -182,7 +182,8 @@ class CliRunner:
         environment |= {name: value for name, value in self._environment.items() if name in _PASSED_ON}
         if account.home_dir:
             environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
-            environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)  # the login of another account than the folder's
+            # The token of the environment belongs to another account than the folder.
+            environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)
         return environment
 
 

@@ -58,16 +58,16 @@ _QUOTA = re.compile(
     r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
-# Gemini says this of a limit per minute too; then it says when to come back.
+# Gemini sends this text for a limit per minute too, but then with a waiting time.
 _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
 )
-# A refusal of the request quotes it, after its own beginning.
+# A refusal may quote the user's prompt, but never at its beginning.
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
-# A 403 that says nothing of the key: what one user wrote, or one agent wants, must not take the account from others.
+# A 403 without a word about the key may concern one request only, so it must not disable the account.
 _FORBIDDEN_REQUEST = re.compile(
     r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
     re.IGNORECASE,
@@ -83,7 +83,7 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
-# What was wrong before anything was sent, and will be wrong again; the library reports it as a failing provider's 500.
+# The request was invalid before it was sent, and a retry cannot help; litellm reports it as a 500 of the provider.
 _MISTAKES = frozenset(
     (
         "AttributeError",
@@ -99,7 +99,7 @@ _MISTAKES = frozenset(
 # Refusals of the account, not of the request.
 _OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
-# Refusals that pass by themselves.
+# Refusals that end without a change.
 _PASSING = frozenset((408, 409, 425))
 
 _ADVICE: Mapping[type[LLMFailure], str] = {
@@ -134,7 +134,7 @@ def read_body(body: str) -> ErrorBodyText:
     try:
         whole: Any = json.loads(body)
     except (ValueError, RecursionError):
-        # Cut off, it still holds a prompt, and there is no telling where.
+        # Truncated JSON may quote a prompt anywhere in it, so none of it is read.
         return ErrorBodyText() if body.lstrip().startswith(("{", "[")) else ErrorBodyText(codes=body[:PAGE_LIMIT])
     if isinstance(whole, list):
         whole = next(iter(whole), None)
@@ -143,7 +143,7 @@ def read_body(body: str) -> ErrorBodyText:
 
 def read_sentence(text: str) -> ErrorBodyText:
     """Return a text of which no part is known to be the provider's own."""
-    # Without its quotation marks it cannot pass for a field.
+    # Without quotation marks, a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
 
@@ -153,7 +153,7 @@ def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
     metadata = _mapping(error.get("metadata"))
-    # The error of the provider behind OpenRouter.
+    # OpenRouter wraps the error of the provider behind it.
     vendor = _vendor(metadata.get("raw"))
     codes = [*_fields(error, _CODES), *_details(error.get("details")), *([f'"{_FLAG}"'] if _FLAG in metadata else [])]
     sentences = _sentences(error.get("message") or error.get("detail"))
@@ -220,7 +220,7 @@ def _moment(after: str, text: str) -> datetime | None:
             moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
         else:
             return None
-    except ValueError:  # whatever the provider wrote there, it is no date
+    except ValueError:  # an invalid date counts as none
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -254,7 +254,7 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     reported = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, reported), {})
-    # The innermost status is the provider's; litellm's own mapping sits on top of it.
+    # The innermost status is the provider's; outer exceptions carry litellm's mapping of it.
     status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
     return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
@@ -286,7 +286,7 @@ def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) ->
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal
     if not found.sent and found.cause in _MISTAKES:
         return AccountUnusable
-    # litellm calls some error statuses a timeout; only a missing answer is one here.
+    # Litellm reports some error statuses as timeouts; here only a missing answer is a timeout.
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 

@@ -43,9 +43,9 @@ def _bearer(key: str) -> Mapping[str, str]:
 _REQUESTS: Mapping[str, _KeyCheckRequest] = {
     "anthropic": _KeyCheckRequest("/v1/models", lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"}),
     "openai": _KeyCheckRequest("/models", _bearer),
-    # This provider answers 400 to a key that it does not know.
+    # Gemini answers 400 to an unknown key.
     "gemini": _KeyCheckRequest("/models", lambda key: {"x-goog-api-key": key}, frozenset({400, 401, 403})),
-    # Its list of models needs no key; the limits of a key do.
+    # OpenRouter's list of models needs no key, so the limits of the key are requested.
     "openrouter": _KeyCheckRequest("/key", _bearer),
     "ollama": _KeyCheckRequest("/api/tags", _bearer),
 }
@@ -61,7 +61,7 @@ async def check_key(account: Account, seconds: float) -> KeyCheck:
         async with httpx.AsyncClient(timeout=seconds) as http:
             answer = await http.get(f"{address}{question.path}", headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        # The text of an error may quote the header; its class never does.
+        # The text of an error may quote the header with the key, so only its class is reported.
         return KeyCheck(KeyStatus.UNREACHABLE, type(error).__name__)
     if answer.status_code in question.refusals:
         return KeyCheck(KeyStatus.REFUSED, f"HTTP {answer.status_code}")

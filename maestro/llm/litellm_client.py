@@ -36,16 +36,16 @@ Transports = WeakSet[ObservedTransport]
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # else the import loads any .env file it finds above itself
-    "HF_HUB_OFFLINE": "1",  # else counting tokens of a Llama model asks Hugging Face, for 23 s
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without it, the import downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # without it, the import loads any .env file in a parent folder
+    "HF_HUB_OFFLINE": "1",  # without it, counting a Llama model's tokens calls Hugging Face, for 23 s
 }
 
 _SWITCHES = {
     "telemetry": False,
     "suppress_debug_info": True,
     "disable_hf_tokenizer_download": True,
-    "drop_params": True,  # a model that does not know a parameter answers without it
+    "drop_params": True,  # parameters that a model does not support are dropped
     "modify_params": False,
     "num_retries": 0,
     "turn_off_message_logging": True,
@@ -140,7 +140,7 @@ class LiteLLMLibrary:
         assert self._imported is not None
         if self._imported.done():
             return self._imported.result()
-        # Shielded: a call that is given up must not give up the import that others wait for.
+        # Shielded: a cancelled call must not cancel the import that other calls wait for.
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
     async def _outcome(
@@ -178,7 +178,7 @@ def _import_litellm() -> ImportedLibrary:
         for name, switch in _SWITCHES.items():
             setattr(litellm, name, switch)
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # litellm logs prompts and error texts
         handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
         transports = _observe(handler)
         return ImportedLibrary(litellm, translator_of(litellm), handler(), transports)
@@ -290,7 +290,7 @@ class LiteLLMClient:
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
         """Return a request in OpenAI's chat format, which litellm translates."""
         images = [await self._data_urls(message.images) if message.images else () for message in request.messages]
-        # Without this parameter Ollama silently cuts a prompt to its own default window.
+        # Without this parameter Ollama silently truncates a prompt to its default window.
         window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
             model=model_name(account),

@@ -90,7 +90,7 @@ class OpenAIAnswer:
 
     def _grow_call(self, call: Json) -> None:
         index, function = call.get("index"), call.get("function") or {}
-        # Providers that send whole calls need not number them, and some give all of them the same number.
+        # Some providers send each tool call whole, without an index, or with the same index for all.
         if index is None or self._is_another(self._calls.get(index), call.get("id"), function):
             index = len(self._calls)
         known = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})

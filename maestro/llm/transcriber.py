@@ -18,7 +18,7 @@ from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url, key
 from maestro.supervision import uninterrupted
 
-# Providers tell the format by the name of the file.
+# Providers derive the audio format from the file name.
 _NAMES = {
     "audio/ogg": "voice.ogg",
     "audio/mpeg": "voice.mp3",

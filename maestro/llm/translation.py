@@ -37,13 +37,13 @@ class Provider:
     """What people add to the address that litellm adds itself."""
 
 
-# Addresses are always given: without one litellm takes whatever OPENAI_BASE_URL and its like say.
+# Every provider has an explicit address: without one litellm reads OPENAI_BASE_URL and similar variables.
 _PROVIDERS: Mapping[str, Provider] = {
     "anthropic": Provider("anthropic", "https://api.anthropic.com", "/v1/messages", tail="/v1"),
     "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions"),
     "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta", "/models/{model}:generateContent"),
     "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions"),
-    # `ollama/` flattens the conversation into one prompt; `ollama_chat/` is the chat it is.
+    # `ollama/` flattens the conversation into one prompt; `ollama_chat/` keeps its turns.
     "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", tail="/v1"),
 }
 
@@ -128,7 +128,7 @@ def translator_of(litellm: Any) -> "Translator | None":
         answers: Mapping[str, Json] = json.loads(Path(__file__).with_name("rehearsal.json").read_text(encoding="utf-8"))
         for prefix, provider in PROVIDERS.items():
             translator.rehearse(prefix, provider.base_url, answers[prefix])
-    # What a litellm of another release raises here is anything.
+    # Another release of litellm may raise any exception here.
     except Exception as error:  # noqa: BLE001
         log.warning("llm.translation_unavailable", error=type(error).__name__, effect=SLOWER)
         return None

@@ -120,7 +120,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return await self._send(exchange, request)
 
     async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
-        request.headers["accept-encoding"] = "identity"  # a small packed answer may be a very large one
+        request.headers["accept-encoding"] = "identity"  # a small compressed answer may unpack to a very large one
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         if response.is_success:
@@ -148,12 +148,12 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             return response
         try:
             whole = await put_together(response.aiter_bytes(), dialect.answer(), hear)
-        # A stream of an unknown shape is treated as one that was cut; nothing of its text is reported.
+        # A stream in an unknown format counts as interrupted; the log gets none of its text.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
             await response.aclose()
-        # In ASCII, half of a surrogate pair stays what it was in a piece, and finds its other half in the next one.
+        # ASCII keeps half a surrogate pair escaped, so that it joins its other half in the next piece.
         headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
         if len(content) > exchange.limit:
             raise OversizedBody
@@ -179,7 +179,7 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, dict) and error.get("param") is not None:
         return str(error["param"]).partition(".")[0] in ("stream", "stream_options")
-    # A quoted prompt may hold any word, but hardly the name of a field that was added here.
+    # A quoted prompt may contain any word, but hardly the name of the field that asks for a stream.
     return "stream_options" in exchange.body
 
 
@@ -254,7 +254,7 @@ def _unpacker(encoding: str) -> Unpack:
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise httpx.DecodingError("the answer is packed in a way that was not asked for")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip and zlib, whichever it is
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts gzip and zlib headers
 
     def unpack(packed: bytes) -> Iterator[bytes]:
         try:

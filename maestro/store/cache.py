@@ -128,7 +128,7 @@ class StoreStates(Repository):
     """The one statement that reads a ``StoreState``."""
 
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
-    # Statuses are literals, and not parameters, so that SQLite can use the partial indexes.
+    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
     _WAITING = (text("queue.status = 'waiting'"),)
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
@@ -275,7 +275,7 @@ class ChangeWatcher:
 
     async def _renew(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        known = self._jobs.items() <= self._jobs_seen.items()  # it may be unwanted since before the last read
+        known = self._jobs.items() <= self._jobs_seen.items()  # the job may have been stopped before the last read
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
             return
@@ -299,11 +299,11 @@ class ChangeWatcher:
             self._called.clear()
             try:
                 await self.look(at_once=called)
-            # Whatever is wrong with one read, the loops must be told of the change that repairs it.
+            # A failed read must not end the watcher: the next change may repair the cause.
             except Exception:
                 log.exception("store.look_failed")
             interval = min((one.seconds() for one in self._subscriptions), default=1.0) / 2
-            if called:  # at most one read per interval, however often it is called
+            if called:  # limits reads to one per interval, even after many calls of ``look_soon``
                 await asyncio.sleep(interval)
                 continue
             await self._rest(interval)

@@ -91,7 +91,7 @@ class Chat(ChatSessions):
         .limit(bindparam("at_most"))
         .subquery()
     )
-    # Each post with the cursor, which is one row without a post where there is nothing new.
+    # Each row has the cursor and a post; without new posts, one row has the cursor alone.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
     _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))

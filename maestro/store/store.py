@@ -208,10 +208,10 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
         work.last.set()
         await asyncio.wait([trying])
         if not trying.cancelled():
-            trying.exception()  # the caller is told of the cancellation instead
+            trying.exception()  # read, or asyncio warns; the caller gets the cancellation instead
         raise
     except StoreBusy:
-        raise asyncio.CancelledError from None  # only the last attempt of a cancelled commit may fail
+        raise asyncio.CancelledError from None  # StoreBusy is raised only by the last attempt after a cancellation
     if cancelled:
         raise asyncio.CancelledError
     return result

@@ -72,7 +72,7 @@ class LazyRepository(Generic[Kind]):
         self._name = name
 
     def __get__(self, holder: Any, owner: type[Any]) -> Kind:
-        # Stored in the holder itself, where Python looks first the next time.
+        # Stored in the instance dict, so that the next access does not call ``__get__``.
         made: Kind = self._kind(holder._link, holder._now)
         holder.__dict__[self._name] = made
         return made
@@ -139,7 +139,7 @@ class JobTables(Jobs):
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
         if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
             notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
-            notice.inbox_id = None  # the message may be restarted, and is not answered by this
+            notice.inbox_id = None  # this notice is no answer; the message may be restarted
             self.add(notice)
 
     def answer_question(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:

@@ -155,7 +155,7 @@ class CircuitBreaker:
             if circuit.succeeded(began, self.rules()):
                 log.info("llm.circuit.closed", provider=account.provider)
         finally:
-            # However a probe ended, a cancellation included: the next one may begin.
+            # After every end of a probe, a cancellation included, the next probe may begin.
             if circuit.round == began:
                 circuit.probing = False
         if probe:

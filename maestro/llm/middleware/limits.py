@@ -103,7 +103,7 @@ class AccountLimiter:
         if wait > seconds:
             return None
         if not wait and self._is_free(slot) and not any(self._queues.values()):
-            self._take(slot)  # an empty queue would leave the order of the others as it is
+            self._take(slot)  # no request waits, so the order of the queues does not change
             return slot
         slot.admitted = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(precedence.priority, FairQueue())
@@ -134,9 +134,9 @@ class AccountLimiter:
 
     def _withdraw(self, slot: LimiterSlot) -> None:
         if slot.given_up:
-            self._admit()  # those behind it need not wait for it any more
+            self._admit()  # the requests behind it may have room now
         else:
-            self.leave(slot)  # it was admitted at that very moment
+            self.leave(slot)  # it was admitted just before the cancellation
 
     def _admit(self) -> None:
         """Admit the requests that there is room for, and set an alarm for when there is room for the next."""
@@ -342,7 +342,7 @@ class Deadline:
             async with asyncio.timeout(seconds):
                 return await self._inner.complete(request)
         except TimeoutError:
-            pass  # raised below, where it does not carry the cancelled call along
+            pass  # raised below, so that its context does not hold the cancelled call
         raise ModelTimeout(
             f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
             "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."

@@ -63,7 +63,7 @@ class CallReservation:
         """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
         if not self.reserved:
             if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
-                raise ReservationRefused  # which rolls the reservation back
+                raise ReservationRefused  # rolls back the transaction with the reservation
             self.reserved = True
 
 
@@ -93,13 +93,13 @@ class Budget:
         call, response = self._reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # decided below, where a refusal does not carry this one along
+                with suppress(ReservationRefused):  # decided below, so that the final failure has no chained exception
                     reserve = call.reserve if call.usd else None
                     response = await self._inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
                 admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
                 response = await self._inner.complete(admitted)
-            call.reserved = False  # settled, in the transaction that keeps the answer
+            call.reserved = False  # settled in the transaction that commits the answer
         finally:
             if call.reserved:
                 await uninterrupted(asyncio.to_thread(self._release, request))
@@ -138,7 +138,7 @@ class Budget:
             return request
         if used_up.scope is BudgetScope.DAY or not call.cheaper:
             raise self._refusal(used_up)
-        # No other model may stand in: it may be dearer than the one that used the budget up.
+        # No fallback: it may cost more than the model that used up the budget.
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
     def _reserve(self, call: CallReservation) -> BudgetLimit | None:
@@ -175,7 +175,7 @@ class Budget:
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # else the reservation belongs to the attempt that took the step
+            if not tx.jobs.steps.overtaken:  # a newer attempt owns the reservation otherwise
                 tx.llm.budgets.release(request.key)
 
 
@@ -241,7 +241,7 @@ class Recorder:
             await asyncio.to_thread(self._unsent, sending.result())
 
     def _send(self, request: LLMRequest) -> RecordedRequest:
-        # Both read the whole prompt, so they run before the write transaction.
+        # Both read the whole prompt, which takes long, so they run before the write transaction.
         estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
             if request.on_send is not None:
@@ -360,7 +360,7 @@ class DraftStreaming:
         if text and text != stored:
             try:
                 with self._store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # else another process writes the draft
+                    if not tx.jobs.steps.overtaken:  # without an interval, no draft is due
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

@@ -92,7 +92,7 @@ class AnswerSpool:
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
-                continue  # another process was faster
+                continue  # another process committed and removed it
             except ValidationError:
                 log.warning("answer.unreadable", file=str(file))
                 with suppress(FileNotFoundError):
@@ -117,7 +117,7 @@ class AnswerSpool:
     def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
-            # The process that found its file may have committed it; a restored backup may not know the call.
+            # Another process may have committed it from its spool file; a restored backup may lack the call.
             cost = tx.llm.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
             if cost is None:
                 return
@@ -161,7 +161,7 @@ def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
     try:
         on_answer(tx, response)
         tx.flush()
-    # Any error concerns what follows from the answer, never the answer itself.
+    # An error here concerns the rows that follow from the answer, so the answer alone is committed.
     except Exception as error:
         raise _CallbackFailed from error
 
@@ -290,7 +290,7 @@ class ReplayGuard:
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the view in which a request is built."""
-        spooled = self._answers.spooled()  # before the view: what is committed after this look is not in the view
+        spooled = self._answers.spooled()  # checked before the view opens: the view lacks later commits
         with self._store.view() as tx:
             yield RequestTransaction(tx, self._reader, spooled)
 

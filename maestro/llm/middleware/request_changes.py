@@ -128,7 +128,7 @@ class SecondAttempt:
                 if _without_pictures in changes:
                     self._without_pictures.add(target)
                 return response
-            # Outside of the handler, so that the failure of the second request does not carry the first one along.
+            # Outside of the handler, so that the second failure does not hold the first one as its context.
             changes.append(change)
             request = without_snapshot(change(request))
 

@@ -97,7 +97,7 @@ class Colleagues(Repository):
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
-        # The status is a literal, and not a parameter, so that SQLite can use the partial index.
+        # SQLite uses the partial index only if the status is a literal in the SQL, and not a parameter.
         .where(text("agents.status = 'active'"))
         .order_by(col(Agent.slug))
     )
@@ -116,7 +116,7 @@ class Colleagues(Repository):
 class RoutingSnapshots(Repository):
     """Queries for the snapshots of ``domain.routing``."""
 
-    # An index contains all columns that are read here: the row of an agent may be long.
+    # Only columns of an index are read, because the row of an agent may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")

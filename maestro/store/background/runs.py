@@ -191,7 +191,7 @@ class ScheduleStarts(Repository):
     def _ready(self, planned: ScheduleColumns) -> Agent:
         """Return the agent of the run; raises ``Conflict`` if it is not active, or another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
-        assert agent is not None  # by the foreign key
+        assert agent is not None  # guaranteed by the foreign key
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
         present = ScheduleRuns(self._link, self._now).open_job(planned.ref)

@@ -156,7 +156,7 @@ class ScheduleEdits(Schedules):
             setattr(planned, name, value)
         if found.keys() & {"name", "agent_id"}:
             owner = self._session.get(Agent, planned.agent_id)
-            assert owner is not None  # by the foreign key
+            assert owner is not None  # guaranteed by the foreign key
             planned.name = self._name(planned, owner)
         if found:
             planned.updated_at = self._now

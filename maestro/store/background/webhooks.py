@@ -54,7 +54,7 @@ class WebhookEndpoints(Repository):
     def view(self, webhook: Webhook) -> WebhookView:
         """Return a webhook as a view."""
         agent = self._session.get(Agent, webhook.agent_id)
-        assert agent is not None  # by the foreign key
+        assert agent is not None  # guaranteed by the foreign key
         return webhook_view(webhook, agent)
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:

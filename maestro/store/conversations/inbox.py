@@ -110,7 +110,7 @@ class Inbox(Repository):
             InboxRow.user_id == bindparam("user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
-            # A later time means that the clock was set back since.
+            # A time in the future means that the clock was set back since.
             col(InboxRow.received_at) <= bindparam("now"),
         )
         .limit(1)
@@ -124,7 +124,7 @@ class Inbox(Repository):
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
         *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
         col(InboxRow.id) > bindparam("after"),
-        # A literal, and not a parameter, so that SQLite can use the partial index.
+        # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
         text("inbox.control = '/new'"),
     )
     """The first ``/new`` that came ``after`` a row in the same channel and thread."""
@@ -133,7 +133,7 @@ class Inbox(Repository):
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
-    # Statuses are literals, and not parameters, so that SQLite can use the partial indexes.
+    # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
     _ASKING = select(Question.id).where(
         text("questions.status = 'open'"),
         or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
@@ -166,7 +166,7 @@ class Inbox(Repository):
         col(Client.weight),
     )
     _BINDING = tuple(inspect(AgentChannel).columns)
-    # One row, to which the row of each table is joined, if there is one.
+    # A constant row with outer joins, so that a missing row in one table hides no other.
     _STATE = PreparedStatement(
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))

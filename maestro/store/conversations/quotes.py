@@ -27,7 +27,7 @@ class QuotedMessages(Repository):
         .where(
             same(Delivery, *CHANNEL_KEY),
             Delivery.platform_message_id == bindparam("known_as"),
-            # A literal, and not a parameter, so that SQLite can use the partial index.
+            # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
             text("deliveries.platform_message_id <> ''"),
         )
         .order_by(col(Delivery.id).desc())

@@ -82,7 +82,7 @@ class Deliveries(Repository):
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-        # Messages of merged jobs have the id of this job as well.
+        # The messages of merged jobs count too: ``job_id`` of their rows names this job.
         select(InboxRow.message_id)
         .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
         .order_by(col(InboxRow.id).desc())
@@ -90,7 +90,7 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # A no-op update: without one, a lane that is held would return no row. No column of this table may
+    # A no-op update, because a conflict without one returns no row for a held lane. No column of this table may.
     # stand in the subqueries: SQLAlchemy names no tables in what SQLite returns.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
@@ -254,7 +254,8 @@ class Deliveries(Repository):
                 Delivery.channel == address.channel,
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                or_(Delivery.content != "", Delivery.digest != ""),  # both are empty for a deleted conversation
+                # Both texts are empty after the deletion of the conversation.
+                or_(Delivery.content != "", Delivery.digest != ""),
             )
             .order_by(col(Delivery.id))
             .limit(limit)

@@ -55,7 +55,7 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 
     Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
     """
-    # Deleted content is overwritten; the default for it differs between builds of SQLite.
+    # Overwrite deleted content; the default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
@@ -107,7 +107,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 def damage(path: Path, cause: BaseException | None) -> str:
     """Describe damage that the driver found, and its repair; empty when the error is about something else."""
     if str(cause).startswith(_NOT_UTF_8):
-        found = "a text in it is not UTF-8"  # the driver's own sentence quotes the text
+        found = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         found = str(cause)
     else:
@@ -119,7 +119,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
-        hide_parameters=True,  # an error would otherwise quote messages of users
+        hide_parameters=True,  # errors must not quote statement parameters, which contain messages of users
         pool_size=size,
         pool_use_lifo=True,  # the connection used last has warm caches of pages and statements
         max_overflow=0,
@@ -141,7 +141,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        driver.execute(begin)  # directly, because SQLAlchemy's result object would cost each transaction
+        driver.execute(begin)  # on the driver, without the cost of a SQLAlchemy result
 
     return engine
 
@@ -288,7 +288,7 @@ class Writer:
             try:
                 yield connection
             finally:
-                self._given_back += 1  # before there is no holder, or a thread that timed out takes it for lost
+                self._given_back += 1  # counted first, or a thread that timed out could take the connection for lost
                 self._holder = None
 
     def _connected(self) -> Connection:
@@ -320,7 +320,7 @@ class Writer:
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):
-                self._driver.close()  # its open transaction would block the next writer
+                self._driver.close()  # an open transaction on it would block the next writer
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
             self.engine = self._opened()

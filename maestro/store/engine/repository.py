@@ -90,7 +90,7 @@ class Link:
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
-                self.session.connection()  # begins it now, so that statements on the driver are inside
+                self.session.connection()  # begins the transaction now, so that statements on the driver are part of it
                 yield
                 self.session.flush()
             return
@@ -253,7 +253,7 @@ class Repository:
         if self._highest_id(table) >= floor:
             return
         changed = driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount
-        if not changed:  # SQLite adds this row with the first row of the table
+        if not changed:  # SQLite creates the counter with the first row of the table
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:

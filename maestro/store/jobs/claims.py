@@ -74,7 +74,7 @@ class Claims(Repository):
         .subquery()
     )
     _LEADING = aliased(Job)
-    # Jobs that an answer leads to come after it.
+    # Jobs that an answer created begin after that answer is delivered.
     _LED_TO = (
         columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
@@ -122,7 +122,7 @@ class Claims(Repository):
         .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
         .label("place")
     ).subquery()
-    # First one job of each client or channel, then a second of each: the flood of one must not hide the others.
+    # One job of each client or channel first, then a second of each, so that a flood in one hides no other.
     _CROWD = PreparedStatement(
         columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
@@ -140,7 +140,7 @@ class Claims(Repository):
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
-    # A job without progress waits for something else, such as a stopped process: counted, a few would block all others.
+    # Jobs without progress, for example on a stopped process, do not count: a few of them would block all others.
     _IN_HAND = PreparedStatement(
         columns(func.count())
         .select_from(Job)
@@ -204,7 +204,7 @@ class Claims(Repository):
             return []
         behind = sum(one.in_background for one in found)
         room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
-        # With a background job among them, all jobs of users are there too.
+        # Background jobs come last, so a list that contains one contains all jobs of users.
         crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}

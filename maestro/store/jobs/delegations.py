@@ -30,7 +30,7 @@ class Delegations(Repository):
     _also_changes = ("Jobs",)
 
     _LED_TO = aliased(Job)
-    # An interrupted job whose answer was sent already was not stopped by a user.
+    # A job interrupted by a newer message after its answer was sent was not stopped by a user.
     _STANDING = select(
         Job.parent_id,
         and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),

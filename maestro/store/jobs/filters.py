@@ -70,7 +70,7 @@ def _present(at: datetime) -> ColumnElement[bool]:
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions on columns that the index of the list contains."""
     if wanted.status:
-        # Open jobs are few, and found by their status; ended jobs are almost all.
+        # An index on the status helps for open jobs, which are few; almost all jobs have ended.
         yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
     if wanted.kind:
         yield column(Job.kind).in_(wanted.kind)
@@ -86,7 +86,8 @@ def failed_step() -> ScalarSelect[str]:
     """Return the step of a job's last failure, without the steps that follow every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
-        col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),  # a partial index has only those
+        # The partial index contains only these rows.
+        col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),
         *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH),
     )
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()

@@ -109,7 +109,7 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-        # No column of the outer table may stand in the subquery: SQLAlchemy names no tables in what SQLite returns.
+        # Columns of the outer table would be ambiguous in the subquery: SQLAlchemy omits table names in RETURNING.
         .returning(
             *inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == bindparam("job_id")).exists()
         )

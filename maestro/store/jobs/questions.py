@@ -39,7 +39,7 @@ class QuestionRecord:
 class Questions(Repository):
     """All questions."""
 
-    # A literal, and not a parameter, so that SQLite can use the partial index of open questions.
+    # SQLite uses the partial index of open questions only if the status is a literal in the SQL.
     _IS_OPEN = text("questions.status = 'open'")
     _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = PreparedStatement(

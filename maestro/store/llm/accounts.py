@@ -174,7 +174,7 @@ class Accounts(Repository):
         if "secret" in changes and "status" not in changes:
             account.status = AccountStatus.ACTIVE
         if changes.get("status") is AccountStatus.DISABLED:
-            account.last_error = ""  # an operator's decision stays with a new key, unlike a refused key
+            account.last_error = ""  # a new key reverts a refusal, but not an operator's decision to disable
         elif {"status", "secret"} & set(changes):
             self._forgive(account)
         self._put(account)
@@ -194,7 +194,7 @@ class Accounts(Repository):
         A cool-down that still holds stays: a call that was under way when it began says nothing about it.
         """
         for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
-            if limited_until is not None:  # else the account never had a cool-down, and has no such row
+            if limited_until is not None:  # None: never in cool-down, so no row to reset
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
@@ -263,7 +263,7 @@ class Accounts(Repository):
     def _delete(self, account: ModelAccount) -> None:
         self._forgive(account)
         self._remove(account)
-        self._wake()  # a job that waits for it would wait for ever
+        self._wake()  # a job that waits for this account must choose another one
 
     def _forgive(self, account: ModelAccount) -> None:
         """End all cool-downs of an account and reset its strikes."""

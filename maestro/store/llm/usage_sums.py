@@ -51,7 +51,7 @@ def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
 
     A day may have several rows of a key: deleted agents have no name, and each of them has its own.
     """
-    # By the columns of the table, and not by a key made of them: the index has the rows of a day in their order.
+    # Sorted by table columns and not by the computed key, so that the index of the day gives the order.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
     found = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
     return found.group_by(*columns).order_by(*columns)

@@ -58,7 +58,7 @@ MOST_STICKY = 200
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for the facts of an agent that have any of the words (``wording.wanted``), best first."""
-    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # smaller is better; the agent's column has no weight
+    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # bm25: smaller is better; the agent's column has weight 0
     index = table(INDEX, column("rowid"))
     return (
         select(MemoryFact)

@@ -38,7 +38,7 @@ class JobCounts(Repository):
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # As text: of thousands of moments, only two of each group are shown.
+            # Times stay text: thousands are read, and only two of each group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(failed_step(), "").label("step"),

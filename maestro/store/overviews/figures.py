@@ -64,7 +64,7 @@ class MonitoringFigures(Repository):
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return the number of jobs of each agent since then, and of failed ones; what-ifs are left out."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        # By the column itself, SQLite would read all jobs in the order of agents.
+        # Coalesce keeps SQLite from grouping by the agent index, which would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
         found = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
@@ -87,7 +87,7 @@ class MonitoringFigures(Repository):
 
     def received(self, after: int) -> Mapping[str, int]:
         """Count the messages received after the mark, by platform."""
-        # Counted here: for a group by platform, SQLite reads the whole index of platforms.
+        # Counted in Python: with GROUP BY, SQLite reads the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:

@@ -193,7 +193,7 @@ class Pairings(Repository):
             select(AuditEntry.subject, func.count())
             .where(
                 col(AuditEntry.at) > self._now - since,
-                # A later time means that the clock was set back since.
+                # A time in the future means that the clock was set back since.
                 col(AuditEntry.at) <= self._now,
                 AuditEntry.action == WRONG_CODE,
             )

@@ -51,7 +51,7 @@ class Audit(Repository):
 
     def page(self, wanted: AuditFilter, after: AuditMark | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` entries that follow the mark, newest first."""
-        # By time and not by id: each index ends with the time, so that a page is read from one of them.
+        # Sorted by time, not by id: each index ends with the time, so one index gives a whole page.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
         page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:
