@@ -50,7 +50,7 @@ def _close(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING and _is_skipped(tx, step):
         return
     if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
-        # After the cancellation of its workflow Temporal retries no step, so this one retries by itself.
+        # A cancelled workflow retries no step, so its job ends as cancelled, whatever the last attempt raised.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     failed = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)

@@ -270,7 +270,7 @@ class _AnswerAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
         steps = self._steps
         with steps.llm.chain.view() as view:
-            # The journal only needs the row of the job; building the request reads the other rows.
+            # One query for both: the journal needs the row of the job, the request needs the related rows.
             view.tx.jobs.callers.load(self._model.job_id)
             own = steps.journal.adopt(view.tx, self._model)
             if own is not None:

@@ -65,7 +65,7 @@ class Watchdog:
         return result
 
     def check(self) -> None:
-        """Interrupt the function if it has run for too long; one that goes on all the same is interrupted again."""
+        """Interrupt the function if it has run for too long, and again at each check until it ends."""
         with self._lock:
             if self._began is None or self._clock() - self._began < self._seconds:
                 return
@@ -93,7 +93,7 @@ class Watchdog:
                 self._awake.set()
 
     def _end(self) -> None:
-        """Protect the thread from an interruption that comes too late."""
+        """Shield the thread from an interruption that arrives after the end of its function."""
         with self._lock:
             self._began = None
             if self._interrupted:
@@ -150,8 +150,8 @@ class ActivationExecutor(ThreadPoolExecutor):
             result = self._watchdog.run(activation)
         except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
             error = raised
-        # These errors would end the SDK's handler without a report, and Temporal would wait for the timeout of.
-        # the workflow task; and an exit would end the process.
+        # Such errors end the SDK's handler without a report, and Temporal waits for the timeout of the workflow task.
+        # An exit would even end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
         # A workflow runs as its own event loop, so none is set as running between its activations.
@@ -170,13 +170,13 @@ class ActivationExecutor(ThreadPoolExecutor):
 
 
 def is_known_runtime() -> bool:
-    """Say whether SDK and Python have what activations on the event loop rely on."""
+    """Return whether the SDK and Python have the internals that activations on the event loop rely on."""
     private = (asyncio, "_set_running_loop"), (sys, "_current_frames"), (ctypes.pythonapi, "PyThreadState_SetAsyncExc")
     return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _is_passed_on()
 
 
 def _is_passed_on() -> bool:
-    """Say whether ``loop.run_in_executor`` passes on a future of its own kind as it is."""
+    """Return whether ``loop.run_in_executor`` returns an asyncio future unchanged."""
     loop = asyncio.new_event_loop()
     try:
         future = loop.create_future()
@@ -193,10 +193,10 @@ def _raise_in(thread_id: int, error: type[BaseException]) -> None:
 
 
 def _take_back() -> None:
-    """Let what was to be raised in this thread be raised here, once, if it was not raised yet.
+    """Raise and suppress an interruption that is still pending in this thread, once.
 
-    Python has a way to take it back unraised, which leaves a flag of the interpreter set for ever: each function is
-    slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
+    Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: each function
+    is slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
     """
     with suppress(ActivationHang):
         _raise_in(threading.get_ident(), ActivationHang)  # replaces an exception that is already pending in this thread

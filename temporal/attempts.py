@@ -1,4 +1,4 @@
-"""Attempts at steps: their heartbeats and times, the load that stretches them, and a repeat that joins an attempt."""
+"""Attempts at steps: heartbeats, durations, timeouts that grow with the load, and repeats that join a running one."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ BEATS_PER_TIMEOUT = 3
 
 LOADAVG = Path("/proc/loadavg")
 SMOOTHING_SECONDS = 10.0
-"""After so long a change of the load counts for two thirds."""
+"""The time constant of the smoothing: after it, a change of the load counts for two thirds."""
 FREE_PER_CORE = 2.0
 """Threads that may run or wait for each core before timeouts grow."""
 LARGEST_FACTOR = 6.0
@@ -30,7 +30,7 @@ Observe = Callable[[str, str, float], None]
 
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
-"""Failures of steps that are not wanted any more, or not yet."""
+"""Errors of steps that must not run any more, or not yet."""
 
 
 @asynccontextmanager
@@ -68,11 +68,11 @@ class LoadGauge:
         self._runnable = 0.0
 
     def stretched(self, timeout: timedelta) -> timedelta:
-        """Return a timeout as long as the load asks for: itself on a quiet machine, at most six times itself."""
+        """Return a timeout lengthened for the load: unchanged on an idle machine, at most six times as long."""
         return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
 
     def _runnable_now(self) -> float:
-        """Return the smoothed number of threads that run or wait; it begins with the average of the last minute."""
+        """Return the smoothed number of threads that run or wait; starts with the average of the last minute."""
         try:
             minute, _, _, threads, _ = self._read().split()
             last_minute, runnable = float(minute), float(threads.partition("/")[0])
@@ -90,7 +90,7 @@ class LoadGauge:
 
 @contextmanager
 def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
-    """Tell how long the block took, whatever ends it; ``name`` is that of the step's activity."""
+    """Report the duration of the block, whatever ends it; ``name`` is that of the step's activity."""
     began = time.perf_counter()
     outcome = DONE
     try:
@@ -104,7 +104,7 @@ def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Return how an attempt ended; ``cancelled``, which is no failure, after a stop or an end of the job."""
+    """Return how an attempt ended; a stop or an end of the job counts as ``cancelled``, not as a failure."""
     if error is None:
         return DONE
     unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
@@ -114,15 +114,15 @@ def outcome_of(error: BaseException | None) -> str:
 class RunningSteps:
     """The steps under way in this process, each of which runs once at a time.
 
-    Temporal repeats a step whose heartbeats do not reach it, and that may be our own stall or an outage of Temporal
-    while the step runs on: doing it twice would buy the same answer twice.
+    Temporal repeats a step whose heartbeats do not arrive. The cause may be a stall of this process or an outage of
+    Temporal, while the step still runs: a second run would pay for the same answer twice.
     """
 
     def __init__(self) -> None:
         self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
 
     async def join(self, ref: StepRef, act: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
-        """Return what the step returns; an earlier attempt may have begun it.
+        """Return the step's result; joins an earlier attempt that still runs.
 
         Only a stop or a shutdown ends the step; an attempt that Temporal has lost leaves it to the next one.
         """
@@ -145,6 +145,6 @@ class RunningSteps:
 
 
 def _wanted() -> bool:
-    """Tell whether this attempt was cancelled on purpose, and not because Temporal does not know it any more."""
+    """Return whether this attempt was cancelled on purpose, and not because Temporal does not know it any more."""
     details = activity.cancellation_details()
     return details is None or details.cancel_requested or details.worker_shutdown

@@ -1,4 +1,4 @@
-"""Connects to Temporal, patiently, with the converter that keeps text out of histories, and watches the connection."""
+"""Connects to Temporal with unlimited retries, keeps message text out of histories, and watches the connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ LOOK_AGAIN_SECONDS = 1.0
 ASK_TIMEOUT = timedelta(seconds=5)
 
 AWAY = (RPCError, RuntimeError, OSError)
-"""What the SDK raises when Temporal cannot be worked with; a first connection that fails is a plain RuntimeError."""
+"""Errors of the SDK when Temporal cannot be used; a first connection that fails is a plain RuntimeError."""
 
 DATA_CONVERTER = replace(pydantic_data_converter, failure_converter_class=SafeFailureConverter)
 
@@ -69,7 +69,7 @@ async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
 
 
 async def connect_anew(client: Client) -> Client:
-    """Return another connection like this one, checked; raises one of ``AWAY``.
+    """Return another connection with the same settings, checked; raises one of ``AWAY``.
 
     A worker that was refused before it began blocks its queue for all later workers of the same connection.
     """
@@ -81,7 +81,7 @@ async def connect_anew(client: Client) -> Client:
 
 
 async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
-    """Connect, trying again for as long as it takes, and tell each change of the reason once."""
+    """Connect, retrying without a limit, and report each change of the reason once."""
     for line in notes(endpoint):
         report(line)
     wait = FIRST_WAIT
@@ -100,9 +100,9 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
 
 
 async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
-    """Check every few ``seconds`` until cancelled, and report once that Temporal is away, and that it works again.
+    """Check every few ``seconds`` until cancelled; report once that Temporal is away, and once that it works again.
 
-    A trouble that a second look does not find again is not worth a line.
+    A problem that a second check does not find is not reported.
     """
     told = ""
     while True:
@@ -119,7 +119,7 @@ async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: flo
 
 
 async def trouble(client: Client, endpoint: Endpoint) -> str:
-    """Return why Temporal cannot be worked with, as a sentence with the fix, or nothing when it can."""
+    """Return why Temporal cannot be used, as a sentence with the fix; empty when it can."""
     try:
         await check(client, endpoint.namespace)
     except AWAY as error:
@@ -128,7 +128,7 @@ async def trouble(client: Client, endpoint: Endpoint) -> str:
 
 
 async def _reason(error: BaseException, endpoint: Endpoint) -> str:
-    """Explain what a connected client met: of a lost connection only a new one says why."""
+    """Explain an error of a connected client; only a new connection tells why the old one was lost."""
     if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
         try:
             await reach(endpoint)
@@ -138,7 +138,7 @@ async def _reason(error: BaseException, endpoint: Endpoint) -> str:
 
 
 def notes(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return what people should know of a connection that works all the same."""
+    """Return warnings for the operator about a connection that works."""
     local = endpoint.host in {"localhost", "127.0.0.1", "[::1]"}
     if not endpoint.api_key or endpoint.tls is not None or local:
         return ()

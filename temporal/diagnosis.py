@@ -38,7 +38,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Poller:
-    """A worker that polled a queue, ``seen`` so long ago."""
+    """A worker that polled a queue; ``seen`` is the time since its last poll."""
 
     queue: str
     kind: str
@@ -49,7 +49,7 @@ class Poller:
 async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
     """Check server, namespace, search attributes and pollers of the queues; ends within about five seconds.
 
-    It never raises for a server that is away or refuses: what could not be checked behind that is left out.
+    It never raises for a server that is away or refuses: checks that depend on a failed one are left out.
     """
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -119,7 +119,7 @@ async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) ->
 
 
 async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
-    """Return the workers that polled a queue lately for this kind of work; raises one of ``AWAY``."""
+    """Return the workers that polled a queue recently for this kind of work; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
         namespace=namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
     )

@@ -32,7 +32,7 @@ BATCH = 50
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the run before is still closing"
-"""A resumed job may be quicker than the end of its failed workflow; its turn comes with one of the next looks."""
+"""A resumed job may start before its failed workflow has closed; one of the next checks starts it."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """How soon a local step is repeated whose process died, on a quiet machine; the SDK renews it while one is alive."""
@@ -43,8 +43,8 @@ LONGEST_PAUSE = 5.0
 class Queues:
     """Names of task queues; an empty one means that its work is done on the main queue.
 
-    Workflows and local steps are on ``main``, model calls on ``llm``. What a connector does is on a queue of its own,
-    polled only where the connector runs, whose name begins with ``connectors``.
+    Workflows and local steps are on ``main``, model calls on ``llm``. The steps of a connector are on a queue of their
+    own, polled only where the connector runs, whose name begins with ``connectors``.
     """
 
     main: str
@@ -58,11 +58,11 @@ class Queues:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Seconds: how often to look without being woken, between heartbeats at most, per request to a model, per tool.
+    """Settings of runs, in seconds: polling interval, heartbeat timeout, timeout per model request and per tool call.
 
-    ``tool_rounds`` is how often a model may call tools before it has to answer. ``background`` jobs run at once that
-    give way to people, and where ``fair``, each client or channel gets its share. Workflows
-    link to the ``dashboard``, where that has an address.
+    ``tool_rounds`` is how often a model may call tools before it has to answer. At most ``background`` jobs that yield
+    to users run at once, and where ``fair``, each client or channel gets its share. Workflows link to the
+    ``dashboard``, where that has an address.
     """
 
     look: float
@@ -75,7 +75,7 @@ class RunSettings:
     dashboard: str = ""
 
     def job_ref(self, queues: Queues, address: Address, **own: Any) -> JobRef:
-        """Return the payload of a workflow that works for an address, with the values of its ``own``."""
+        """Return the payload of a workflow for a job at an address; ``own`` values replace the settings."""
         values: dict[str, Any] = {
             "heartbeat_seconds": self.heartbeat,
             "model_seconds": self.model,
@@ -92,9 +92,9 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class DispatcherView:
-    """What a dispatcher has to do: claimed jobs to start, and running ones that a person stopped while they wait.
+    """The work of a dispatcher: claimed jobs to start, and running ones that a user stopped while they wait.
 
-    ``stopped`` is None where they were not read. ``crowded``: a job could be claimed, and too many run already.
+    ``stopped`` is None where they were not read. ``crowded``: a job could be claimed, but too many run already.
     """
 
     claimed: Sequence[ClaimedJob] = ()
@@ -103,7 +103,7 @@ class DispatcherView:
 
 
 class Dispatcher:
-    """Starts jobs as they are handed over, and looks for others when told to, or when the store was changed."""
+    """Starts jobs that intake hands over, and claims others when it is woken or the store changes."""
 
     def __init__(
         self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
@@ -136,20 +136,20 @@ class Dispatcher:
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
     def wake(self) -> None:
-        """Look for jobs soon, because there are new ones; may be called from any thread."""
+        """Check for jobs soon, because there are new ones; may be called from any thread."""
         if not self._loop.is_closed():
             self._has_new = self._left_behind = True
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def released(self) -> None:
-        """Look for jobs soon if one may wait for the place that became free; may be called from any thread."""
+        """Check for jobs soon if one may wait for a lane or a slot that became free; any thread may call this."""
         if self._left_behind:
             self.wake()
         else:
             self._store.changes.look_soon()
 
     def pause(self) -> None:
-        """Start nothing any more; what waits is started after the next start of the process."""
+        """Start no further jobs; waiting ones are started after the next start of the process."""
         self._paused = True
         self._woken.set()
 
@@ -183,14 +183,14 @@ class Dispatcher:
                 await self._rest(None)
 
     def _news(self) -> tuple[StoreState | None, bool]:
-        """Return the newest state, and whether this process has new jobs; both count as seen."""
+        """Return the newest state, and whether this process has new jobs; marks both as seen."""
         has_new, self._has_new = self._has_new, False
         state = self._store.changes.state
         self._seen = state.number if state is not None else 0
         return state, has_new
 
     async def _rest(self, seconds: float | None) -> None:
-        """Wait until something happens, no longer than so many seconds; rooms become free by time as well."""
+        """Wait until something happens, at most this many seconds; capacity also becomes free by time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -199,7 +199,7 @@ class Dispatcher:
         self._woken.clear()
 
     def _has_work(self, state: StoreState) -> bool:
-        """Say whether a look found something to do: the end of a stopped job's wait is tried again at each look."""
+        """Return whether a check found work; ending the wait of a stopped job is retried at each check."""
         if state.number == self._seen:
             return state.stopping
         self._left_behind = self._left_behind or state.unclaimed
@@ -213,7 +213,7 @@ class Dispatcher:
         task.add_done_callback(self._starting.discard)
 
     async def _start_at_once(self, claimed: ClaimedJob) -> None:
-        """Start the job of a message that was just committed; one that cannot be started is left to the next look."""
+        """Start the job of a message that was just committed; on a failure, the next check starts it."""
         if self._client is None or self._paused:
             return await asyncio.to_thread(self._unclaim, [claimed.id])
         self._well = await self._start_all(self._client, [claimed])
@@ -222,7 +222,7 @@ class Dispatcher:
         return None
 
     async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
-        """End the waits of jobs that a person stopped; one inside a step notices by itself.
+        """End the waits of jobs that a user stopped; a job inside a step notices the stop by itself.
 
         See docs/decisions.md: control words.
         """
@@ -237,9 +237,9 @@ class Dispatcher:
             self._interrupted.discard(job_id)  # the next round tries again
 
     async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
-        """Start the jobs; false when nothing could be started, so that the next look may wait.
+        """Start the jobs; false when none could be started, so that the next check may wait.
 
-        A job that alone could not be started keeps its claim, and is tried again when that has lapsed.
+        A single job that could not be started keeps its claim, and is retried when that has lapsed.
         """
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
@@ -255,7 +255,7 @@ class Dispatcher:
         return not none_started
 
     def _tell(self, problems: set[str], jobs: int) -> None:
-        """Report what is new: the same refusal at every look would bury the line that says how to mend it."""
+        """Log a new problem once: repeated at every check, it would bury the line with the fix."""
         for problem in problems - self._told:
             self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
         self._told = problems
@@ -275,7 +275,7 @@ class Dispatcher:
         return None
 
     async def _begin(self, client: Client, claimed: ClaimedJob) -> None:
-        """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
+        """Start the workflow of a job; a second start is harmless, because finished steps are not repeated."""
         job, settings = claimed.job, self._pace()
         await client.start_workflow(
             _workflow(job),
@@ -305,7 +305,7 @@ class Dispatcher:
             tx.jobs.forget_claims()
 
     def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
-        """See all there is to do, without writing where there is nothing to claim."""
+        """Return all work for the dispatcher; writes nothing where there is nothing to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
@@ -319,9 +319,10 @@ class Dispatcher:
         return tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
 
     def _claim(self) -> Sequence[ClaimedJob]:
-        """Claim what there is to start.
+        """Claim jobs to start.
 
-        Jobs that have waited long enough go first, so that they are in their old turn before a later one is claimed.
+        Jobs whose wait is over become pending first, so that they have their old position before a later one is
+        claimed.
         """
         self._left_behind = False  # reset before the read, so that a job added after it sets it again
         with self._store.begin() as tx:
@@ -342,7 +343,7 @@ class Dispatcher:
 
 
 def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
-    """Return what does a job of this kind."""
+    """Return the workflow class for a job of this kind."""
     if job.what_if:
         return WhatIfWorkflow.run
     if job.parent_id is not None:

@@ -15,21 +15,21 @@ class Tls:
     """
 
     ca: str = field(default="", repr=False)
-    """The authorities to trust; empty: those of this machine."""
+    """The certificate authorities to trust; empty: those of this machine."""
     cert: str = field(default="", repr=False)
-    """Our certificate, for a server that asks for one."""
+    """The client certificate, for a server that asks for one."""
     key: str = field(default="", repr=False)
     server_name: str = ""
     """The name in the server's certificate; empty: the host of the address."""
 
     def __post_init__(self) -> None:
-        """Refuse what can never work."""
+        """Raise ConfigurationError for settings that can never work."""
         _check_pem(self.ca, "temporal.tlsCa", "CERTIFICATE")
         _check_pem(self.cert, "temporal.tlsCert", "CERTIFICATE")
         _check_pem(self.key, "temporal.tlsKey", "PRIVATE KEY")
 
     def config(self) -> TLSConfig:
-        """Return this as the SDK wants it."""
+        """Return the SDK's form of these settings."""
         return TLSConfig(
             server_root_ca_cert=self.ca.encode() or None,
             domain=self.server_name or None,
@@ -45,10 +45,10 @@ class Endpoint:
     address: str
     namespace: str
     tls: Tls | None = None
-    """None: in plain text."""
+    """The encryption; None for plain text."""
     api_key: str = field(default="", repr=False)
     embedded: bool = False
-    """Whether the server is the one that ``maestro up`` brings along."""
+    """Whether the server is the embedded one, which ``maestro up`` starts."""
 
     @property
     def host(self) -> str:

@@ -26,7 +26,7 @@ Service = Callable[[Client], Awaitable[None]]
 
 
 class Engine:
-    """Connects as soon as Temporal is there, and works until stopped; until then messages wait in the store."""
+    """Connects once Temporal is reachable, and works until stopped; until then messages wait in the store."""
 
     def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -41,7 +41,7 @@ class Engine:
         return bool(self._workers) and all(worker.polling for worker in self._workers)
 
     async def connected(self) -> Client:
-        """Return the client as soon as there is one."""
+        """Wait for the first connection, and return its client."""
         await self._connected.wait()
         assert self.client is not None
         return self.client
@@ -51,7 +51,7 @@ class Engine:
         return self.client
 
     async def reachable(self) -> str:
-        """Return why Temporal cannot be worked with, or nothing when it can."""
+        """Return why Temporal cannot be used; empty when it can."""
         if self.client is None:
             return "Temporal is not connected yet"
         try:
@@ -62,7 +62,7 @@ class Engine:
         return ""
 
     async def polled(self, queue: str) -> bool:
-        """Return whether a worker polls this queue for workflows; false as well when Temporal does not say."""
+        """Return whether a worker polls this queue for workflows; false as well when Temporal does not answer."""
         if self.client is None:
             return False
         try:
@@ -91,11 +91,11 @@ class Engine:
             self._workers.remove(worker)
 
     async def drain(self) -> None:
-        """Take no new work and let what runs finish, for as long as the workers' parts say."""
+        """Accept no new work and let running activities finish, for at most the drain time of each worker."""
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     async def _prepare(self, client: Client) -> None:
-        """Add the search attributes that an external server may lack; without the right to, report what to do."""
+        """Add missing search attributes to an external server; without the right to, report the fix."""
         while True:
             try:
                 await ensure_search_attributes(client, self._endpoint.namespace)
@@ -108,7 +108,7 @@ class Engine:
                 return None
 
     async def _persistently(self, work: Service, client: Client) -> None:
-        """Begin again when store or Temporal fail for a while: intake goes on meanwhile, and nothing is lost."""
+        """Restart a service when store or Temporal fail for a while; intake continues, and nothing is lost."""
         while True:
             try:
                 return await work(client)

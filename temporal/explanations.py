@@ -13,7 +13,7 @@ LONGEST_WORDS = 160
 
 
 class Cause(Enum):
-    """Why Temporal cannot be worked with."""
+    """The cause for which Temporal cannot be used."""
 
     NOBODY_LISTENS = auto()
     NO_SUCH_HOST = auto()
@@ -37,7 +37,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong, and what mends it; neither ends with a full stop, and neither holds a secret."""
+    """A problem and its fix; neither ends with a full stop, and neither holds a secret."""
 
     found: str
     fix: str
@@ -47,8 +47,8 @@ class Trouble:
         return f"{self.found}: {self.fix}."
 
 
-# The SDK is a thin layer over Rust, and its texts are all there is to tell one failed connection from another. They
-# were found by experiment, and the tests hold them over the real wire; what none of them matches is shown as it is.
+# The SDK is a thin layer over Rust: only its error texts distinguish failed connections. These patterns
+# were found by experiment and are tested with real connections; any other text is shown unchanged.
 _SIGNS = (
     ("InvalidContentType", Cause.SPEAKS_PLAIN_TEXT),
     ("NotValidForName", Cause.WRONG_NAME),
@@ -91,7 +91,7 @@ def explain(error: BaseException, endpoint: Endpoint) -> str:
 
 
 def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
-    """Return what is wrong and what mends it."""
+    """Return the problem and its fix."""
     words = _words_of(error, endpoint)
     cause = cause_of(error)
     if endpoint.embedded and cause in _AWAY:
@@ -108,7 +108,7 @@ def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Return why: a status that a server gave says more than any text."""
+    """Return the cause; a status from the server takes precedence over any text."""
     if isinstance(error, TimeoutError):
         return Cause.SILENT
     by_status = _CODES.get(_code_of(error))
@@ -128,7 +128,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _words_of(error: BaseException, endpoint: Endpoint) -> str:
-    """Return what the server or the SDK said, in one short line without our secrets."""
+    """Return the message of the server or the SDK, in one short line without secrets."""
     stated = re.search(r'message: "([^"]*)"', str(error))
     words = " ".join((stated[1] if stated and "Status {" in str(error) else str(error)).split())
     if endpoint.api_key:
@@ -175,7 +175,11 @@ def _denied(endpoint: Endpoint) -> Trouble:
 
 
 def _cut_off(endpoint: Endpoint) -> Trouble:
-    """A TLS server hears plain text as noise, and one that misses a certificate hangs up: both only end the call."""
+    """Return the problem and the fix for a connection that is closed at once: TLS settings probably differ.
+
+    A TLS server reads plain text as noise, and one that misses a certificate closes the connection: both only end the
+    call.
+    """
     found = f"Something at {endpoint.address} takes connections and ends them at once"
     elsewhere = "; if it is no Temporal server, correct temporal.address"
     if endpoint.tls is None:

@@ -1,6 +1,6 @@
 """Failures as a workflow history holds them: a type and a fixed sentence, nothing else.
 
-Chained exceptions, stack traces and the input values in validation errors would otherwise carry what people said into
+Chained exceptions, stack traces and the input values in validation errors would otherwise carry messages of users into
 the history (docs/invariants.md: by reference).
 """
 
@@ -51,7 +51,7 @@ class SafeFailureConverter(DefaultFailureConverter):
     """A failure converter that lets nothing but types and fixed sentences into a history."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        """Convert an exception; one that came from the server is passed on, for it was made safe on its way there."""
+        """Convert an exception; one from the server passes unchanged, because it was converted when it was sent."""
         super().to_failure(_safe(exception), payload_converter, failure)
         _strip(failure)
 
@@ -72,7 +72,7 @@ def _safe(exception: BaseException) -> BaseException:
 
 
 def sentence_of(kind: str) -> str:
-    """Return the fixed sentence of a failure by the name of its class, if only one class of ours has that name."""
+    """Return the fixed sentence of a failure by its class name, if only one class of Maestro has that name."""
     known = {one.public for one in _below(MaestroError) if one.__name__ == kind}
     return known.pop() if len(known) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
 
@@ -84,13 +84,13 @@ def _below(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
 
 
 class ExpectedEnds(logging.Filter):
-    """A log filter that makes one line of what the SDK logs with a traceback of an expected end of a step.
+    """A log filter that shortens the SDK's tracebacks about expected ends of steps to one line.
 
-    What the journal has told already is left out. A fault in our code keeps its traceback.
+    Records that repeat a line of the journal are dropped. A bug in Maestro keeps its traceback.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether the record is written, and shorten it where its error is an expected one."""
+        """Return whether the record is written, and shorten it where its error is an expected one."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, StepFailure):
             return False

@@ -1,4 +1,4 @@
-"""The journal of steps: an interceptor gives each a row, finds finished ones, and decides on the next attempt."""
+"""The journal of steps: an interceptor that writes a row for each, reuses finished ones, and decides on retries."""
 
 import asyncio
 import functools
@@ -36,11 +36,11 @@ Outcome = TypeVar("Outcome", bound=BaseModel)
 Payload = TypeVar("Payload", bound=BaseModel)
 Step = TypeVar("Step", bound=StepRef)
 UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
-"""Errors of an attempt that is not wanted any more, or not yet."""
+"""Errors of an attempt that must not run any more, or not yet."""
 
 
 class StepJournal(Interceptor):
-    """Wraps every activity that does a step; one that does a group of them has each journaled itself."""
+    """Wraps every activity that does a step; an activity for a group of steps journals each of them itself."""
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
@@ -52,7 +52,7 @@ class StepJournal(Interceptor):
         return _Journaled(next, self)
 
     def around(self, function: Activity) -> Activity:
-        """Return the activity with the journal around it, or a clock alone when it returns nothing to keep."""
+        """Return the activity with the journal around it; only timed when it returns nothing to store."""
         wrapped = self._around.get(function)
         if wrapped is None:  # wrapped once: each message runs it, and reading type hints is slow
             wrapped = self._around[function] = self._wrap(function)
@@ -72,11 +72,11 @@ class StepJournal(Interceptor):
 
 
 class Journal:
-    """What is written before and after an attempt at a step (docs/adr/0036).
+    """The rows that are written before and after an attempt at a step (docs/adr/0036).
 
-    A step that only writes to the store begins and ends in its own transaction. What acts outside, on a model, a tool
-    or a platform, is on record before it acts, and so is every step of a job that is older than this process: what the
-    process before this one died of may be that job, and crashes are counted by what is on record.
+    A step that only writes to the store begins and ends in its own transaction. A step that acts outside, on a model, a
+    tool or a platform, is recorded before it acts. So is every step of a job that is older than this process: that job
+    may be what ended the previous process, and crashes are counted by recorded attempts.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Journal:
         tried: Callable[[], TemporalAttempt] = lambda: UNKNOWN,
         observe: Observe = lambda *_: None,
     ) -> None:
-        """``tried`` tells which attempt of Temporal's the running code is, ``observe`` takes how an attempt ended."""
+        """``tried`` returns Temporal's attempt of the running code; ``observe`` receives how an attempt ended."""
         self._store = store
         self._rules = rules
         self._tried = tried
@@ -95,10 +95,11 @@ class Journal:
         self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
     def together(self, job_id: str, work: Callable[[], Result]) -> Result:
-        """Return what the work returns, which runs steps that only write to the store: all in one transaction.
+        """Run steps that only write to the store in one transaction, and return the result of the work.
 
-        Where one of them fails nothing of it counts, and they are run again one by one, so that the failure is that of
-        its own step. The steps of a job that is older than this process are run one by one from the beginning.
+        Where one of them fails the transaction is rolled back, and they are run again one by one, so that the failure
+        is that of its own step. The steps of a job that is older than this process are run one by one from the
+        beginning.
         """
         try:
             with self._store.begin() as tx:
@@ -111,9 +112,9 @@ class Journal:
         return work()
 
     def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
-        """Return what a step that only writes to the store returns, or what it returned when it finished.
+        """Return the result of a step that only writes to the store, or its stored result when it finished before.
 
-        Within a transaction it is a part of it, and what it raises is raised as it is.
+        Within a transaction it is a part of it, and its exceptions pass unchanged.
         """
         with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
@@ -126,7 +127,7 @@ class Journal:
                 raise self.failed(ref, error) from None
 
     async def perform(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
-        """Return what a step that acts outside returns, or what it returned when it finished."""
+        """Return the result of a step that acts outside, or its stored result when it finished before."""
         async with self.attempt(ref, function.__name__, functools.partial(self.begin, ref, function.__name__)) as held:
             return await function(ref) if held is None else result_of(function).model_validate_json(held)
 
@@ -134,9 +135,9 @@ class Journal:
     async def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Have the block count as an attempt at a step that acts outside: one begun already, or begun in a thread now.
+        """Treat the block as an attempt at a step that acts outside: one begun already, or begun in a thread now.
 
-        The block is given what the step returned if it has finished. Whatever it raises is journaled.
+        The block is given the stored result of a finished step. Every exception of it is journaled.
         """
         with attempt_timer(name, self._observe), ExitStack() as scope:
             try:
@@ -162,7 +163,7 @@ class Journal:
                 tx.jobs.steps.begin(ref, name, tx.jobs.snapshot(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that was put on record ahead for this one, None where there is none, or more to do."""
+        """Return the attempt that was recorded ahead for this one; None without one, or with more to write."""
         number = tx.jobs.steps.history(ref, self._tried()).begun_ahead
         if number is None or ref in self._unwritten:
             return None
@@ -170,12 +171,11 @@ class Journal:
         return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return what the finished step returned, or the attempt that begins now.
+        """Return the stored result of a finished step, or the attempt that begins now.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
         in it too often (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of its lane runs, and
-        ``StepTaken`` when Temporal has given the step to another process, or the job to another run, since it gave it
-        to this one.
+        ``StepTaken`` when Temporal has meanwhile given the step to another process, or the job to another run.
         """
         tried = self._tried()
         if not recorded:  # inside another step's activity, or a local one, the attempt number is not that of this step
@@ -204,16 +204,16 @@ class Journal:
         return attempt
 
     def _write_late(self, tx: Transaction, ref: StepRef) -> None:
-        """Note the failure of an attempt before that could not be noted at its end."""
+        """Note the failure of an earlier attempt that could not be written when that ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
             with acting_for(own):
                 tx.jobs.steps.failed(ref, problem, UNEXPECTED)
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
-        """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
+        """Note why the attempt failed, or that it has to wait, and return the failure for Temporal.
 
-        What has failed often enough waits where there is something to wait for instead (docs/decisions.md: retry).
+        After its last failure, a job may wait for an outside event instead of failing (docs/decisions.md: retry).
         Raises ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a
         crash.
         """
@@ -253,7 +253,7 @@ class Journal:
     def _begun(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
-        """Return what does the step, or reads the result of a finished one; ``scope`` is that of its attempt."""
+        """Return a callable that does the step, or reads a finished one's result; ``scope`` is that of its attempt."""
         begun = self.begin(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
             return functools.partial(result_of(function).model_validate_json, begun)
@@ -261,7 +261,7 @@ class Journal:
         return functools.partial(function, ref)
 
     def timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
-        """Return what an activity returns that leaves no row."""
+        """Return the result of an activity that writes no row, and measure its time."""
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
@@ -270,14 +270,14 @@ class Journal:
 
 
 def temporal_attempt() -> TemporalAttempt:
-    """Return which attempt of Temporal's this is; a local step's number starts again where its task is repeated."""
+    """Return Temporal's attempt of the running code; the number of a local step restarts when its task is repeated."""
     info = activity.info()
     return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
 
 @functools.cache
 def result_of(function: Callable[..., Any]) -> type[Any]:
-    """Return the class of what a step returns."""
+    """Return the class of a step's result."""
     result: type[Any] = get_type_hints(function)["return"]
     return result
 
@@ -288,7 +288,7 @@ def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
 
 
 def _begin(tx: Transaction, job_id: str) -> None:
-    """Let a pending job begin where its lane is free; what follows from its row then need not be read."""
+    """Start a pending job where its lane is free, and note what its row says, so that it is not read again."""
     begun = tx.jobs.mark_started(job_id)
     if begun is not None and begun.is_new:
         tx.jobs.steps.assume(job_id, {})
@@ -297,10 +297,10 @@ def _begin(tx: Transaction, job_id: str) -> None:
 
 
 def _take_lane(tx: Transaction, job_id: str) -> None:
-    """Take the lane for the job of a workflow that starts.
+    """Claim the lane for the job of a workflow that starts.
 
-    Between its claim and here another one may have come back from a wait into an earlier position, or the other way
-    round: the one that begins first runs (docs/invariants.md: lanes).
+    Between the job's claim and this step another job may have resumed from a wait at an earlier position, or the other
+    way round: the one that begins first runs (docs/invariants.md: lanes).
     """
     if not tx.jobs.mark_started(job_id):
         raise LaneTaken(f"another job of the lane of {job_id} runs")
@@ -315,7 +315,7 @@ def _refuse(job: JobSnapshot, ref: StepRef) -> None:
 
 
 def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
-    """Log one line about an attempt that did not end well; a fault in Maestro's code comes with its traceback."""
+    """Log one line about an attempt that did not succeed; a bug in Maestro is logged with its traceback."""
     facts = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
     if isinstance(error, Suspension):
         log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **facts)
@@ -328,7 +328,7 @@ def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
 
 
 def _detail(error: Exception) -> str:
-    """Return the detail for operators; an unexpected error may quote what people wrote, so only its class is logged."""
+    """Return the detail for operators; of an unexpected error, which may quote users, only the class is logged."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
 
 

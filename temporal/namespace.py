@@ -29,7 +29,7 @@ PASSING = frozenset(
         RPCStatusCode.CANCELLED,
     }
 )
-"""What says nothing of our rights, only of the moment."""
+"""Statuses of a temporary failure, which say nothing about the rights of this client."""
 
 _ATTRIBUTES_TIMEOUT = timedelta(seconds=2)
 
@@ -70,7 +70,7 @@ async def lacking(client: Client, namespace: str) -> Shortfall:
 async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
     """Add those that are missing and return them.
 
-    Raises ``TemporalUnavailable`` with the fix when that cannot be, ``RPCError`` when it may be in a moment.
+    Raises ``TemporalUnavailable`` with the fix when that is refused, ``RPCError`` when a retry may succeed.
     """
     try:
         found = await lacking(client, namespace)
@@ -92,7 +92,7 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
 
 
 async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
-    """Add them; that another process was quicker, which the server refuses in several ways, is as good."""
+    """Add them; the server's refusals because another process added them first count as success."""
     try:
         await client.operator_service.add_search_attributes(_request(namespace, names), timeout=_ATTRIBUTES_TIMEOUT)
     except RPCError:
@@ -101,7 +101,7 @@ async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
 
 
 def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -> str:
-    """Return what an administrator types to add search attributes."""
+    """Return the command with which an administrator adds search attributes."""
     named = " ".join(f"--name {name}" for name in names)
     return f"temporal operator search-attribute create -n {namespace} {named} --type Keyword"
 
@@ -113,7 +113,7 @@ def mistyped_text(found: Shortfall) -> str:
 
 
 def mistyped_fix(found: Shortfall, namespace: str) -> str:
-    """Return what to do about attributes of another type."""
+    """Return the fix for attributes of another type."""
     names = tuple(found.mistyped)
     named = " ".join(f"--name {name}" for name in names)
     remove = f"temporal operator search-attribute remove -n {namespace} {named} --yes"
@@ -133,10 +133,10 @@ def _request(namespace: str, names: tuple[str, ...]) -> AddSearchAttributesReque
 
 
 async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
-    """Register the namespace and add the search attributes where they are missing; return a sentence per thing done.
+    """Register the namespace and add missing search attributes; return a sentence for each change.
 
     ``retention`` is how long a new namespace keeps finished histories, at least a day on most servers. Raises
-    ``TemporalUnavailable`` with the fix, which is the administrator's commands when we may not do this ourselves.
+    ``TemporalUnavailable`` with the fix, which is the administrator's commands when Maestro lacks the rights.
     """
     try:
         client = await connect(endpoint)
@@ -194,7 +194,7 @@ async def _prepare_attributes(client: Client, endpoint: Endpoint) -> list[str]:
 
 
 async def _known(client: Client, namespace: str) -> None:
-    """Raise while some part of the server does not know the namespace yet."""
+    """Raise while a part of the server does not know the namespace yet."""
     await check(client, namespace)
     await lacking(client, namespace)
     await client.workflow_service.count_workflow_executions(
@@ -211,7 +211,7 @@ async def _searched(client: Client, namespace: str) -> None:
 
 
 async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
-    """Return when the question is answered; raises what it raised last if that takes too long."""
+    """Repeat a check until it succeeds; raises its last error after ``USABLE_SECONDS``."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + USABLE_SECONDS
     while True:
@@ -226,6 +226,6 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
 
 
 def span(kept: timedelta) -> str:
-    """Return a time of hours or days in words."""
+    """Return a duration of hours or days in words."""
     hours = round(kept.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"

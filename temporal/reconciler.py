@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class JobRepair(StrEnum):
-    """What the reconciler did about a job."""
+    """The reconciler's action for a job."""
 
     FINE = "fine"
     RESUMED = "resumed"
@@ -43,14 +43,14 @@ BY_A_PERSON = {
 BY_ITSELF = frozenset(
     {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
 )
-"""Ends that leave the job open only by a fault, such as an update whose flow does not fit the running workflow."""
+"""Workflow ends that leave a job open only after a fault, such as an incompatible update of its workflow code."""
 
 RECOVERIES = 3
 """How often a job is given a new run before it counts as failed: what fails that often will fail again."""
 
 
 class Reconciler:
-    """Resumes open jobs without a workflow, and closes those that a person ended in Temporal."""
+    """Resumes open jobs without a workflow, and closes those that an operator ended in Temporal."""
 
     def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class Reconciler:
         self._released = released
 
     async def run(self, client: Client) -> None:
-        """Reconcile now and then until cancelled; while Temporal is away there is nothing to compare with."""
+        """Reconcile periodically until cancelled; does nothing while Temporal is away."""
         while True:
             try:
                 await self.reconcile(client)
@@ -68,7 +68,7 @@ class Reconciler:
             await asyncio.sleep(self._seconds())
 
     async def reconcile(self, client: Client) -> dict[str, JobRepair]:
-        """Look at every running job once and return what was done about each."""
+        """Compare every running job once, and return the actions."""
         jobs = await asyncio.to_thread(self._running)
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -101,7 +101,7 @@ class Reconciler:
             return list(tx.jobs.running())
 
     def _resume(self, job: Job, why: str, limit: float = math.inf) -> JobRepair:
-        """Give the job a new run in its place; past ``limit`` recoveries it ends, and its person, if any, hears."""
+        """Give the job a new run at its position; past ``limit`` recoveries it fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
@@ -130,12 +130,12 @@ class Reconciler:
 
 
 def _same_run(present: Job, seen: Job) -> bool:
-    """Say whether the job is where it was when Temporal was asked about it; if not, the answer is out of date."""
+    """Return whether the job is still in the run that Temporal was asked about; else the answer is out of date."""
     return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
 
 
 def _is_awaited(tx: Transaction, job: Job) -> bool:
-    """Say whether a person waits for what the job has to say, and hears it from no other."""
+    """Return whether a user waits for the job's answer, and gets it from no other job."""
     awaited = job.inbox_id is not None and not (job.notice or job.what_if)
     return awaited and tx.jobs.delegations.delegator(job) is None
 

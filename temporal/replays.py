@@ -25,10 +25,10 @@ CANCEL_TIMEOUT = 5.0
 ClientSource = Callable[[], Awaitable[Client | None]]
 
 LOOK_SECONDS = 0.5
-"""How late at most a batch is seen that another process began."""
+"""The longest delay after which a batch of another process is seen."""
 
 AFTER_TROUBLE_SECONDS = 5.0
-"""How long a store that does not answer is left alone."""
+"""The wait before a store that failed is read again."""
 
 BROKE = "it could not be begun; the log has the error"
 
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
-    """Return what interrupts the waits of a stopped job's workflow.
+    """Return a function that interrupts the waits of a stopped job's workflow.
 
     Without Temporal the job's row alone stops it, at its next step.
     """
@@ -56,7 +56,7 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
 
 @dataclass(frozen=True)
 class DueItems:
-    """The items of a batch that are due, by their places; there is at least one."""
+    """The due items of a batch, by their indexes; at least one."""
 
     batch: ReplayBatch
     places: Sequence[int]
@@ -70,16 +70,16 @@ class BatchWork:
     """
 
     def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
-        """``interrupt`` tells the workflow of a stopped job, ``wake`` a dispatcher that there are jobs."""
+        """``interrupt`` notifies the workflow of a stopped job, ``wake`` notifies a dispatcher of new jobs."""
         self._store = store
         self._interrupt = interrupt
         self._wake = wake
         self._seen = 0
 
     async def run(self) -> None:
-        """Work until cancelled; the items that are open then are started by the next process.
+        """Process batches until cancelled; the next process starts the items that are open then.
 
-        A place is free when a job has ended, so each look that finds the store changed is followed by an attempt.
+        An ended job frees a slot, so each change of the store is followed by an attempt.
         """
         changes = self._store.changes
         with changes.subscribed(self._has_news, lambda: LOOK_SECONDS) as changed:
@@ -115,7 +115,7 @@ class BatchWork:
         return [turn for turn in found if turn.places]
 
     def _settle(self, batch: ReplayBatch, place: int) -> str | None:
-        """Do what is asked for with one job, and write what came of it; return it if its workflow is to be told."""
+        """Replay or cancel one job and write the outcome; return the job if its workflow has to be notified."""
         try:
             return self._done(batch, place)
         except StoreBusy:
@@ -142,14 +142,14 @@ class BatchWork:
 
 @dataclass(frozen=True)
 class StartedReplay:
-    """The job that runs now, or was told to stop, and whether its workflow is to be told."""
+    """The replayed or stopped job, and whether its workflow has to be notified."""
 
     job_id: str
     in_workflow: bool = False
 
 
 def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
-    """Return the items that begin now, and add their lanes to those that are taken."""
+    """Return the indexes of the items that begin now, and add their lanes to those in use."""
     if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so no lane limits it
         return [place for place, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]

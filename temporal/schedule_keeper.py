@@ -1,4 +1,4 @@
-"""Keeps Temporal's schedules as the rows of heartbeats and crons are, because the store is the truth (ADR 17)."""
+"""Keeps Temporal's schedules equal to the rows of heartbeats and crons, because the store is the truth (ADR 17)."""
 
 import asyncio
 import math
@@ -40,10 +40,10 @@ REFUSALS = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
     }
 )
-"""What another attempt would not change: it waits for a change, or for the next comparison."""
+"""Refusals that a retry does not change: the next attempt follows a change of the row, or the next full comparison."""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""What somebody has to allow; it is tried again soon, as whatever else goes wrong, but said in the row."""
+"""Missing rights that an administrator has to grant; retried soon, as other errors, but shown in the row."""
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ScheduleSnapshot:
-    """The rows of schedules: the ids of all, what Temporal is to hold for each, and those that cannot be read.
+    """The rows of schedules: all ids, the wanted Temporal schedule of each, and the invalid rows.
 
     ``stamp`` differs when any of it may.
     """
@@ -64,9 +64,9 @@ class ScheduleSnapshot:
 
 
 class ScheduleKeeper:
-    """Creates, changes, pauses and deletes schedules in Temporal after their rows.
+    """Creates, changes, pauses and deletes schedules in Temporal to match their rows.
 
-    Two keepers at once do no harm: telling is idempotent, and what one told too late, the other puts right.
+    Two keepers at once do no harm: updates are idempotent, and each corrects an outdated update of the other.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ScheduleKeeper:
         self._compare_at = -math.inf
 
     async def run(self, client: Client) -> None:
-        """Follow the rows until cancelled; what changes while Temporal is away is told when it is back."""
+        """Follow the rows until cancelled; changes while Temporal is away are sent when it is back."""
         pause = 0.0
         with self._store.changes.subscribed(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
@@ -102,9 +102,9 @@ class ScheduleKeeper:
         return (state.schedules, state.agents, self._terms()) != self._seen or _now() >= self._compare_at
 
     async def follow(self, client: Client) -> bool:
-        """Tell Temporal what has changed, and now and then everything; say whether it took all of it.
+        """Send changes to Temporal, and periodically everything; return whether it accepted all.
 
-        Raises ``RPCError`` when it does not even say what it has.
+        Raises ``RPCError`` when it does not even list its schedules.
         """
         due = _now() >= self._compare_at
         if due:
@@ -126,13 +126,13 @@ class ScheduleKeeper:
         return not self._again
 
     async def _listed(self, client: Client) -> set[str]:
-        """Return the ids that are ours by their form."""
+        """Return the schedule ids that have the form of this Maestro's."""
         ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
     async def _tell(self, client: Client, planned: ScheduleColumns, want: WantedSchedule) -> FollowedSchedule | None:
-        """Return what came of telling Temporal of one row; None when nothing came of it yet."""
+        """Update Temporal for one row and return the result; None when it should be retried soon."""
         try:
             await put_schedule(client, want, anew=_is_news(planned, want))
         except RPCError as error:
@@ -154,7 +154,7 @@ class ScheduleKeeper:
             self._known.discard(its_id)
 
     def _picture(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
-        """Return what the rows say, None when nothing has changed."""
+        """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
             editions = tx.system.versions.now()
             stamp = (editions.schedules, editions.agents, terms)
@@ -180,7 +180,7 @@ class ScheduleKeeper:
                 tx.background.following.note(news)
 
     def _begin_late(self, told: Sequence[tuple[ScheduleColumns, WantedSchedule]]) -> None:
-        """Start schedules that were to run once, at a time before Temporal knew of them."""
+        """Start one-time schedules that were due before Temporal knew of them."""
         once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
         if once:
             with self._store.begin() as tx:
@@ -190,12 +190,12 @@ class ScheduleKeeper:
 
 
 def _is_news(planned: ScheduleColumns, want: WantedSchedule) -> bool:
-    """Say whether Temporal was told something else, or would not take it."""
+    """Return whether Temporal still has an older digest, or refused the last update."""
     return planned.followed != want.digest or bool(planned.follow_error)
 
 
 async def _at_once(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
-    """Wait for all of them, of which so many go on at a time."""
+    """Await all of them, with a limit on how many run at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Coroutine[None, None, Result]) -> Result:

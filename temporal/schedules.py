@@ -44,20 +44,20 @@ from workflows.steps import AGENT, CHANNEL, search_attributes, temporal_priority
 
 _UTC = "UTC"
 _YEARS = range(2000, 2101)
-"""All that Temporal knows."""
+"""The years that Temporal accepts in a calendar."""
 
 _SECOND = timedelta(seconds=1)
 
 CATCH_UP = timedelta(days=366)
-"""How long ago a time may be that passed while Temporal was away; of all of them, one comes."""
+"""The catch-up window: after an outage of Temporal, one run replaces all times missed within it."""
 
 _REQUEST_TIMEOUT = timedelta(seconds=10)
 
 
 def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
-    """Return the times of a schedule, the same as ``maestro.domain.schedules.times`` gives.
+    """Return the times of a schedule in Temporal's form, as ``maestro.domain.schedules.times`` computes them.
 
-    A zone's clock changes are told for the year to come, so what is told of a cron differs when one of them is over.
+    A zone's clock changes are included for the coming year, so the result for a cron differs after each of them.
     """
     match schedule:
         case Interval(length):
@@ -77,9 +77,9 @@ def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: da
 
 
 def _single(moment: datetime) -> ScheduleIntervalSpec:
-    """Write a moment as the interval from 1970 on that comes again only when it is twice as far away.
+    """Return a single moment as the interval from 1970 on that recurs only after twice that time.
 
-    It could not be the offset of a longer one: an offset that is still to come is passed over.
+    It could not be the offset of a longer one: Temporal skips an offset that is still to come.
     """
     return ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp())))
 
@@ -90,7 +90,7 @@ def _at(moment: datetime) -> ScheduleCalendarSpec:
 
 
 def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
-    """Yield the calendars of a cron without the doubtful hours of the days that have any."""
+    """Yield the calendars of a cron, without the ambiguous hours on days of a clock change."""
     for days, weekdays in cron.choices:
         whole = ScheduleCalendarSpec(
             minute=_ranges(cron.minutes),
@@ -114,7 +114,7 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
 def _rest_of_years(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
-    """Yield the other months of the years with doubtful days, and the other days of their months."""
+    """Yield the other months of the years with clock changes, and the other days of their months."""
     left_out = sorted(doubtful)
     for year, of_year in groupby(left_out, key=lambda day: day.year):
         changing = list(of_year)
@@ -132,7 +132,7 @@ def _day_of(day: date) -> ScheduleCalendarSpec:
 
 
 def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
-    """Write numbers as few ranges."""
+    """Return numbers as few ranges."""
     placed = enumerate(sorted(numbers))
     runs = ([number for _, number in run] for _, run in groupby(placed, key=lambda pair: pair[1] - pair[0]))
     return tuple(ScheduleRange(run[0], run[-1]) for run in runs)
@@ -140,7 +140,7 @@ def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
 
 @dataclass(frozen=True)
 class ScheduleTerms:
-    """What every run is told: on which queues it works, and how fast it goes."""
+    """Values that every run gets: its queues, and the settings of runs."""
 
     queues: Queues
     pace: RunSettings
@@ -148,7 +148,7 @@ class ScheduleTerms:
 
 @dataclass(frozen=True)
 class WantedSchedule:
-    """What Temporal is to hold under an id; ``digest`` differs when any of it does."""
+    """The wanted Temporal schedule of an id; ``digest`` differs when any of it does."""
 
     id: str
     schedule: Schedule
@@ -157,12 +157,12 @@ class WantedSchedule:
 
 
 def schedule_id(main_queue: str, ref: str) -> str:
-    """Return how Temporal calls it: with the queue, so that two Maestros in one namespace do not meet."""
+    """Return Temporal's id of a schedule; it contains the queue, so that two Maestros can share a namespace."""
     return f"{main_queue}-{ref}"
 
 
 def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
-    """Return what Temporal is to hold for a row; raises ``InvalidEdit`` for one that no rule can read any more."""
+    """Return the wanted Temporal schedule of a row; raises ``InvalidEdit`` for a row with an invalid rule."""
     its_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
@@ -188,8 +188,8 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
 async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
     """Create or update a schedule in Temporal; raises what the SDK raises.
 
-    Without ``anew``, only what was changed in Temporal itself is put right. Times that passed while Temporal was away
-    are made up for also when the schedule is updated right after that (measured).
+    Without ``anew``, only changes made in Temporal itself are reverted. Temporal catches up on times missed in an
+    outage even when the schedule is updated right after it (measured).
     """
     if not await _update(client, wanted, anew=anew):
         try:
@@ -201,7 +201,7 @@ async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) ->
 
 
 async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
-    """Remove one that starts workflows on our queue; raises what the SDK raises."""
+    """Remove a schedule that starts workflows on this queue; raises what the SDK raises."""
     handle = client.get_schedule_handle(its_id)
     try:
         description = await handle.describe(rpc_timeout=_REQUEST_TIMEOUT)
@@ -214,7 +214,7 @@ async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
 
 
 async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool:
-    """Return whether there is one; it is as wanted then."""
+    """Update an existing schedule; return whether there is one."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
         if not anew and _alike(present.description.schedule, wanted.schedule):
@@ -231,7 +231,7 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
 
 
 def _alike(present: Schedule, wanted: Schedule) -> bool:
-    """Return whether a schedule is as it was put; the payload of its runs is compared as far as it can be read."""
+    """Return whether a schedule is as Maestro set it; the payload of its runs is compared as far as it is readable."""
     here, there = present.action, wanted.action
     return (
         isinstance(here, ScheduleActionStartWorkflow)
@@ -260,19 +260,19 @@ def _action(
 
 
 def _details(ref: JobRef) -> str:
-    """Say where a run is shown: Temporal makes its id, so that the link leads to all runs of the schedule."""
+    """Return the link to all runs of the schedule, in Markdown: Temporal makes the id of each run."""
     runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
     return f"A run of {runs}. Its job has the id of this workflow."
 
 
 def _priority(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms) -> Priority:
-    """Return the priority of its runs, by what is known before one starts; the run itself reads which client pays."""
+    """Return the priority of its runs, before the paying client is known; the run itself reads the client."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)
 
 
 def _digest(schedule: Schedule, ref: JobRef, attributes: TypedSearchAttributes) -> str:
-    """Return a short name of all that Temporal is told."""
+    """Return a short digest of the whole Temporal schedule."""
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)
     told = (

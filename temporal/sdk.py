@@ -1,4 +1,4 @@
-"""Adapts the SDK to this process: what its native part logs, and which work of it is skipped."""
+"""Adapts the SDK to this process: the log of its native part, and work that can be skipped."""
 
 import functools
 import importlib
@@ -25,7 +25,7 @@ PARAMETERS = {
 
 QUIET = "ERROR"
 OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
-"""The loggers that tell how steps ended."""
+"""The SDK's loggers about the ends of steps."""
 
 
 def skip_visits() -> bool:
@@ -43,7 +43,7 @@ def skip_visits() -> bool:
 
 
 def _private_parts() -> list[tuple[Any, str]]:
-    """Return where the SDK's functions, and what they return where nothing is done, are to be found, if they are."""
+    """Return where the SDK has the functions to replace: their module or class, and their names."""
     workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
     converter = getattr(workflow, "_CommandAwareDataConverter", None)
     return [
@@ -60,14 +60,14 @@ def _module(name: str) -> Any:
 
 
 def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
-    """Say whether the functions of this version are those that may be replaced; the last makes what they return."""
+    """Return whether the functions are those that may be replaced; the last one makes the result of a skipped visit."""
     *replaced, nothing_done = functions
     found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
     return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
 
 
 def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
-    """Visit the payloads of an activation or a completion only where there is something to do with them."""
+    """Visit the payloads of an activation or a completion only where a codec has work to do."""
 
     @functools.wraps(visit)
     async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
@@ -96,10 +96,10 @@ def _is_plain(converter: DataConverter) -> bool:
 
 
 def configure_sdk() -> None:
-    """Keep the SDK from warning of every retry and from work without use, before the first client of the process.
+    """Silence the SDK's retry warnings and skip its unused work; call it before the first client of the process.
 
-    It writes to standard error, in colour, whatever our log's form is; what people need to know of the connection is
-    told by ``temporal.client``, once for each change. How a step ended is told by the journal, in one line.
+    The native part writes coloured lines to standard error, whatever the log format. ``temporal.client`` reports the
+    connection, once for each change; the journal reports the end of each step in one line.
     """
     quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
     runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))

@@ -1,4 +1,4 @@
-"""The Temporal server that Maestro brings along: started, adopted after a kill, kept alive and stopped."""
+"""The embedded Temporal server: started, adopted after a kill of Maestro, supervised and stopped."""
 
 import asyncio
 import errno
@@ -44,18 +44,18 @@ _PAUSE = 0.05
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
 FULL_BYTES = 4 * 1024**2
-"""With less space than this the server's database cannot grow by what it wants at once."""
+"""With less free space than this the server's database cannot grow by its next step."""
 KILLS_AT_START = 3
-"""How often a server that is killed while it starts is started again before that is given up."""
+"""How often a server that is killed during its start is started again."""
 NOTICED_WITHIN = 1.0
-"""Seconds within which we learn that a process has ended whose sockets are closed."""
+"""Seconds within which the end of a process is noticed after its sockets are closed."""
 
 
 async def until_ready(address: str, ui_url: str) -> None:
     """Return when the server answers in full; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
-        while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - no event reaches us from another process
+        while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(_PAUSE)
 
 
@@ -82,7 +82,7 @@ async def register_search_attributes(address: str) -> None:
 
 
 class _KilledAtStart(TemporalUnavailable):
-    """It was killed before it was healthy, by a person or by a system that is short of memory."""
+    """The server was killed before it was healthy, by a user or by a system that is short of memory."""
 
     def __init__(self) -> None:
         super().__init__("The Temporal server was killed while it started.")
@@ -138,12 +138,12 @@ class EmbeddedServer:
             self._process = None
 
     def _wanted(self) -> tuple[tuple[str, ...], str]:
-        """Return the command line the server should have, and the version of its program."""
+        """Return the command line that the server should have, and the version of its program."""
         binary = find_binary()
         return server_command(self._config, binary), program_version(binary)
 
     async def _adopt(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
-        """Return the server that an earlier run left behind if it is as this run would start it; end any other one."""
+        """Return the server of an earlier run if its command line still fits; end any other one."""
         record = await asyncio.to_thread(read_record, self._config.record)
         if record is None or not await asyncio.to_thread(record.exists):
             return None
@@ -162,7 +162,7 @@ class EmbeddedServer:
         return None
 
     async def _taken_over(self, record: ServerRecord) -> ServerProcess:
-        """Return an adopted server with a watch of our own: the one over it knows only that its Maestro is gone."""
+        """Return an adopted server with a new watch; its old watch only knows that its Maestro is gone."""
         await asyncio.to_thread(dismiss_watch, record, self._config.database)
         try:
             watch = await self._watch_over(record.pid)
@@ -178,7 +178,7 @@ class EmbeddedServer:
         return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
 
     async def _let_die(self, process: ServerProcess) -> None:
-        """Wait for a server that was killed together with Maestro: until its last thread is gone it keeps its ports."""
+        """Wait for a server that was killed together with Maestro: it keeps its ports until its last thread ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._config.timing.adopted_ready):
                 await process.wait()
@@ -196,7 +196,7 @@ class EmbeddedServer:
         return True
 
     async def _launch_again(self, command: tuple[str, ...], program: str) -> ServerProcess:
-        """Start a server as ``_launch`` does, again where it is killed while it starts, a few times."""
+        """Start a server as ``_launch`` does; retried a few times when it is killed during its start."""
         for _ in range(KILLS_AT_START):
             try:
                 return await self._launch(command, program)
@@ -205,7 +205,7 @@ class EmbeddedServer:
         return await self._launch(command, program)
 
     async def _launch(self, command: tuple[str, ...], program: str) -> ServerProcess:
-        """Start a server and return it healthy; on any failure, a cancellation included, none is left."""
+        """Start a server and return it healthy; on any failure, a cancellation included, no server is left running."""
         await asyncio.to_thread(self._check_ports)
         log = await asyncio.to_thread(open_log, self._config.log)
         with log:
@@ -262,7 +262,7 @@ class EmbeddedServer:
         await register_search_attributes(self.address)
 
     async def _supervise(self) -> None:
-        """Start the server again whenever it ends, each time later if it does not live long."""
+        """Restart the server whenever it ends, with a growing delay if it does not live long."""
         timing = self._config.timing
         clock = asyncio.get_running_loop().time
         delay = timing.first_restart
@@ -277,7 +277,7 @@ class EmbeddedServer:
             delay = await self._restart(delay)
 
     async def _restart(self, delay: float) -> float:
-        """Try until a server runs; return the delay for the next death, in seconds."""
+        """Retry until a server runs; return the delay for the next death, in seconds."""
         while True:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)

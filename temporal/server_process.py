@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 NAMESPACE = "default"
 
 ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
-"""Everything the server gets: no keys of ours to leak, no stray TEMPORAL_* variable, and no call home for updates."""
+"""The server's whole environment: no API keys, no stray TEMPORAL_* variable, and no update check."""
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")
 _DYNAMIC_CONFIG = (
@@ -37,7 +37,7 @@ _DYNAMIC_CONFIG = (
 
 _PROC = Path("/proc/self/stat")
 _POLL = 0.2 if _PROC.exists() else 1.0
-"""Seconds between looks at a process that is not our child; without /proc each look costs a run of ``ps``."""
+"""Seconds between checks of a process that is no child; without /proc each check runs ``ps``."""
 
 _MAX_LOG = 10 * 1024 * 1024
 _TAIL = 8192
@@ -62,7 +62,7 @@ while serves "$1" "$2"; do
   sleep "$4"
 done
 """
-"""Ends a server that no Maestro can ever adopt: ours is gone, and no record names the server any more.
+"""Ends a server that no Maestro can adopt any more: its Maestro is gone, and so is the record.
 
 Its input ends when the process that started it does, however that ended. It is told the server's process id, its
 database, the record, and in seconds the time between two looks and the time a server gets to end by itself.
@@ -90,7 +90,7 @@ class Timing:
 
 
 ALWAYS_THERE = "default"
-"""The namespace that the server makes without being asked."""
+"""The namespace that the server creates by default."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +121,17 @@ class ServerConfig:
 
     @property
     def record(self) -> Path:
-        """The file that tells the next run which server this one left behind."""
+        """The file that tells the next run which server this one left running."""
         return self.data_dir / "temporal.json"
 
     @property
     def log(self) -> Path:
-        """Where the server's output goes."""
+        """The file with the server's output."""
         return self.data_dir / "logs" / "temporal.log"
 
 
 def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
-    """Return the program ``temporal``: from our own environment (or ``folder``), else from the ``PATH`` (or ``path``).
+    """Return the program ``temporal``: from Maestro's environment (or ``folder``), else from ``PATH`` (or ``path``).
 
     Raises TemporalUnavailable when neither has it.
     """
@@ -171,7 +171,7 @@ class ProcessInfo:
 
 
 def find_process(pid: int) -> ProcessInfo | None:
-    """Return the process ``pid`` as it is now; None when it is gone or only waits to be reaped.
+    """Return the running process ``pid``; None when it is gone or only waits to be reaped.
 
     While it dies its command line may be empty already.
     """
@@ -179,7 +179,7 @@ def find_process(pid: int) -> ProcessInfo | None:
 
 
 def find_in_proc(pid: int) -> ProcessInfo | None:
-    """``look`` on Linux."""
+    """Find a process on Linux, through /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -193,7 +193,7 @@ def find_in_proc(pid: int) -> ProcessInfo | None:
 
 
 def find_with_ps(pid: int) -> ProcessInfo | None:
-    """``look`` where there is no /proc, as on macOS."""
+    """Find a process with ``ps``, where there is no /proc, for example on macOS."""
     answer = subprocess.run(  # noqa: S603 - a fixed program and a number
         ["/bin/ps", "-ww", "-o", "state=,lstart=,command=", "-p", str(pid)],
         env={"LC_ALL": "C", "TZ": "UTC"},  # the start time must read the same after a change of clock or language
@@ -223,23 +223,23 @@ class ServerRecord(BaseModel):
     """The process id of what ends the server when nothing can adopt it any more; 0 in a record of an older release."""
 
     def exists(self) -> bool:
-        """Whether this very process is still there: the system soon gives its id to another one."""
+        """Whether this very process still runs: the system may soon reuse its id."""
         seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
     def serves(self) -> bool:
-        """Whether it exists and is the server it was started as."""
+        """Whether it still runs and is the server that was started."""
         return find_process(self.pid) == ProcessInfo(self.started, " ".join(self.command))
 
     def save(self, path: Path) -> None:
-        """Write the record in one piece: a kill leaves the old one or the new one."""
+        """Write the record atomically: a kill leaves the old one or the new one."""
         fresh = path.with_suffix(".new")
         fresh.write_text(self.model_dump_json(indent=2) + "\n")
         fresh.replace(path)
 
 
 def read_record(path: Path) -> ServerRecord | None:
-    """Return the record an earlier run left; None when there is none or it is not one."""
+    """Return the record of an earlier run; None when there is no valid one."""
     try:
         return ServerRecord.model_validate_json(path.read_text())
     except (FileNotFoundError, ValidationError, UnicodeDecodeError):
@@ -256,7 +256,7 @@ Child = asyncio.subprocess.Process
 
 
 class ServerProcess:
-    """A running server: our child, or one adopted from an earlier run, and the process that watches over it."""
+    """A running server: a child process, or one adopted from an earlier run, and the process that watches it."""
 
     def __init__(self, record: ServerRecord, child: Child | None = None, watch: Child | None = None) -> None:
         """``child`` is None for an adopted server, which another process started and the system reaps."""
@@ -269,21 +269,21 @@ class ServerProcess:
         if self._child is not None:
             await self._child.wait()
             return
-        while await asyncio.to_thread(self.record.exists):  # noqa: ASYNC110 - only a parent is told of an end
+        while await asyncio.to_thread(self.record.exists):  # noqa: ASYNC110 - only the parent process is notified of an end
             await asyncio.sleep(_POLL)
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was our child and has been killed."""
+        """Whether it was a child of this process and was killed."""
         return self._child is not None and self._child.returncode == -signal.SIGKILL
 
     async def unwatch(self) -> None:
-        """Let the watch over a server that has ended see that, and end."""
+        """Let the watch notice that its server has ended, and end."""
         if self._watch is not None:
             await end_watch(self._watch)
 
     async def end(self, grace: float) -> None:
-        """Ask it to end, and force it after ``grace`` seconds; return when it is gone, and so is its watch."""
+        """Ask the server to end, and kill it after ``grace`` seconds; return when it and its watch are gone."""
         await self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace):
@@ -337,14 +337,14 @@ async def watch_over(pid: int, database: Path, record: Path, orphaned: float, gr
 
 
 async def end_watch(watch: Child) -> None:
-    """Let a watch see that its server has ended; return when it has ended as well."""
+    """Let a watch notice that its server has ended; return when the watch has ended as well."""
     assert watch.stdin is not None
     watch.stdin.close()
     await watch.wait()
 
 
 def dismiss_watch(record: ServerRecord, database: Path) -> None:
-    """End the watch that an earlier run left with an adopted server: this run's takes its place."""
+    """End an earlier run's watch over an adopted server; this run's watch replaces it."""
     seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
         with suppress(ProcessLookupError):

@@ -45,22 +45,22 @@ NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
 LONGEST_STICKY = timedelta(seconds=10)
 """How long a workflow task waits at most for the process that has its workflow in memory, as the SDK has it.
 
-A shorter time feeds an overload: the task is given to everybody, and the history is read from its beginning.
+A shorter time adds to an overload: any worker gets the task, and reads the history from its beginning.
 """
 
 
 def production_runner() -> UnsandboxedWorkflowRunner:
-    """Return the runner that workers use; docs/adr says what the sandbox costs and what stands in its place."""
+    """Return the workflow runner of workers; docs/adr explains the cost of the sandbox and its replacement."""
     return UnsandboxedWorkflowRunner()
 
 
 async def at_once() -> None:
-    """Wait for nothing."""
+    """Return without waiting."""
 
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """What a worker of one queue runs, all ``workflows`` or none of them.
+    """The workflows and activities of a worker of one queue; all ``workflows`` or none of them.
 
     ``drain`` is how long running activities may finish at a shutdown. ``ready`` returns when the process can do the
     work: importing a library for it holds the interpreter for seconds, in which no activity could send its heartbeats.
@@ -78,7 +78,7 @@ class WorkerParts:
 
 @dataclass(frozen=True)
 class Executors:
-    """Where a worker runs steps that are not coroutines, and the activations of its workflows."""
+    """The executors for steps that are not coroutines, and for activations of workflows."""
 
     steps: ThreadPoolExecutor
     activations: ActivationExecutor
@@ -113,8 +113,9 @@ def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Wo
 async def release_workflows(client: Client, task_queue: str) -> None:
     """Tell Temporal that no process has the running workflows of a queue in memory.
 
-    Else the next task of each waits for the process that ran it before, which is mostly this one before a crash. Where
-    that process lives, it reads the history anew. A workflow that cannot be released waits for its timeout.
+    Otherwise the next task of each workflow waits for the process that ran it before, which is mostly this one before a
+    crash. Where that process still lives, it reads the history again. A workflow that cannot be released waits for its
+    timeout.
     """
     gate = asyncio.Semaphore(RELEASED_AT_ONCE)
 
@@ -132,7 +133,7 @@ async def release_workflows(client: Client, task_queue: str) -> None:
 
 
 class WorkerLoop:
-    """Runs a worker until told to stop, building it anew should Temporal refuse it for a while."""
+    """Runs a worker until stopped, and rebuilds it after Temporal refused it for a while."""
 
     def __init__(self, client: Client, parts: WorkerParts, report: Callable[[str], None]) -> None:
         self._client = client
@@ -157,7 +158,7 @@ class WorkerLoop:
                     await self._until_let_in(blocked=refused.startswith(NEVER_BEGAN))
 
     async def _poll(self, executors: Executors, begun: Callable[[], None]) -> str:
-        """Let one worker poll to its end; return why Temporal refused it, or nothing."""
+        """Let one worker poll until it ends; return why Temporal refused it; empty for a normal end."""
         seen = asyncio.create_task(self._seen(begun))
         try:
             self._worker = build_worker(self._client, self._parts, executors)
@@ -191,7 +192,7 @@ class WorkerLoop:
         return any(poller.identity == self._client.identity for poller in pollers)
 
     async def _until_let_in(self, *, blocked: bool) -> None:
-        """Wait until Temporal works again: a worker built sooner would only stop again.
+        """Wait until Temporal works again, because a worker built sooner would only stop again.
 
         ``blocked``: this connection takes no other worker of the queue, so the next one gets a connection of its own.
         """

@@ -67,7 +67,7 @@ _BAD_KEY = re.compile(
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
-# A 403 without a word about the key may concern one request only, so it must not disable the account.
+# A 403 about one user's input, or one model, must not disable the account for all others.
 _FORBIDDEN_REQUEST = re.compile(
     r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
     re.IGNORECASE,

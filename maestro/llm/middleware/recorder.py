@@ -360,7 +360,7 @@ class DraftStreaming:
         if text and text != stored:
             try:
                 with self._store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # without an interval, no draft is due
+                    if not tx.jobs.steps.overtaken:  # a newer attempt, in another process, writes the draft then
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

@@ -90,8 +90,8 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # A no-op update, because a conflict without one returns no row for a held lane. No column of this table may.
-    # stand in the subqueries: SQLAlchemy names no tables in what SQLite returns.
+    # A no-op update, because a conflict without one returns no row for a held lane. The subqueries use no column of
+    # this table: SQLAlchemy omits table names in RETURNING, so it would be ambiguous.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})

@@ -263,7 +263,7 @@ class Accounts(Repository):
     def _delete(self, account: ModelAccount) -> None:
         self._forgive(account)
         self._remove(account)
-        self._wake()  # a job that waits for this account must choose another one
+        self._wake()  # a job that waits for this account would never resume
 
     def _forgive(self, account: ModelAccount) -> None:
         """End all cool-downs of an account and reset its strikes."""

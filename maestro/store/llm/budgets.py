@@ -297,7 +297,7 @@ def _spending(count: int) -> PreparedStatement:
         {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
         for place in range(count)
     ]
-    # SQLAlchemy sets parameter types for the first row only, so the others are set here.
+    # SQLAlchemy sets parameter types for the first row only, so all types are set here.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
     return PreparedStatement(
