@@ -1,4 +1,4 @@
-"""The chunks of a delivery: a text cut for its platform, the rows in order, and which one is sent next."""
+"""The chunks of a delivery: cutting a text for its platform, their rows in order, and the next one to send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MEGABYTE = 1000**2
 
 @dataclass(frozen=True)
 class ChunkContent:
-    """The content of one chunk, which goes as a file with a ``filename``; a ``file`` has it as its caption."""
+    """The content of one chunk; with a ``filename`` it goes as a file, and is the caption of a ``file``."""
 
     content: str
     filename: str = ""
@@ -34,10 +34,10 @@ class ChunkContent:
 
 
 def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
-    """Cut a text for a platform, measured as it is shown there.
+    """Cut a text into chunks for a platform, measured in the form in which it is shown there.
 
-    More than six messages become the first one and a file with everything, where the platform takes one that large and
-    a message has room to say so.
+    More than six messages become the first one and a file with the whole text, where the platform takes a file of that
+    size and a message has room to say so.
     """
     able, measure = connector.capabilities, measure_of(connector)
     room = able.max_length - measure(IN_FILE)
@@ -50,7 +50,7 @@ def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
 
 
 def measure_of(connector: Connector) -> Measure:
-    """Return how long a platform finds a text of ours."""
+    """Return the function with which a platform measures the length of a text."""
     unit = connector.capabilities.unit
     if isinstance(connector, Renders):
         render = connector.render
@@ -60,14 +60,14 @@ def measure_of(connector: Connector) -> Measure:
 
 @dataclass(frozen=True)
 class OutgoingContent:
-    """What a job has to say: a text, files with what is said below them, and buttons."""
+    """The content of a job's message: a text, files with their captions, and buttons."""
 
     text: str
     files: Sequence[JobFile] = ()
     buttons: Sequence[Button] = ()
 
     def without_secrets(self, redact: Redact) -> "OutgoingContent":
-        """Return it without secrets; a button that shows one is left out, for its choice stands in the text."""
+        """Return the content without secrets; a button with a secret is left out, because the text lists its choice."""
         files = [
             JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
             for file in self.files
@@ -79,7 +79,7 @@ class OutgoingContent:
 def store_parts(
     tx: Transaction, job: Job, start: DeliveryStart, words: OutgoingContent, connector: Connector
 ) -> list[Delivery]:
-    """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far.
+    """Store the chunks of a message in their order; the first text replaces the draft.
 
     The row of the first chunk says that it is being sent; the chunks are returned as they were before.
     """
@@ -113,7 +113,7 @@ def store_parts(
 
 
 def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
-    """Return the chunks of a text and its files; what the platform does not take as a file is told in the text."""
+    """Return the chunks of a text and its files; a file that the platform does not take is named in the text."""
     most = connector.capabilities.max_file_bytes
     taken = [file for file in files if file.size <= most]
     refused = [_not_sent(file, most) for file in files if file.size > most]
@@ -122,7 +122,7 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
 
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
-    """Return what a job has to say; files come with its answer alone."""
+    """Return the content of a job's message; only an answer has files."""
     files = (
         tx.deliveries.files.of(job.id)
         if start.files and start.purpose is DeliveryPurpose.ANSWER and not job.notice
@@ -138,9 +138,9 @@ def _text(tx: Transaction, job: Job, purpose: DeliveryPurpose) -> str:
 
 
 def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
-    """Return the platform's id of the message that is answered: the last of those that are answered together.
+    """Return the platform's id of the message to reply to: the last one of merged messages.
 
-    Of a job that asked, it is the last answer it was given.
+    For a job that asked a question, it is the user's last answer.
     """
     # Only a job that waited has answers to a question, and after a wait its run number is above 1.
     answered = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
@@ -148,7 +148,7 @@ def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
 
 
 def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
-    """Return what the platform knows the message as that shows what was written so far, empty where there is none."""
+    """Return the platform's id of the draft, which the answer replaces; empty without a draft."""
     draft = tx.deliveries.drafts.find(job.id)
     if draft is None:
         return ""
@@ -165,21 +165,21 @@ def _not_sent(file: JobFile, most: int) -> str:
 
 
 def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
-    """Return the choices of the question that a job puts to people, if it puts one that has any."""
+    """Return the choices of a job's question; none without a question or choices."""
     question = tx.jobs.questions.question_of(job.id) if job.notice else None
     return question.buttons() if question is not None else ()
 
 
 @dataclass(frozen=True)
 class DueChunk:
-    """A chunk to be sent next, and the way that is safe."""
+    """The chunk to send next, and how to send it safely."""
 
     chunk: OutgoingMessage
     move: SendAction
 
 
 class ChunkQueue:
-    """Chooses the next chunk of a delivery; ``path`` says where the stored file of a digest is."""
+    """Chooses the next chunk of a delivery; ``path`` returns the path of the stored file of a digest."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         self._path = path
@@ -187,7 +187,7 @@ class ChunkQueue:
     def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, marked as being sent before the platform is called.
 
-        An unconfirmed one is left as that, or marked as one that may be there twice.
+        An unconfirmed one is skipped, or marked as a possible duplicate, as the account's rule says.
         """
         for chunk in chunks:
             if chunk.state not in UNSENT:
@@ -201,11 +201,11 @@ class ChunkQueue:
         return None
 
     def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
-        """Return the first chunk of a message that was stored just now, as being sent: none of it is in doubt."""
+        """Return the first chunk of a message that was just stored, as being sent: no chunk of it is unconfirmed."""
         return DueChunk(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return what the account's rule says of a chunk in doubt, once its row says so too."""
+        """Apply the account's rule to an unconfirmed chunk, once its row says so too."""
         move = action_in_doubt(chunk, connector)
         if move is SendAction.RESEND:
             tx.deliveries.repeated(chunk.id)
@@ -221,13 +221,13 @@ class ChunkQueue:
 
 
 def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
-    """Return the chunks that come after one of them."""
+    """Return the chunks after one of them."""
     place = next(place for place, chunk in enumerate(chunks) if chunk.id == done.id)
     return chunks[place + 1 :]
 
 
 def undelivered(chunks: Sequence[Delivery]) -> Delivery | None:
-    """Return a chunk that the platform took and said later that it could not bring to its receiver."""
+    """Return a chunk that the platform accepted, and later reported as undeliverable."""
     return next((chunk for chunk in chunks if chunk.state is DeliveryState.FAILED), None)
 
 
@@ -239,5 +239,5 @@ def require_delivered(chunks: Sequence[Delivery]) -> None:
 
 
 def _is_unasked(tx: Transaction, job_id: str) -> bool:
-    """Say whether no person began what led to a job."""
+    """Return whether no user began the work that led to a job."""
     return is_background(tx.jobs.delegations.lineage(tx.jobs.get(job_id))[-1])

@@ -35,7 +35,7 @@ class ClosingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> CloseOutcome:
-        """End the job with its reason and free its places; a job that was resumed meanwhile is left alone."""
+        """End the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
@@ -59,7 +59,7 @@ def _close(tx: Transaction, step: CloseStep) -> None:
 
 
 def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
-    """Return which operator cancelled the job, or that a newer message did; nothing where its own person stopped it."""
+    """Return which operator cancelled the job, or that a newer message did; empty where its own user stopped it."""
     job = tx.jobs.read(step.job_id)
     if job.merged_into is not None:
         return INTERRUPTED
@@ -67,14 +67,14 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
 
 
 def _is_skipped(tx: Transaction, step: CloseStep) -> bool:
-    """Skip a run of a schedule that failed for an outage, and say whether it was one."""
+    """Skip a schedule's run that failed in an outage, and return whether it was one."""
     job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
     tx.jobs.steps.interrupt_others(step)
     return skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt)
 
 
 class WaitingActivities:
-    """Parks jobs; a run of a schedule is skipped if another comes first.
+    """Parks jobs; a run of a schedule is skipped if the next one comes first.
 
     See docs/invariants.md: lanes; docs/decisions.md: retry, questions.
     """
@@ -86,7 +86,7 @@ class WaitingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> ParkOutcome:
-        """Let the job wait for what its steps wait for; one that a person stopped meanwhile ends instead."""
+        """Let the job wait for the reasons of its steps; one that a user stopped meanwhile ends instead."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
@@ -121,7 +121,7 @@ def _tell(tx: Transaction, job: Job, wait: Wait) -> None:
 
 
 def _is_news(tx: Transaction, job: Job) -> bool:
-    """Say whether the person does not know yet: one notice for all that wait in a channel.
+    """Return whether the user has no wait notice yet: one notice covers all waiting jobs of a channel.
 
     See docs/decisions.md: retry.
     """

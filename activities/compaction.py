@@ -1,4 +1,4 @@
-"""Compaction: a conversation too long for its model gives up its older part, facts first."""
+"""Compaction: the older part of a conversation too long for its model becomes facts and a summary."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The messages to compact, the model to ask, and by job the answers that are held already."""
+    """The messages to compact, the model to ask, and the stored answers by job."""
 
     job: Job
     precedence: Precedence
@@ -45,7 +45,7 @@ class CompactionPlan:
     held: Mapping[CallPurpose, str]
 
     def request(self, purpose: CallPurpose) -> LLMRequest:
-        """Return the call for the facts or the summary; a repeat over the same messages finds what it held."""
+        """Return the call for the facts or the summary; a repeat over the same messages finds its stored answer."""
         return LLMRequest(
             key=CallKey(job_id=self.held.get(purpose, self.job.id), number=self.excerpt.ids[-1], purpose=purpose),
             platform=self.job.platform,
@@ -58,7 +58,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class CompactionAnswers:
-    """What the model made of the excerpt: a summary, and how many facts it named."""
+    """The model's answers about the excerpt: a summary, and the number of facts."""
 
     summary: str
     facts: int
@@ -66,9 +66,9 @@ class CompactionAnswers:
 
 @dataclass(frozen=True)
 class CompactionRules:
-    """What says the tokens of a model's window, the tokens of the longest answer, and where agents remember things.
+    """Settings: the context window in tokens, the tokens of the longest answer, and the memory scope.
 
-    ``redact`` takes secrets out of what is remembered, ``redact_prompts`` out of what models are asked.
+    ``redact`` removes secrets from facts, ``redact_prompts`` from prompts.
     """
 
     window: Callable[[str], int]
@@ -79,7 +79,7 @@ class CompactionRules:
 
 
 class CompactionActivities:
-    """Keeps facts and a summary of what no longer fits."""
+    """Stores facts and a summary of messages that no longer fit."""
 
     def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class CompactionActivities:
 
     @activity.defn
     async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
-        """Save the facts of the older messages, then their summary, and only then let them go.
+        """Store the facts of the older messages, then their summary, and only then archive them.
 
         Each phase is durable by itself: a failure before the last one deletes nothing, and a repeat buys nothing twice.
         """
@@ -145,13 +145,13 @@ class CompactionActivities:
 
 @dataclass(frozen=True)
 class _HeldAnswers:
-    """The answers that are held already, and the excerpts they are about; ``redact`` takes secrets out of prompts."""
+    """The stored answers, and the excerpts they are about; ``redact`` removes secrets from prompts."""
 
     tx: Transaction
     redact: Redact
 
     def part(self, call: LLMCall, part: Excerpt) -> bool:
-        """Say whether a model was asked about just this part."""
+        """Return whether a model was asked about exactly this excerpt."""
         if not part.ids or part.ids[-1] != call.number:
             return False
         kept = StoredRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
@@ -160,7 +160,7 @@ class _HeldAnswers:
 
 
 def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
-    """Return the part of the job's conversation that goes."""
+    """Return the part of the job's conversation to archive."""
     tx = about.tx
     asked = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
     going = removable_messages(tx.conversations.all_of(job.conversation_id or 0), asked)
@@ -170,7 +170,7 @@ def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
 
 
 def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
-    """Return the excerpt of which an earlier job bought the facts without archiving it: it goes first."""
+    """Return the excerpt of an earlier job that bought the facts and archived nothing: it is archived first."""
     facts = about.tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
         return None
@@ -179,7 +179,7 @@ def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], b
 
 
 def _held(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
-    """Return which job holds an answer about just this part, by purpose.
+    """Return which job has the answer about exactly this excerpt, by purpose.
 
     See docs/invariants.md: no answer bought twice.
     """
@@ -188,7 +188,7 @@ def _held(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, 
 
 
 def _replace(tx: Transaction, plan: CompactionPlan, summary: str) -> Compaction:
-    """Put the summary in the place of the messages it is about."""
+    """Archive the messages and store their summary."""
     conversation_id = plan.job.conversation_id or 0
     before = tx.conversations.all_of(conversation_id)
     gone = [message.token_estimate for message in before if message.id in plan.excerpt.ids]

@@ -1,4 +1,4 @@
-"""The prompt of a message: what it is made of, and its references, as they are stored.
+"""The prompt of a message: the stored parts it is made of, and its references.
 
 See docs/decisions.md: memory scope.
 """
@@ -33,21 +33,21 @@ from maestro.store.transaction import Transaction
 HISTORY_ROWS = 500
 
 PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
-"""What is to be answered, oldest first, what was said before it, newest first, and what became of its last tags."""
+"""The messages to answer, oldest first; the history, newest first; and the outcomes of the last tags."""
 
 
 def memory_scope_of_job(tx: Transaction, job: Job, scope: MemoryScope) -> str:
-    """Return the place, empty for everywhere; ``scope`` is that of the settings, which the agent's own beats."""
+    """Return the place of a job's memory, empty for everywhere; an agent's own scope overrides ``scope``."""
     return memory_scope_of(tx, job, tx.agents.get(job.agent_id), scope)
 
 
 def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
-    """Return the same, where the agent of the job is at hand."""
+    """Return the same where the agent of the job is already read."""
     return _own_key(tx, job) if keeps_apart(agent, scope) else ""
 
 
 def _own_key(tx: Transaction, job: Job) -> str:
-    """Return the key of the agent's own conversation in the channel: a delegate is a guest in another's."""
+    """Return the key of the agent's own conversation in the channel: a delegate has none in its delegator's."""
     conversation = tx.conversations.read(job.conversation_id) if job.conversation_id is not None else None
     if conversation is not None and conversation.agent_id == job.agent_id:
         return conversation.key
@@ -60,7 +60,7 @@ def input_job(tx: Transaction, job: Job) -> Job:
 
 
 def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptInput:
-    """Return what the job is to answer, and what was said before."""
+    """Return the messages that the job answers, and the history before them."""
     user_name = next((row.user_name for row in asked if row.id == job.inbox_id), "")
     if job.task:
         return PromptInput(turns=(task_turn(tx, job),), user_name=user_name)
@@ -78,7 +78,7 @@ def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> P
 
 
 def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
-    """Return the messages that a job answers, and what was said before them."""
+    """Return the messages that a job answers, and the history before them."""
     if job.what_if:
         return _untouched(tx, job, asked)
     # Merged messages are one request to the model; the newest of them ends the history.
@@ -100,14 +100,14 @@ def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
 
 
 def _note(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
-    """Return what became of the tags of the agent's last answer; one that is plain had none that was not done."""
+    """Return the outcomes of the tags in the agent's last answer; a plain answer had no tag that failed."""
     own = (line for line in newest_first if line.role is Role.ASSISTANT and line.agent_id is None)
     last = next(own, None)
     return outcomes_note(tx.jobs.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
 def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
-    """Return the same without a change anywhere: what was never recorded, or is archived, stays so.
+    """Return the same without any change: messages never recorded, or archived, stay so.
 
     See docs/decisions.md: what-if.
     """
@@ -131,7 +131,7 @@ def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMe
 def _quotes(
     tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
-    """Return what is told before messages that reply to something, unless the model has it in mind anyway."""
+    """Return the quotes before messages that reply to another one, unless the history contains it."""
     found = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
     at_hand = {row.id for row in asked}
     return {
@@ -142,7 +142,7 @@ def _quotes(
 
 
 def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
-    """Return the conversation in which a message that was never recorded would be, 0 for a new one."""
+    """Return the id of the conversation that an unrecorded message would belong to, 0 for a new one."""
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
     found = tx.conversations.find(job.agent_id or 0, row, keyed_by_user=keyed).conversation
@@ -150,7 +150,7 @@ def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
 
 
 def _changed(job: Job, inbox_id: int | None, utterance: HistoryEntry) -> HistoryEntry:
-    """Return what the model reads: what an operator wrote in the place of the job's own message, else what was said."""
+    """Return the text for the model: an operator's edit of the job's own message, else the user's text."""
     prompt = edits_of(job).prompt
     if prompt is None or inbox_id != job.inbox_id:
         return utterance
@@ -158,7 +158,7 @@ def _changed(job: Job, inbox_id: int | None, utterance: HistoryEntry) -> History
 
 
 def _up_to(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> list[StoredMessage]:
-    """Return what was said up to the last message; with all its words where they have to be told as another's."""
+    """Return the history up to the last message; with all texts where another agent answers."""
     conversation_id = job.conversation_id or 0
     if _host(tx, job) is not None:
         return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)
@@ -166,7 +166,7 @@ def _up_to(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> 
 
 
 def _host(tx: Transaction, job: Job) -> int | None:
-    """Return the agent that owns the conversation where an operator chose another one to answer in it."""
+    """Return the agent that owns the conversation, where an operator chose another one to answer in it."""
     if edits_of(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
@@ -174,13 +174,13 @@ def _host(tx: Transaction, job: Job) -> int | None:
 
 
 def _results(tx: Transaction, job: Job) -> PromptMessages:
-    """Return what became of the tasks that a job goes on with, and what was said in the conversation meanwhile."""
+    """Return the results of the tasks that a job continues with, and the messages written meanwhile."""
     before = messages_before(tx, job, HISTORY_ROWS)
     return (results_turn(tx, job),), tuple(_utterances(tx, before, job)), _note(tx, before)
 
 
 def _utterances(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
-    """Return the messages as turns, with their files, and with the author where another agent said them."""
+    """Return the messages as turns, with their files; messages of other agents have their author."""
     files = tx.inbox.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
     speakers = [_speaker(line, host) for line in messages]
@@ -193,7 +193,7 @@ def _utterances(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
 
 
 def _speaker(message: StoredMessage, host: int | None) -> int | None:
-    """Return the agent that wrote a message, None for a person and for the agent of the conversation."""
+    """Return the agent that wrote a message, None for a user and for the agent of the conversation."""
     return message.agent_id or (host if message.role is Role.ASSISTANT else None)
 
 
@@ -202,16 +202,16 @@ def _colleague(agent: Agent) -> Colleague:
 
 
 class ToolList(Protocol):
-    """The tools there are."""
+    """The available tools."""
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return what a model is told of the tools that an agent may call, by name."""
+        """Return the specifications, for the model, of the tools that an agent may call, by name."""
         ...
 
 
 @dataclass(frozen=True)
 class ContextRules:
-    """What says the tokens of a model's window, the tools, and where agents remember that do not say it themselves.
+    """Settings: the context window of a model in tokens, the tools, and the default memory scope.
 
     ``chat`` says whether there is #maestro.
     """
@@ -223,7 +223,7 @@ class ContextRules:
 
 
 class PersonaKey(NamedTuple):
-    """What the persona of an agent depends on besides its row.
+    """The inputs of an agent's persona besides its row.
 
     ``circle`` are the agents that it may pass a task to (``Staff``), None for none; ``budget`` is that of the prompt.
     """
@@ -234,7 +234,7 @@ class PersonaKey(NamedTuple):
 
 
 class ContextActivities:
-    """Builds what the model will see."""
+    """Builds the prompts of models."""
 
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
@@ -278,7 +278,7 @@ class ContextActivities:
         return compose(own, matter, known, tx.now.date(), budget)
 
     def _persona(self, tx: Transaction, agent: Agent, nature: PersonaKey) -> Persona:
-        """Return the persona of an agent, from the cache where it is there: making it takes longer than using it."""
+        """Return the persona of an agent, from the cache if possible: building it takes longer than using it."""
 
         def make() -> Persona:
             agent_id, circle = agent.id or 0, nature.circle

@@ -1,4 +1,4 @@
-"""What a message adds to its conversation: its own row, once, and the answer with everything that it asks for."""
+"""Additions to a conversation: the user's message, once, and the answer with the effects of its tags."""
 
 import itertools
 import time
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class ConversationActivities:
-    """Records what the user said; ``window`` says the tokens of a model's window."""
+    """Records the user's messages; ``window`` returns the context window of a model in tokens."""
 
     def __init__(self, store: Store, window: Callable[[str], int]) -> None:
         self._store = store
@@ -76,7 +76,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
 
 
 def _content(row: InboxRow, tx: Transaction) -> str:
-    """Return what the user said and wrote; a voice without a transcript is named, and not transcribed any more."""
+    """Return the user's text and transcripts; a voice without a transcript is named, and never transcribed later."""
     if not row.files():
         return row.content
     for voice in tx.inbox.media.untranscribed([row.id or 0]):
@@ -102,15 +102,15 @@ class PreparationJournal(Protocol):
     """Journals the steps before the model's."""
 
     def together(self, job_id: str, work: Callable[[], Result]) -> Result:
-        """Return what the work returns, which runs steps that only write to the store, in one transaction."""
+        """Run steps that only write to the store in one transaction, and return the result of the work."""
         ...
 
     def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Return what a step that only writes to the store returns, or what it returned when it finished."""
+        """Return the result of a step that only writes to the store, or its stored result when it finished before."""
         ...
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
-        """Put a step that acts outside on record for the first attempt of the activity that comes next."""
+        """Record a step that acts outside for the first attempt of the next activity."""
         ...
 
 
@@ -133,7 +133,7 @@ class PreparationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
-        """Do the steps from one on, until one says that something else comes before the next."""
+        """Do the preparing steps from one on, until another activity has to come first."""
         return self._journal.together(start.job_id, partial(self._prepared, start))
 
     def _prepared(self, start: Preparation) -> PreparationOutcome:
@@ -154,7 +154,7 @@ class TagActivities:
     """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
 
     def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
-        """``asked`` is called when a question waits to be said."""
+        """``asked`` is called when a question waits to be sent."""
         self._store = store
         self._rules = rules
         self._asked = asked
@@ -163,8 +163,8 @@ class TagActivities:
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
         """Act on the tags and record the assistant's message without them, under the job's key.
 
-        What another agent waits to hear is not sent: with its record the job is over. Raises ``WaitsForPerson`` while
-        it is open whether the answer may act.
+        An answer for another agent is not sent: with its record the job is over. Raises ``WaitsForPerson`` while the
+        approval of its directives is open.
         """
         rules = self._rules()
         answer = self._answer(step, rules.redact)
@@ -177,18 +177,18 @@ class TagActivities:
         return outcome
 
     def takes_long(self, content: str) -> bool:
-        """Say whether tags of an answer have to be searched for secrets first, in which no transaction may wait."""
+        """Return whether the tags of an answer have to be scanned for secrets first, outside of any transaction."""
         return self._rules().redact is not as_it_is and bool(parse_answer(content).tags)
 
     def _answer(self, step: AnswerStep, redact: Redact) -> ParsedAnswer:
-        """Read the answer; a search for secrets may take long, so it holds no transaction."""
+        """Parse the answer; a scan for secrets may take long, so no transaction is open."""
         with self._store.view() as tx:
             answer = final_answer(tx, step)
         return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
 
 
 def _recorded(tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules) -> AnswerOutcome | Question:
-    """Act on the answer and record it, or return the question that has to be answered before."""
+    """Act on the answer and record it, or return the question that needs an answer first."""
     job = tx.jobs.read(step.job_id)
     if job.stop_requested:  # a stop since the step began: the tags of a stopped answer must not act
         raise Stopped(f"a person stopped job {job.id}")
@@ -211,16 +211,16 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: Ac
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:
-    """Return a tag without secrets in what it wants remembered (docs/decisions.md: redaction)."""
+    """Return a tag without secrets in the text that it stores in memory (docs/decisions.md: redaction)."""
     if tag.name is TagName.MEMORY:
         return replace(tag, body=redact(tag.body))
     return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
 def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
-    """Return the text of the answer, empty where there is nothing to tell and no person asked.
+    """Return the text to send, empty where there is none and no user waits.
 
-    A person that asked hears at least that there is an answer; a heartbeat, and what it led to, answers no person.
+    A user who asked is told at least that there is an answer; a heartbeat, and its tasks, answer no user.
     """
     words = worth_posting(visible) if unasked else visible
     if words and not acted.told:
@@ -241,10 +241,10 @@ def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
 
 
 def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
-    """Keep what the agent said, and return the number of the message: 0 without a conversation, None for nothing.
+    """Record the agent's message and return its number: 0 without a conversation, None without a text.
 
-    The answers of jobs that this one restarts, and what they led to, count no more. With ``news`` the next prompt looks
-    up what became of the tags.
+    The answers of jobs that this one restarts, and of their tasks, are superseded. With ``news`` the next prompt looks
+    up the outcomes of the tags.
     """
     if job.conversation_id is None:
         tx.jobs.update_open(job.id, said=text)
@@ -272,7 +272,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
 
 
 def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
-    """Return a job's final answer; each directive that repeats what the model was given to read is ``quoted``."""
+    """Return a job's final answer; each directive that repeats text from the model's input is ``quoted``."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
     if not answer.tags:  # most answers have no tags, and need no comparison
@@ -282,11 +282,11 @@ def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
 
 
 def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
-    """Yield what the model was given to read, without the agent's own words and those of its operators.
+    """Yield the texts of the model's input, except those of the agent itself and of its operators.
 
-    That is the message that is answered with its files and quotes, what others said before, the posts of #maestro, a
-    payload, tasks and their results, and the results of tools, also where the request holds only a part of them. What
-    the person who asks said before is left out: "do it", said of a directive that they have shown, makes it theirs.
+    These are the answered message with its files and quotes, earlier messages of others, the posts of #maestro, a
+    payload, tasks and their results, and the results of tools, also where the request holds only a part of them.
+    Earlier messages of the asking user are left out: "do it", about a directive that they quoted, makes it their own.
     """
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     told = [turn for turn in turns if turn.role is Role.USER]
@@ -298,7 +298,7 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
 
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
-    """Return those of these messages that the asking person wrote earlier."""
+    """Return those of these messages that the asking user wrote earlier."""
     asked = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
     if job.inbox_id not in asked:
         return ()

@@ -1,4 +1,4 @@
-"""Tasks of agents for each other: the agent of one, what its model is asked, and what the delegator hears.
+"""Tasks of agents for each other: the agent of one, the prompt for its model, and the results for the delegator.
 
 See docs/decisions.md: delegation.
 """
@@ -23,11 +23,11 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 EVER = sys.maxsize
-"""A message's id that none is above."""
+"""A message id above every real one."""
 
 
 class DelegationActivities:
-    """Begins the work on tasks."""
+    """Starts the work on tasks."""
 
     def __init__(self, store: Store, typing: Typing) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class DelegationActivities:
 
 
 def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the task of a delegate, which knows nothing else of the conversation, or of a job without a person.
+    """Return the turn with the task of a delegate, or of a job without a user; it has no other context.
 
     See docs/decisions.md: delegation, schedules.
     """
@@ -69,9 +69,9 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
 
 
 def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
-    """Return the task of a delegate that goes on, and what it answered until now, newest first; nothing for others.
+    """Return the task and earlier answers of a delegate that continues, newest first; empty for other jobs.
 
-    The conversation around them is its delegator's: told that, it would take another agent's words for its own.
+    The surrounding conversation is its delegator's: a model that read it would take another agent's words for its own.
     """
     found: list[HistoryEntry] = []
     for above in tx.jobs.delegations.lineage(job)[1:]:
@@ -84,14 +84,14 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
 
 
 def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return what a delegator is told when everything it waited to hear has ended."""
+    """Return the turn with the results for a delegator, when all tasks that it waits for have ended."""
     found = [_result(tx, task, last) for task, last in tx.jobs.delegations.results(job.parent_id or "")]
     unasked = tx.jobs.delegations.background_origin(job)
     return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
-    """Return the messages before those results, newest first; the results themselves are told by ``results``."""
+    """Return the messages before those results, newest first; ``results`` gives the results themselves."""
     told = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in told]
@@ -108,7 +108,7 @@ def _result(tx: Transaction, task: Job, last: Job) -> TaskResult:
 
 
 def _answer(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return what a job answered, in the conversation or without one."""
+    """Return a job's answer, in a conversation or without one."""
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     said = tx.conversations.message(job.answer_id)

@@ -1,4 +1,4 @@
-"""Delivery: chunks as rows, each sent once or left in doubt; with the last receipt the job is closed."""
+"""Delivery: chunks as rows, each sent once or left unconfirmed; the last receipt closes the job."""
 
 import asyncio
 from collections.abc import Callable
@@ -59,15 +59,15 @@ class AnswerStream(Protocol):
         ...
 
     async def settle(self, job_id: str, connector: Connector) -> None:
-        """Find out whether the platform has the draft; raises a ``SendFailure`` when it does not say."""
+        """Find out whether the platform has the draft; raises a ``SendFailure`` when it does not answer."""
         ...
 
 
 @dataclass(frozen=True)
 class DeliveryParts:
-    """What a message is made of: ``redact``, asked for at each one, takes secrets out of it.
+    """The parts for building a message: ``redact``, read for each message, removes secrets.
 
-    ``path`` says where the kept file of a digest is, ``growing`` shows what is written of it so far.
+    ``path`` returns the path of the stored file of a digest; ``growing`` streams the answer so far.
     """
 
     redact: Callable[[], Redact]
@@ -77,7 +77,7 @@ class DeliveryParts:
 
 @dataclass(frozen=True)
 class PreparedDelivery:
-    """A delivery that holds its lane; ``first`` is the first chunk to send, None when all have been sent."""
+    """A delivery that holds its lane; ``first`` is the first chunk to send, None when all are sent."""
 
     connector: Connector
     first: DueChunk | None
@@ -92,7 +92,7 @@ class UnsettledDraft:
 
 @dataclass(frozen=True)
 class RemainingDelivery:
-    """What is left after a receipt: the next chunk, else whether another job waits for the lane.
+    """The rest of a delivery after a receipt: the next chunk, else whether another job waits for the lane.
 
     A ``problem`` ends the sending: it is raised once the receipt is committed.
     """
@@ -127,10 +127,10 @@ class DeliveryActivities:
         return await self.send(step, await self._prepared(step))
 
     def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> PreparedDelivery | None:
-        """Take the outbound lane and store the chunks in this transaction, where nothing has to be waited for.
+        """Take the outbound lane and store the chunks in this transaction, if no wait is needed.
 
         None where another process holds the connector, another job sends in the channel, or the message has to be
-        searched for secrets first.
+        scanned for secrets first.
         """
         address = tx.jobs.read(step.job_id).address
         if self._redact() is not as_it_is or not self._connectors.holds(address):
@@ -170,10 +170,10 @@ class DeliveryActivities:
     def _settled(
         self, step: DeliverStep, connector: Connector, turn: DueChunk, outcome: Receipt | SendFailure
     ) -> RemainingDelivery:
-        """Commit how a send went and return what is left; raises the ``SendFailure`` after its row says what is known.
+        """Commit the result of a send and return the rest; raises the ``SendFailure`` after its row is written.
 
-        A receipt that cannot be committed is kept and tried again: without it the chunk would be in doubt, and be sent
-        twice where the platform cannot be asked.
+        A receipt that cannot be committed is kept and tried again: without it the chunk would be unconfirmed, and be
+        sent twice where the platform cannot be asked.
         """
         if isinstance(outcome, Unsettled):
             return self._settle_unconfirmed(step, connector, turn.chunk)
@@ -189,7 +189,7 @@ class DeliveryActivities:
     ) -> PreparedDelivery | UnsettledDraft | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
-        Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
+        Raises ``JobEnded`` when the job was closed while it waited: its message must not be sent any more.
         """
         with self._store.begin() as tx:
             job = tx.jobs.read(step.job_id)
@@ -218,9 +218,9 @@ class DeliveryActivities:
             return PreparedDelivery(connector, first)
 
     def _redacted(self, step: DeliverStep) -> OutgoingContent | None:
-        """Return what is to be sent without secrets, None where none are searched for (docs/decisions.md: redaction).
+        """Return the content without secrets, None where redaction is off (docs/decisions.md: redaction).
 
-        A search may take long, so it holds no transaction.
+        A scan may take long, so it holds no transaction.
         """
         redact = self._redact()
         if redact is as_it_is:
@@ -234,7 +234,7 @@ class DeliveryActivities:
         return self._prepare(step, self._redacted(step))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        """Look without writing before anything else: a job that waits for a long answer to be sent asks often."""
+        """Prepare once the lane is free; polls with reads only, because a wait for a long send may be long."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
@@ -243,7 +243,7 @@ class DeliveryActivities:
     def _sent(
         self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
     ) -> RemainingDelivery:
-        """Commit the receipt, and return what remains to be sent.
+        """Commit the receipt, and return the rest of the delivery.
 
         With the last receipt, in the same transaction, the step is done and the job may be closed. A job that was ended
         or stopped meanwhile keeps its receipt and sends no more.
@@ -255,7 +255,7 @@ class DeliveryActivities:
             return self._remaining(tx, step, connector, chunk)
 
     def _as_new_message(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return the chunk as a message of its own: the draft that it should replace cannot be changed any more."""
+        """Return the chunk as a separate message: the draft that it should replace cannot be edited any more."""
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
@@ -265,9 +265,9 @@ class DeliveryActivities:
         )
 
     def _settle_unconfirmed(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return what remains when it cannot be found out whether the platform has a chunk.
+        """Return the rest of the delivery when the platform cannot say whether it has a chunk.
 
-        Its report may have come after the last look for it.
+        Its delivery report may have come after the last check.
         """
         with self._store.begin() as tx:
             known = tx.deliveries.reports.receipt(chunk.address, chunk.key)
@@ -283,7 +283,7 @@ class DeliveryActivities:
     def _remaining(
         self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
     ) -> RemainingDelivery:
-        """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
+        """Return the chunks after this one; an earlier unconfirmed one stays unconfirmed."""
         now = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
         if now.status.ended:
             ended = JobEnded(f"job {step.job_id} is {now.status}; the rest of its message is not sent")
@@ -304,9 +304,9 @@ class DeliveryActivities:
         return RemainingDelivery(awaited=now.waiting)
 
     def _unsent(self, turn: DueChunk, failure: SendFailure) -> None:
-        """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.
+        """Store the result of a failed send; a chunk that an earlier try may have sent stays unconfirmed.
 
-        What the platform refuses for good is not tried by the next job either.
+        A chunk that the platform refuses for good is not retried by the next job either.
         """
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
@@ -333,5 +333,5 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
 
 
 def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
-    """Return whether another agent hears the outcome of this job, and tells the person that it failed."""
+    """Return whether a delegator gets the outcome of this job, and notifies the user of its failure."""
     return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None

@@ -1,4 +1,4 @@
-"""The files that came with a message are fetched and kept; voices become text."""
+"""Fetches and stores the files of a message, and transcribes its voice messages."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ BLOCK_BYTES = 64 * 1024
 class MissingFiles:
     """The files of a job's messages that are not stored yet; ``held`` counts the others.
 
-    A missing one is a row that says nothing yet, and what it refers to.
+    A missing one is a row without a result, and its reference on the platform.
     """
 
     address: Address
@@ -40,7 +40,7 @@ class MissingFiles:
 
 
 class MediaActivities:
-    """Fetches through the connector that took the message."""
+    """Fetches files through the connector that received the message."""
 
     def __init__(self, store: Store, files: MediaFolder, connectors: Connectors) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class MediaActivities:
 
     @activity.defn
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
-        """Fetch every file; one that is gone for good is recorded as such, for it must not cost the answer."""
+        """Fetch every file; a file that is gone for good is recorded as unavailable, and does not stop the answer."""
         wanted = await asyncio.to_thread(self._wanted, ref)
         connector = self._connectors.holding(wanted.address)
         with self._files.arriving() as folder:
@@ -85,12 +85,12 @@ class MediaActivities:
 
 
 def _blank(file: MediaFile) -> MediaFile:
-    """Return the row of a file of which nothing is known, not even why it could not be had before."""
+    """Return a new row of a file, without the result of any earlier attempt."""
     return MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename)
 
 
 def _known(found: Path | BaseException) -> Path | FetchFailure:
-    """Return the file or why it is gone for good; raises what may be better next time."""
+    """Return the file, or why it is gone for good; raises failures that a retry may solve."""
     if isinstance(found, Path) or (isinstance(found, FetchFailure) and not found.retryable):
         return found
     raise found
@@ -104,7 +104,7 @@ async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> 
 
 
 def content_type(path: Path) -> str:
-    """Return the content type of a file by its bytes; what the platform said of it does not count."""
+    """Return the content type of a file by its bytes; the platform's statement does not count."""
     with path.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)
@@ -112,7 +112,7 @@ def content_type(path: Path) -> str:
 
 
 class VoiceActivities:
-    """Transcribes voices, each once."""
+    """Transcribes voice messages, each once."""
 
     def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
@@ -122,7 +122,7 @@ class VoiceActivities:
 
     @activity.defn
     async def transcribe(self, ref: StepRef) -> VoiceOutcome:
-        """Transcribe the voices without a transcript; each one is committed when it is there.
+        """Transcribe the voice messages without a transcript; each transcript is committed at once.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -148,7 +148,7 @@ class VoiceActivities:
 
 
 class _TranscriptRecorder:
-    """What is written of the attempts at one voice: a row of usage for each, from before its request leaves."""
+    """Writes the attempts at one voice message: a usage row for each, before its request leaves."""
 
     def __init__(self, store: Store, job_id: str, voice: MediaFile) -> None:
         self._store = store
@@ -157,7 +157,7 @@ class _TranscriptRecorder:
         self._row_id = 0
 
     async def keep(self, attempt: TranscriptionAttempt) -> None:
-        """Keep a transcript with what it took, so that neither is lost nor bought again."""
+        """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
         await committed(self._store, partial(self._commit, attempt))
 
     def _commit(self, attempt: TranscriptionAttempt) -> None:
@@ -172,7 +172,7 @@ class _TranscriptRecorder:
                 tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
 
     def _row(self, site: CallSite, now: datetime) -> UsageRow:
-        """Return the row of a request that leaves now; should the process die, it says already what became of it."""
+        """Return the row of a request that leaves now; it is already correct should the process die."""
         return UsageRow(
             at=now,
             job_id=self._job_id,

@@ -49,28 +49,28 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
-"""What a history calls a tool that does not exist: its name is text that a model wrote."""
+"""Stands in workflow histories for an unknown tool, whose name is text that a model wrote."""
 
 Result = TypeVar("Result")
 
 
 class OfferedTools(Protocol):
-    """The tools there are."""
+    """The available tools."""
 
     async def settled(self) -> None:
-        """Return when it is known what there is, or when that takes too long."""
+        """Wait until the list of tools is known, at most for a limited time."""
         ...
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return what a model is told of the tools that an agent may call, by name."""
+        """Return the specifications, for the model, of the tools that an agent may call, by name."""
         ...
 
 
 @dataclass(frozen=True)
 class ModelRules:
-    """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens.
+    """Settings of a call: the tokens of the longest answer, the tools, and a model's context window in tokens.
 
-    ``searched``: an answer is shown only after it was searched for secrets as a whole.
+    ``searched``: an answer is shown only after the whole of it was scanned for secrets.
     """
 
     max_output_tokens: int
@@ -80,7 +80,7 @@ class ModelRules:
 
 
 class LLMActivities:
-    """Asks the model through the middleware chain."""
+    """Calls the model through the middleware chain."""
 
     def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
         self._store = store
@@ -90,9 +90,9 @@ class LLMActivities:
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
-        """Return what the call took; its answer is in the store before this returns.
+        """Return the usage and outcome of a call; its answer is in the store before this returns.
 
-        The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
+        The typing indicator starts at routing; after a restart of the process or a resume of the job, here.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -102,11 +102,11 @@ class LLMActivities:
         return await asyncio.to_thread(self.finished, step, request, response)
 
     async def ready(self) -> None:
-        """Return when it is known which tools there are, or when that takes too long."""
+        """Wait until the list of tools is known, at most for a limited time."""
         await self._rules().toolbox.settled()
 
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
-        """Return what a call asks; the indicator is shown from here on if it is not yet."""
+        """Return the request of a call, and start the typing indicator if it is not shown yet."""
         tx = view.tx
         caller = tx.jobs.callers.read(step.job_id)
         job, agent = caller.job, caller.agent
@@ -131,7 +131,7 @@ class LLMActivities:
         return view.with_snapshot(request)
 
     def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
-        """Note what a call took and which tools it asks for."""
+        """Note the usage of a call, and its tool calls."""
         known = {spec.name for spec in request.tools}
         wanted = () if step.final else limit_calls(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
@@ -143,12 +143,12 @@ class LLMActivities:
             return self.request(view, step)
 
     def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
-        """Note the same in a transaction of its own."""
+        """Do the same in a transaction of its own."""
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
 
     def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
-        """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
+        """Return the prompt of the job, and its tool rounds so far, as far as the context window has room."""
         prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
@@ -159,7 +159,7 @@ class LLMActivities:
 
 
 def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
-    """Return what the model asked for in its earlier calls and what came of it."""
+    """Return the tool calls of the model's earlier calls, with their results."""
     runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
     found = []
     for number in range(1, step.number):
@@ -173,7 +173,7 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
 
 
 def _chat_turn(tx: Transaction, call: LLMCall) -> str:
-    """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
+    """Return the posts of #maestro in a call, verbatim: the last turn of its request."""
     if call.chat_upto == call.chat_after:
         return ""
     *_, last = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
@@ -184,27 +184,27 @@ class AnswerJournal(Protocol):
     """Journals the steps of a model call and of what follows it."""
 
     def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Return what a step that only writes to the store returns, or what it returned when it finished."""
+        """Return the result of a step that only writes to the store, or its stored result when it finished before."""
         ...
 
     def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
-        """Have the block count as an attempt at a step that acts outside; it gets the result of a finished one."""
+        """Treat the block as an attempt at a step that acts outside; it gets the stored result of a finished one."""
         ...
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return what the finished step returned, or the attempt that begins now."""
+        """Return the stored result of a finished step, or the attempt that begins now."""
         ...
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that the step before put on record for this one, None where it did not."""
+        """Return the attempt that the previous step recorded for this one, None without one."""
         ...
 
 
 @dataclass(frozen=True)
 class AnswerSteps:
-    """The steps that an answer takes, and what journals them."""
+    """The steps after an answer, and their journal."""
 
     journal: AnswerJournal
     llm: LLMActivities
@@ -213,17 +213,17 @@ class AnswerSteps:
 
 
 class AnsweringActivities:
-    """Asks the model; a final answer is recorded and sent at once where nothing else comes before."""
+    """Calls the model; a final answer is recorded and sent at once where no other step comes first."""
 
     def __init__(self, steps: AnswerSteps) -> None:
         self._steps = steps
 
     @activity.defn
     async def answer(self, step: AskGroup) -> AskGroupOutcome:
-        """Return what the call took, and how its answer was recorded and sent as far as that is done.
+        """Return the usage of the call, and how far its answer was recorded and sent.
 
-        The answer, what it asks for and its chunks are kept in one transaction. What has to wait, takes long or is done
-        by another process is left to a step of its own, and so is all that follows an answer that was held already.
+        The answer, its effects and its chunks are committed in one transaction. Work that has to wait, takes long or is
+        done by another process is left to a step of its own; so are all steps after an answer that was stored before.
         """
         await self._steps.llm.ready()
         return await _AnswerAttempt(self._steps, step).answered()
@@ -231,7 +231,7 @@ class AnsweringActivities:
 
 @dataclass(frozen=True)
 class _CommittedAnswer:
-    """What was committed of an answer: what the call took, its record, and its delivery that was begun with it."""
+    """A committed answer: the usage of the call, its record, and its delivery that began with it."""
 
     outcome: ModelOutcome
     recorded: AnswerOutcome | None = None
@@ -239,7 +239,7 @@ class _CommittedAnswer:
 
 
 class _AnswerAttempt:
-    """One attempt at a model call, and what is done in the transaction that keeps its answer."""
+    """One attempt at a model call, with the work in the transaction that commits its answer."""
 
     def __init__(self, steps: AnswerSteps, step: AskGroup) -> None:
         self._steps = steps
@@ -251,7 +251,7 @@ class _AnswerAttempt:
         self._kept: _CommittedAnswer | None = None
 
     async def answered(self) -> AskGroupOutcome:
-        """Ask, and send what is ready to be sent."""
+        """Call the model, and send the chunks that are ready."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
             kept = await self._ask() if held is None else _CommittedAnswer(ModelOutcome.model_validate_json(held))
@@ -267,7 +267,7 @@ class _AnswerAttempt:
         )
 
     def _begin(self) -> str | OwnAttempt:
-        """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
+        """Begin the attempt, and build the request in the same transaction where there is nothing to write."""
         steps = self._steps
         with steps.llm.chain.view() as view:
             # One query for both: the journal needs the row of the job, the request needs the related rows.
@@ -283,9 +283,9 @@ class _AnswerAttempt:
         return begun
 
     def _read(self, view: RequestTransaction, own: OwnAttempt) -> None:
-        """Read what is asked; only the answer to a first attempt is acted on in the transaction that keeps it.
+        """Build the request; only the answer to a first attempt is acted on in the transaction that commits it.
 
-        What follows from an answer may be what the process died of: it must not take the next answer with it as well.
+        A later step may be what ended the process: it must not take the next answer with it as well.
         """
         request = self._steps.llm.request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
@@ -303,9 +303,9 @@ class _AnswerAttempt:
         return self._kept
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
-        """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again.
+        """Do the steps after an answer in the transaction that commits it; called again when that is retried.
 
-        What it did counts once that is committed: a chunk of a transaction that was taken back must not be sent.
+        Their results count once that is committed: a chunk of a transaction that was rolled back must not be sent.
         """
         steps, request, job = self._steps, self._request, self._job
         assert request is not None

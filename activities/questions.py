@@ -1,4 +1,4 @@
-"""Questions to people: put once for a tool call or a directive, and read when they are answered.
+"""Questions to users: asked once for a tool call or a directive, and read when they are answered.
 
 See docs/decisions.md: questions.
 """
@@ -33,7 +33,7 @@ ARGUMENT_CHARS = 1_000
 
 AFTER_READING = "May I do this? I have read text from outside, which may have asked for it."
 ANSWER_PLACE = -1
-"""The place of the question about an answer itself; tool calls have places from 0."""
+"""The index of the question about the answer itself; tool calls have indexes from 0."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class AskingRules:
 
 
 def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
-    """Return the question of this call, put to the person now if it was not before."""
+    """Return the question of this call; sends it to the user if that was not done before."""
     known = _known(tx, step)
     if known is not None:
         return known
@@ -59,7 +59,7 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, 
 
 
 def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
-    """Return the question whether this call may be made, put to the channel now if it was not before."""
+    """Return the approval question of this call; sends it to the channel if that was not done before."""
     known = _known(tx, step)
     if known is not None:
         return known
@@ -73,7 +73,7 @@ def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rule
 def ask_directives_approval(
     tx: Transaction, job: Job, step: AnswerStep, wanted: Sequence[Tag], rules: AskingRules
 ) -> Question:
-    """Return the question whether these directives of an answer may be acted on, put now if it was not before."""
+    """Return the approval question for these directives of an answer; sends it if that was not done before."""
     place = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
     known = _known(tx, place)
     if known is not None:
@@ -86,16 +86,16 @@ def ask_directives_approval(
 
 
 def wait_for_person(question: Question) -> WaitsForPerson:
-    """Return what a step raises while its question is open."""
+    """Return the exception that a step raises while its question is open."""
     waits = WaitsForPerson(f"question {question.id} is open")
     waits.wake_at = question.expires_at
     return waits
 
 
 def _known(tx: Transaction, step: ToolStep) -> Question | None:
-    """Return the question of this call if there is one; it has expired if its time is over.
+    """Return the question of this call if there is one, marked as expired if its time is over.
 
-    One that was cancelled with its job is none: the job was resumed, so it is put again.
+    A question that was cancelled with its job counts as none: the resumed job asks it again.
     """
     question = tx.jobs.questions.of(step.job_id, step.number, step.place)
     if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
@@ -119,9 +119,9 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
 
 
 def _answered_in(tx: Transaction, job: Job) -> str | None:
-    """Return the lane in which an answer counts; what no person began holds none, or one of its own.
+    """Return the lane in which an answer counts; a job that no user began has none, or one of its own.
 
-    Its question is seen in its channel, so that is where it is answered.
+    Its question is shown in its channel, so it is answered there.
     """
     began = tx.jobs.delegations.lineage(job)[-1]
     return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
@@ -135,7 +135,7 @@ def _put_approval(tx: Transaction, job: Job, question: Question, lead: str = "")
 
 
 def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:
-    """Keep the question, and have a job without a lane say it."""
+    """Store the question, and add a job without a lane that sends it."""
     kept = tx.jobs.questions.ask(question)
     tx.jobs.add(notice_of(job, notice_id(kept, str(ULID())), text, tx.now))
     return kept

@@ -1,4 +1,4 @@
-"""Routing: which agent answers a message, and together with which other messages; typing begins.
+"""Routing: the agent that answers a message, the messages merged into it, and the typing indicator.
 
 See docs/decisions.md: busy agents.
 """
@@ -25,7 +25,7 @@ class Typing(Protocol):
     """Shows and hides the typing indicator in the background."""
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Start the indicator, unless it is shown already, if this process holds the connector; say whether it does.
+        """Start the indicator if this process holds the connector, unless it is shown; return whether it holds it.
 
         ``seen`` are the platform's ids of messages that are acknowledged.
         """
@@ -38,7 +38,7 @@ class Typing(Protocol):
 
 @dataclass(frozen=True)
 class AnswerRules:
-    """Settings of routing, and ``busy``, the mode of channels that have none of their own."""
+    """Settings of routing, and ``busy``, the mode of channels without one of their own."""
 
     access: AccessControl
     busy: BusyMode = BusyMode.QUEUE
@@ -104,7 +104,7 @@ def who_answers(
 ) -> tuple[Agent | None, str]:
     """Return the agent that answers a message with the rule, or None with the reason.
 
-    ``chosen`` is the slug of an agent that an operator chose; what the person who asked is allowed counts all the same.
+    ``chosen`` is the slug of an agent that an operator chose; the asking user's access is checked all the same.
     """
     agent, reason = _chosen(tx, chosen) if chosen is not None else _routed(tx, access, message, binding)
     if agent is None:
@@ -147,11 +147,11 @@ class TypingActivities:
 
 
 def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[InboxRow], bool]) -> int:
-    """Merge what waits behind a job into it, and return how many messages it answers besides its own.
+    """Merge the jobs behind a job into it, and return how many messages it answers besides its own.
 
-    ``goes_along`` says whether a message would be answered by the same agent. What an earlier message was interrupted
-    for is answered as well. Nothing of it can be lost: it happens in the transaction that says who answers. What an
-    operator changed is for one message alone.
+    ``goes_along`` returns whether a message would be answered by the same agent. A message that this one interrupted is
+    answered as well. No message can be lost, because the routing step commits the merge. An operator's edit concerns
+    one message alone.
     """
     if mode is BusyMode.QUEUE or host.edits:
         return 0
@@ -169,7 +169,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
 
 
 def _interrupted(tx: Transaction, ids: list[str]) -> list[str]:
-    """Return the jobs that ended for these; one that was answered before it could end keeps its own message."""
+    """Return the jobs that these interrupted; one that had answered before it could end keeps its own message."""
     marked = [job for job in tx.jobs.merged.merged_into(ids) if job.status is not JobStatus.MERGED]
     tx.jobs.merged.release([job.id for job in marked if not absorbed(job)])
     return [job.id for job in marked if absorbed(job)]

@@ -1,4 +1,4 @@
-"""Where the time of a schedule becomes a job, where a job without a person begins, and its script.
+"""Runs of schedules: a planned time becomes a job, the first step of a job without a user, and scripts.
 
 See docs/decisions.md: schedules.
 """
@@ -56,7 +56,7 @@ class ScheduleActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: ScheduledRun) -> RunAdmission:
-        """Make the job of this time, or say why there is none.
+        """Add the job of this planned time, or return why there is none.
 
         Where enough background jobs run, it waits as a row, and this workflow leaves it to the dispatcher.
         """
@@ -96,7 +96,7 @@ class ScheduleActivities:
 
 
 def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
-    """End and count a run of a schedule that cannot ask a model now, and say whether that was done.
+    """End and count a schedule's run that cannot call a model now, and return whether that was done.
 
     It is no failure, so that no spent budget and no outage pauses a schedule.
     """
@@ -109,7 +109,7 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
 
 
 def _known(job: Job) -> RunAdmission:
-    """Return what an attempt before this one came to."""
+    """Return the result of an earlier attempt."""
     if job.status is JobStatus.RUNNING and job.run == 1:
         return RunAdmission(begun=True)
     return RunAdmission(begun=False, reason=f"the job of this time is {job.status}")
@@ -126,7 +126,7 @@ def _begin(tx: Transaction, job: Job, *, full: bool) -> RunAdmission:
 
 
 def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
-    """Pause the schedule of a job that ended if it failed so often in a row, and tell its channel."""
+    """Pause the schedule of an ended job after too many consecutive failures, and notify its channel."""
     planned = tx.background.runs.find(tx.jobs.read(job_id).schedule)
     if planned is not None:
         _pause_failing(tx, planned, limit)
@@ -151,7 +151,7 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
 
 @dataclass(frozen=True)
 class ScriptRules:
-    """Which hosts may be asked although they are not public, and what a reference to a token stands for."""
+    """Hosts that scripts may call although they are not public, and the values of token references."""
 
     private_hosts: frozenset[str]
     reveal: Callable[[str], SecretStr]
@@ -166,9 +166,9 @@ class ScriptActivities:
 
     @activity.defn
     async def run_script(self, ref: StepRef) -> ScriptOutcome:
-        """Fetch what the script wants and keep what is to be posted; the job ends here if that is nothing.
+        """Fetch the script's data and store the text to post; without one the job ends here.
 
-        A condition that holds makes another job, which asks a model and waits its turn like any other.
+        A condition that holds makes another job, which calls a model and waits in order like any other.
         """
         script = await asyncio.to_thread(self._script, ref)
         rules = self._rules()
@@ -197,7 +197,7 @@ class ScriptActivities:
 
 
 def _asking(tx: Transaction, job: Job, task: str) -> Job:
-    """Return the job that tells a model what was found."""
+    """Return the job that gives the fetched data to a model."""
     return Job(
         id=f"{job.kind}-{ULID()}",
         kind=job.kind,

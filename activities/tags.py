@@ -53,10 +53,10 @@ from maestro.store.transaction import Transaction, in_savepoint
 
 @dataclass(frozen=True)
 class ActingRules:
-    """The memory scope of agents that have none, and the conductors besides owners (``platform:userId``).
+    """Settings: the memory scope of agents without one, and the conductors besides owners (``platform:userId``).
 
-    ``redact`` takes secrets out of what is remembered; ``shortest`` is the shortest interval that may be planned.
-    ``asking`` is how a person is asked before a conductor acts that has read text from outside; None asks nobody.
+    ``redact`` removes secrets from facts; ``shortest`` is the shortest interval that may be planned. ``asking`` asks a
+    user before a conductor acts that has read text from outside; None asks no user.
     """
 
     memory_scope: MemoryScope
@@ -68,7 +68,7 @@ class ActingRules:
 
 @dataclass
 class TagOutcomes:
-    """What came of the tags: outcomes in their order, what people are told, and the tasks that were handed on."""
+    """The results of the tags: outcomes in order, the texts for users, and the delegated tasks."""
 
     outcomes: list[tuple[Tag, ActionOutcome]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class TagOutcomes:
 
     @property
     def has_news(self) -> bool:
-        """Say whether the model has to be told at its next turn what became of its tags."""
+        """Return whether the model's next turn has to show the outcomes of its tags."""
         return any(is_news(outcome.state, outcome.detail) for _, outcome in self.outcomes)
 
 
@@ -96,8 +96,8 @@ class TagRun:
     def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
         """Return the question whether a conductor may act on these tags, None where none is needed.
 
-        A person is asked once for all directives of an answer, when text from outside was read for it, or for an
-        earlier answer that holds one of them.
+        A user is asked once for all directives of an answer, when text from outside was read for it, or for an earlier
+        answer that holds one of them.
         """
         wanted = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
         if not wanted or self._asking is None or self._by.refusal:
@@ -109,7 +109,7 @@ class TagRun:
         return question
 
     def on(self, tags: Sequence[Tag]) -> TagOutcomes:
-        """Act on every tag in the order they were written, and keep what came of each."""
+        """Act on every tag in its written order, and store each outcome."""
         for tag in tags:
             outcome = self._one(tag)
             self._acted.outcomes.append((tag, outcome))
@@ -173,7 +173,7 @@ class TagRun:
         return refusal(task, target, by) or self._not_for(target)
 
     def _not_for(self, target: Agent | None) -> str | None:
-        """Return why the person that asked may not talk to this agent, and so may not have it work.
+        """Return why the asking user may not talk to this agent, and so may not delegate to it.
 
         See docs/decisions.md: access.
         """
@@ -188,7 +188,7 @@ class TagRun:
 
 
 def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules) -> Requester:
-    """Return the person on behalf of whom the answer of a job acts."""
+    """Return the user for whom the answer of a job acts."""
     name = str(person.id) if person is not None else ""
     return Requester(
         agent=agent,
@@ -202,9 +202,9 @@ def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules
 
 
 def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
-    """Say whether people hear of it: of whatever a conductor did or could not do, and of tasks that were not passed on.
+    """Return whether users are told of an outcome: each directive of a conductor, and each refused task.
 
-    What an agent remembers is its own affair; of quotations they are told.
+    Memory tags are not reported, but quoted ones are.
     """
     if tag.quoted:
         return True
@@ -214,7 +214,7 @@ def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
 
 
 def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> Job:
-    """Return the job of a task: it has no place in a lane, and is never sooner than what led to it.
+    """Return the job of a task: it holds no lane, and has no higher priority than the job that gave it.
 
     See docs/decisions.md: priorities.
     """
@@ -236,13 +236,13 @@ def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> J
 
 
 def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
-    """Return the tools that brought text from outside into a job, or into one it hangs together with by a task."""
+    """Return the tools that brought text from outside into a job, or into one related to it by a task."""
     first = tx.jobs.delegations.lineage(job)[-1]
     return tx.jobs.tool_runs.from_outside([first.id, *(other.id for other in tx.jobs.delegations.below([first.id]))])
 
 
 def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
-    """Say whether one of these directives stands in an earlier answer for which text from outside was read."""
+    """Return whether one of these directives is in an earlier answer for which text from outside was read."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
@@ -258,9 +258,8 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
 def perform(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     """Perform one of a conductor's directives, and return its outcome.
 
-    Only what a conductor writes is acted on, and only for an owner or a person whom the settings name
-    (docs/decisions.md: access). What cannot be done leaves nothing behind; a later tag of the same answer finds what an
-    earlier one made.
+    Only a conductor's own text is acted on, and only for an owner or a user named in the settings (docs/decisions.md:
+    access). A directive that fails is rolled back; a later tag of the same answer sees the results of an earlier one.
     """
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
@@ -341,7 +340,7 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 
 
 def _next(view: ScheduleView) -> str:
-    """Say when a schedule comes first; the zone stands before it."""
+    """Return the text about a schedule's next run, with the time zone first."""
     if view.next_run is None:
         return "It does not run yet." if not view.enabled else "It does not come any more."
     return f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."

@@ -47,7 +47,7 @@ class ToolRules:
 
 @dataclass(frozen=True)
 class ToolCallCase:
-    """A call to be judged; ``worn``: it failed too often, ``begun``: a process that died had begun it."""
+    """A call to be decided; ``worn``: it failed too often, ``begun``: a process that died had begun it."""
 
     job: Job
     step: ToolStep
@@ -59,7 +59,7 @@ class ToolCallCase:
 
 @dataclass(frozen=True)
 class ToolRunResult:
-    """What came of a call, and what the model reads of it and is shown."""
+    """The result of a call, and the text and pictures of it for the model."""
 
     state: ToolState
     text: str
@@ -68,7 +68,7 @@ class ToolRunResult:
 
 @dataclass(frozen=True)
 class BegunToolCall:
-    """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it has to wait."""
+    """A call about to be made; with a ``verdict`` it is not made, with a ``question`` it has to wait."""
 
     caller: ToolCaller
     wanted: ParsedToolCall | None = None
@@ -77,7 +77,7 @@ class BegunToolCall:
 
 
 class ToolActivities:
-    """Makes the calls that a model asked for."""
+    """Makes the tool calls of a model."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ToolActivities:
         watch: StopWatch,
         asked: Callable[[], None],
     ) -> None:
-        """``asked`` is called when a question waits to be said."""
+        """``asked`` is called when a question waits to be sent."""
         self._store = store
         self._registry = registry
         self._rules = rules
@@ -96,9 +96,9 @@ class ToolActivities:
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
-        """Make the call, or find out why not; its result is in the store before this returns.
+        """Make the call, or refuse it with a reason; its result is in the store before this returns.
 
-        A call that was begun by a process that died is made again only if its tool says that this does no harm. Raises
+        A call that was begun by a process that died is repeated only if its tool declares that safe. Raises
         ``WaitsForPerson`` while its question is open.
         """
         await self._registry.settled()
@@ -117,7 +117,7 @@ class ToolActivities:
         return await run(wanted.tool, wanted.arguments, caller, self._rules().seconds)
 
     def _understand(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
-        """Read what the model wrote; checking it by a tool's schema may take long, so it holds no transaction."""
+        """Parse the model's arguments; a check against a tool's schema may take long, so it holds no transaction."""
         with self._store.view() as tx:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)
@@ -145,7 +145,7 @@ class ToolActivities:
             return begun
 
     def _judge(self, tx: Transaction, case: ToolCallCase) -> BegunToolCall:
-        """Decide whether the call can be made, and ask a person where one has to be asked."""
+        """Decide whether the call can be made, and ask a user where approval is required."""
         wanted, caller = case.wanted, self._caller(tx, case.job, case.step)
         if isinstance(wanted, ToolCallResult):
             return BegunToolCall(caller, verdict=_result_of(wanted))
@@ -167,9 +167,10 @@ class ToolActivities:
         return BegunToolCall(caller, wanted)
 
     def _end(self, step: ToolStep, begun: BegunToolCall, verdict: ToolRunResult | None) -> ToolOutcome:
-        """Keep the result; what a tool changes in the store is changed in this very transaction.
+        """Store the result; a tool's changes of the store are made in this very transaction.
 
-        Results are searched for secrets before it begins. What a tool reads in the store was when it was put there.
+        Results are scanned for secrets before it begins. Texts that a tool reads from the store were scanned when they
+        were stored.
         """
         if verdict is not None:
             verdict = replace(verdict, text=self._without_secrets(verdict.text))
@@ -186,12 +187,12 @@ class ToolActivities:
             return tx.jobs.steps.done(step, ToolOutcome(state=verdict.state))
 
     def _images(self, pictures: Sequence[ToolImage]) -> list[ImageRef]:
-        """Keep pictures in the media folder; only their digests go further."""
+        """Store pictures in the media folder; only their digests are passed on."""
         keep = self._rules().keep
         return [ImageRef(digest=keep(one.content), content_type=one.content_type) for one in pictures]
 
     def _without_secrets(self, text: str) -> str:
-        """Return what can be kept of a text at most, and some more, without secrets."""
+        """Return a text without secrets, cut to slightly more than the longest result."""
         rules = self._rules()
         return rules.redact(text[: rules.max_result_chars + LOOK_AHEAD])
 
@@ -217,14 +218,14 @@ def _call(tx: Transaction, step: ToolStep) -> ToolCall:
 
 
 def _refusal(case: ToolCallCase, tool: Tool, *, needs_a_yes: bool) -> str | None:
-    """Return what the model reads of a call that is not made in any case, or None."""
+    """Return the model's text about a call that is never made, or None."""
     if case.worn:
         return GIVE_UP
     return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
 def _ready(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:
-    """Return a call that needs only the store by now, or why it cannot be made."""
+    """Return a call that now needs only the store, or why it cannot be made."""
     assert begun.wanted is not None
     wanted = prepare(begun.wanted, begun.caller)
     return _result_of(wanted) if isinstance(wanted, ToolCallResult) else wanted
@@ -240,7 +241,7 @@ def _result_of(said: ToolCallResult) -> ToolRunResult:
 
 
 def _answered(caller: ToolCaller, question: Question) -> BegunToolCall:
-    """Return what a question leads to: the wait for its answer, or what the model reads."""
+    """Return the result of a question: the wait for its answer, or the text for the model."""
     match question.status:
         case QuestionStatus.OPEN:
             return BegunToolCall(caller, question=question)

@@ -1,4 +1,4 @@
-"""What a job would answer now: paid for and shown; nothing is sent, and no tag acts.
+"""What-ifs: a job's answer now, paid for and shown; no message is sent, and no tag acts.
 
 See docs/decisions.md: what-if.
 """
@@ -18,7 +18,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 GIVEN = "who does it was said when it was given"
-"""Why an agent answers whom nobody routes to."""
+"""The reason for an agent that no routing rule chose."""
 
 
 class WhatIfActivities:
@@ -51,7 +51,7 @@ class WhatIfActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def show_answer(self, step: AnswerStep) -> WhatIfOutcome:
-        """Keep what would be said, and close the what-if; the tags of the answer do nothing."""
+        """Store the text of the answer, and close the what-if; its tags do not act."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)

@@ -1,4 +1,4 @@
-"""The workflows, one for each kind of job, and the run that they share: it does the steps of a path in order."""
+"""The workflows, one for each kind of job, and their common run, which does the steps of a path in order."""
 
 import asyncio
 import itertools
@@ -81,13 +81,13 @@ LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
     StepKind.CONVERSATION: ConversationActivities.record_message,
     StepKind.CONTEXT: ContextActivities.build_context,
 }
-"""What does the cheap steps where they are not done in a group."""
+"""The activities of cheap steps that are not done in a group."""
 
 STEPS_OF_ANSWER: Mapping[StepKind | None, Activity] = {
     StepKind.TAGS: TagActivities.record_answer,
     StepKind.SHOW: WhatIfActivities.show_answer,
 }
-"""What does the steps that take the final answer of the model."""
+"""The activities of the steps after the final answer of the model."""
 
 STOPPED = frozenset({"Stopped", "JobEnded"})
 
@@ -117,17 +117,17 @@ class DelegationWorkflow:
 
 @workflow.defn(name="BackgroundWorkflow")
 class BackgroundWorkflow:
-    """Does one job that has a row already: a webhook's, and every other run of a schedule than its planned one."""
+    """Does one job that already has a row: a webhook's, or a schedule's run besides the planned ones."""
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended; nothing is told in the channel of a failure, because no person waits."""
+        """Return how the job ended; a failure is not reported to the channel, because no user waits."""
         return await _run_in_background(ref)
 
 
 @workflow.defn(name="ScheduledWorkflow")
 class ScheduledWorkflow:
-    """Does one time of one schedule, begun by Temporal; its id is that of the job it makes.
+    """Does one planned run of a schedule, started by Temporal; its id is that of the job it makes.
 
     While it runs, Temporal skips the next times.
     """
@@ -148,14 +148,14 @@ class ScheduledWorkflow:
 
 @workflow.defn(name="WhatIfWorkflow")
 class WhatIfWorkflow:
-    """Finds out once what a job would answer, which is paid for and shown, and nothing else.
+    """Shows once what a job would answer: a paid model call without any effect.
 
     See docs/decisions.md: what-if.
     """
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended; nothing is told in the channel of a failure, because no person waits."""
+        """Return how the job ended; a failure is not reported to the channel, because no user waits."""
         return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow(what_if_steps)
 
 
@@ -164,7 +164,7 @@ async def _run_in_background(ref: JobRef) -> str:
 
 
 def _slot() -> datetime:
-    """Return the time that was planned; a person may also have started the workflow by hand."""
+    """Return the planned time; an operator may also have started the workflow by hand."""
     return workflow.info().typed_search_attributes.get(PLANNED_FOR) or workflow.info().start_time
 
 
@@ -172,7 +172,7 @@ class JobRun:
     """One run of one job.
 
     ``begin`` does its first step where the job is no message. A ``silent`` run sends no notice of its failure, because
-    no person waits for it.
+    no user waits for it.
     """
 
     def __init__(self, ref: JobRef, begin: Activity | None = None, *, silent: bool = False) -> None:
@@ -185,7 +185,7 @@ class JobRun:
         self._results: dict[str, Any] = {}
 
     async def follow(self, path: StepPath) -> str:
-        """Do the steps of a path and return the job's status; whatever goes wrong, the job is closed with its reason.
+        """Do the steps of a path and return the job's status; after any error, the job is closed with its reason.
 
         A job that has to wait is parked, and this run is over. Fails the workflow when the job failed, so that it is
         found among the failed ones in the Temporal Web UI.
@@ -208,7 +208,7 @@ class JobRun:
         return self._status
 
     async def _do_all(self, path: StepPath) -> None:
-        """Do the steps, and begin the tasks that the answer gives to other agents."""
+        """Do the steps, and start the tasks that the answer gives to other agents."""
         for side_by_side in path(self._results.get):
             await self._do_side_by_side([step for step in side_by_side if step not in self._results])
         route = self._results.get(StepKind.ROUTE)
@@ -218,7 +218,7 @@ class JobRun:
             await begin_tasks(self._ref, answer, self._queued.precedence)
 
     async def _do_side_by_side(self, names: list[str]) -> None:
-        """Do these steps; when some have to wait, the others finish first."""
+        """Do these steps concurrently; when some have to wait, the others finish first."""
         if len(names) == 1:
             return await self._do(names[0])
         problems = await asyncio.gather(*map(self._do, names), return_exceptions=True)
@@ -231,7 +231,7 @@ class JobRun:
         return None
 
     async def _do(self, step: str) -> None:
-        """Do a step; what was done together with it has its results as well."""
+        """Do a step; further steps that its activity does at once get their results here too."""
         kind = kind_of(step)
         if kind is StepKind.MODEL:
             await self._ask_model(step)
@@ -258,7 +258,7 @@ class JobRun:
         return await self._deliver(step)
 
     def _keep(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
-        """Keep what a step returned, let people see it, and heed what it says of the run."""
+        """Store a step's result, show it in the Web UI, and apply its effects on the run."""
         self._results[step] = outcome
         took = "" if milliseconds is None else f" ({milliseconds} ms)"
         self._details.add(f"{step}: {outcome.words or 'done'}{took}")
@@ -275,14 +275,14 @@ class JobRun:
                     self._show_typing()
 
     async def _prepare(self, step: str) -> None:
-        """Do this step and those of the preparation after it, up to the first before which something else comes."""
+        """Do this step and the preparing ones after it, up to the first that needs another activity before it."""
         group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
         purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
         prepared: PreparationOutcome = await run_local_step(PreparationActivities.prepare, group, "; ".join(purposes))
         self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
 
     async def _ask_model(self, step: str) -> None:
-        """Make a model call; its answer is recorded and sent with it where nothing is in the way."""
+        """Make a model call; its answer is recorded and sent with it where nothing prevents that."""
         (number,) = numbers_of(step)
         asked: dict[str, Any] = {"job_id": self._ref.job_id, "step": step, "number": number}
         asked["final"] = number > self._ref.tool_rounds
@@ -308,15 +308,15 @@ class JobRun:
         return self._keep_all(outcomes, done.milliseconds)
 
     def _keep_all(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
-        """Keep what the steps of a group returned, None for those that were not reached."""
+        """Store the results of a group of steps, None for those that were not reached."""
         reached = [(name, outcome) for name, outcome in outcomes.items() if outcome is not None]
         for (name, outcome), took in zip(reached, milliseconds, strict=True):
             self._keep(name, outcome, took)
 
     async def _do_optional(self, step: str) -> None:
-        """Do a step that the answer can do without: its failure is told; a stop is a stop.
+        """Do a step that the answer does not need: its failure is reported; a stop still stops the run.
 
-        A file that cannot be had is named to the model as missing, and so is a voice without a transcript.
+        The prompt names a file that is missing, and a voice message without a transcript.
         """
         work: Mapping[str, tuple[Activity, StepOptions]] = {
             StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
@@ -345,7 +345,7 @@ class JobRun:
         return await run_local_step(activity, final, purpose_of(step))
 
     async def _deliver(self, step: str) -> Any:
-        """Send what the job has to say, which closes it, or a notice of its failure."""
+        """Send the job's message, which closes it, or a notice of its failure."""
         closes = step != StepKind.NOTICE
         route = self._results.get(StepKind.ROUTE)
         is_reply = route is not None and route.action is RouteAction.REPLY
@@ -355,7 +355,7 @@ class JobRun:
         return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))
 
     def _show_typing(self) -> None:
-        """Have the process that holds the connector show the indicator; the run does not wait for it."""
+        """Let the process that holds the connector show the indicator; the run does not wait for it."""
         workflow.start_activity_method(
             TypingActivities.show_typing,
             self._step(StepKind.TYPING),

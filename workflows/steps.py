@@ -1,4 +1,4 @@
-"""How a workflow has its steps done: their timeouts, priorities and queues, and what the Temporal Web UI shows.
+"""How a workflow runs its steps: timeouts, priorities and queues, and the details in the Temporal Web UI.
 
 See docs/decisions.md: priorities, delegation.
 """
@@ -36,25 +36,25 @@ Zero would mean the SDK's default: repeats inside one long workflow task that le
 """
 
 DELIVERY_TIMEOUT = timedelta(minutes=10)
-"""All chunks of one message, waiting for the channel's outbound lane included; the heartbeat notices a dead process."""
+"""The time for all chunks of a message, with the wait for the outbound lane; heartbeats detect a dead process."""
 
 NOTICE_TIMEOUT = timedelta(minutes=2)
 """A failure notice is a courtesy: a platform that is away must not hold up the lane for it."""
 
 MEDIA_TIMEOUT = timedelta(minutes=5)
-"""Fetching all files of one message; more would be a platform that dribbles."""
+"""The time to fetch all files of one message; only a platform that hangs takes longer."""
 
 VOICE_TIMEOUT = timedelta(minutes=2)
-"""All attempts at the voices of one message; what is heard by then is kept, and the answer does without the rest."""
+"""The time for all attempts at the voices of one message; transcripts so far are kept, and the rest is left out."""
 
 COMPACTION_TIMEOUT = timedelta(minutes=1)
-"""All attempts at a compaction: the answer does without it, so a person must not wait long for a provider that fails.
+"""The time for all attempts at a compaction: the answer does not need it, so a failing provider must not delay it.
 
-What it has bought by then is kept, and the compaction of the next message goes on from there.
+Its stored answers are kept, and the compaction of the next message continues from there.
 """
 
 REQUESTS_PER_CALL = 3
-"""How long one model call may take in requests: one account may time out, another answer slowly, and both may wait."""
+"""The time of one model call, in requests: one account may time out, another answer slowly, and both may wait."""
 
 DEADLINE_SLACK = timedelta(seconds=30)
 """What an activity may take beyond the deadline it keeps itself."""
@@ -74,7 +74,7 @@ DELEGATION_WORKFLOW = "DelegationWorkflow"
 
 
 class Suspended(Exception):
-    """These steps cannot go on now; the job is parked and goes on with a new run (docs/adr/0008)."""
+    """Steps that cannot continue now; the job is parked and continues with a new run (docs/adr/0008)."""
 
     def __init__(self, *steps: str) -> None:
         super().__init__(*steps)
@@ -82,9 +82,9 @@ class Suspended(Exception):
 
 
 def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
-    """Return what Temporal is told: ours are from 1 to 10, its own from 1 to 5.
+    """Return Temporal's priority: Maestro's are from 1 to 10, Temporal's from 1 to 5.
 
-    Nothing is told where nothing is known yet: then an activity goes as its workflow does.
+    Empty while nothing is known: then an activity has the priority of its workflow.
     """
     if precedence is None:
         return Priority.default
@@ -95,7 +95,7 @@ def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
 
 
 class RunDetails:
-    """What the Temporal Web UI shows of a run: ids and words only, nothing of what was said."""
+    """The details of a run in the Temporal Web UI: ids and fixed words, no text of messages."""
 
     def __init__(self) -> None:
         self.agent = ""
@@ -115,7 +115,7 @@ class RunDetails:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How long a step may take, one attempt and all of them together if that is bounded, and on which queue it is."""
+    """The timeouts of a step, for one attempt and optionally for all, and its queue."""
 
     once: timedelta
     in_all: timedelta | None = None
@@ -123,7 +123,7 @@ class StepOptions:
 
 
 async def run_local_step(activity: Callable[..., Outcome], payload: Value, summary: str) -> Outcome:
-    """Do a cheap step inside the workflow task; raises ``Suspended`` when it says that it has to wait."""
+    """Run a cheap step inside the workflow task; raises ``Suspended`` when it has to wait."""
     with _suspending(payload):
         result: Outcome = await workflow.execute_local_activity_method(
             activity,
@@ -138,7 +138,7 @@ async def run_local_step(activity: Callable[..., Outcome], payload: Value, summa
 
 @contextmanager
 def _suspending(payload: Value) -> Iterator[None]:
-    """Raise ``Suspended`` for the failure by which a step says that it has to wait."""
+    """Raise ``Suspended`` for a failure that means that a step has to wait."""
     try:
         yield
     except (ActivityError, ApplicationError) as error:
@@ -149,7 +149,7 @@ def _suspending(payload: Value) -> Iterator[None]:
 
 
 class QueuedSteps:
-    """Steps that other processes may do, with the pace and the queues of one job."""
+    """Steps that other processes may run, with the settings and the queues of one job."""
 
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
@@ -158,11 +158,11 @@ class QueuedSteps:
 
     @property
     def priority(self) -> Priority:
-        """How soon Temporal has a step done."""
+        """The priority of a step in Temporal."""
         return temporal_priority(self.precedence, fair=self._ref.fair)
 
     def model_options(self, *, sends: bool = False) -> StepOptions:
-        """Return the options of a model call, which ``sends`` its answer as well where it may."""
+        """Return the options of a model call, which also ``sends`` its answer where it may."""
         beyond = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
         return StepOptions(self._model_time + beyond, queue=self._ref.llm_queue)
 
@@ -187,7 +187,7 @@ class QueuedSteps:
         return StepOptions(once=once, in_all=in_all, queue=self._ref.connector_queue)
 
     async def do(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
-        """Do a step on its queue; raises ``Suspended`` when it says that it has to wait."""
+        """Run a step on its queue; raises ``Suspended`` when it has to wait."""
         with _suspending(step):
             return await workflow.execute_activity_method(
                 activity,
@@ -205,7 +205,7 @@ class QueuedSteps:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return what failed in an activity; the failure of a local one comes bare."""
+    """Return the failure inside an activity's error; a local activity raises it without a wrapper."""
     return error.cause if isinstance(error, ActivityError) else error
 
 
@@ -224,9 +224,9 @@ def error_type(error: BaseException) -> str:
 
 
 async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
-    """Start a child for every task; one that the dispatcher was quicker to start is left to run.
+    """Start a child workflow for every task; one that the dispatcher has already started is left to run.
 
-    Until a child knows better, it has its share where the answer had its own.
+    A child has the fair share of the answer's job until its own is known.
     """
     share = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = share.model_copy(update={"priority": answer.priority})
@@ -259,7 +259,7 @@ def search_attributes(
 
 
 async def complete(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work although the workflow is cancelled meanwhile: a job that two people end must not stay open."""
+    """Finish the work although the workflow is cancelled meanwhile: a job that two users end must not stay open."""
     task = asyncio.create_task(work)
     while not task.done():
         try:

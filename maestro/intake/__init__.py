@@ -1,4 +1,4 @@
-"""Accepts messages: the only way in (docs/invariants.md: durable before ack)."""
+"""Accepts messages: the only entry for them (docs/invariants.md: durable before ack)."""
 
 from maestro.intake.control_words import UNSAID
 from maestro.intake.messages import AccountIntake, Intake, IntakeRules

@@ -1,4 +1,4 @@
-"""An incoming message: its sender, the agent that would answer, and the jobs that are made of it."""
+"""An incoming message: its sender, the agent that would answer, and the jobs made of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """An incoming message with its sender and what the store holds about it.
+    """An incoming message with its sender and the stored rows about it.
 
-    ``turned_away`` is the policy that keeps the sender out.
+    ``turned_away`` is the policy that refuses the sender.
     """
 
     message: IncomingMessage
@@ -42,12 +42,12 @@ class ReceivedMessage:
 
     @property
     def lane(self) -> LaneKey:
-        """Where the message waits."""
+        """The lane in which the message waits."""
         return lane_of(self.message.address, self.alone)
 
     @property
     def speaker(self) -> Speaker:
-        """The sender, as one that may answer a question."""
+        """The sender, in the form for answers to questions."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
@@ -62,7 +62,7 @@ def new_job_id() -> str:
 
 
 def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) -> Job:
-    """Return a new job for the message; one that ``waits`` has a place in the lane."""
+    """Return a new job for the message; one that ``waits`` has a position in the lane."""
     return Job(
         id=new_job_id(),
         priority=priority_of(owner=arrival.person.is_owner),
@@ -75,7 +75,7 @@ def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) ->
 def dropped(
     tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
 ) -> Job:
-    """Keep a message and drop it, so that operators see why; one that would have waited can be restarted by them."""
+    """Store a message and drop it, so that operators see why; they can restart one that would have waited."""
     job = job_of(tx, arrival, waits=waits)
     job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
     tx.jobs.add(job)
@@ -84,12 +84,12 @@ def dropped(
 
 
 def tell(tx: Transaction, job: Job, text: str) -> None:
-    """Have the person of a job told something that Maestro itself has to say."""
+    """Add a notice from Maestro to the user of a job."""
     tx.jobs.add(notice_of(job, new_job_id(), text, tx.now))
 
 
 class AccessControl:
-    """Routing and access, over the store as it is now (docs/decisions.md: routing, access)."""
+    """Routing and access, from the present rows of the store (docs/decisions.md: routing, access)."""
 
     def __init__(self, access: AccessRules, routing: RoutingSettings) -> None:
         self._access = access
@@ -111,8 +111,8 @@ class AccessControl:
     ) -> Person:
         """Return the sender of a message; ``known`` is true as well where unknown users are answered.
 
-        ``listed`` and ``let_in`` read what the store holds at this message: a new owner, or new access, counts from the
-        next message on.
+        ``listed`` and ``let_in`` are read before this message: a new owner, or new access, counts from the next message
+        on.
         """
         who = person_of(message)
         is_owner = message.is_owner or str(who) in self._access.owners or listed()
@@ -128,7 +128,7 @@ class AccessControl:
     def turned_away(
         self, person: Person, agent: Agent | None, message: IncomingMessage, binding: AgentChannel | None
     ) -> DmPolicy | None:
-        """Return the policy that keeps a direct message of a stranger from being answered, or None."""
+        """Return the policy that refuses a direct message of an unknown user, or None."""
         policy = self._access.policy(message.address.platform)
         strange = message.is_direct and policy is not DmPolicy.OPEN and stranger(person, agent, binding)
         return policy if strange else None
@@ -141,7 +141,7 @@ class AccessControl:
     def refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person
     ) -> str | None:
-        """Return why this person is not obeyed here, or None; where no agent answers, the channel alone decides."""
+        """Return why this user's commands are refused here, or None; without an agent, the channel alone decides."""
         if person.is_owner:
             return None
         return refusal(person, self.agent(tx, message, binding), binding)

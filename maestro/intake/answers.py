@@ -20,7 +20,7 @@ from maestro.store.transaction import Transaction
 
 
 def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRefusal | None:
-    """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
+    """Read a message as an answer to an open question; None for an ordinary message, such as one with files."""
     if arrival.message.attachments:
         return None
     what = _read_text(tx, arrival.message.content)
@@ -33,12 +33,12 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRe
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, meant: QuestionAnswer | AnswerRefusal) -> Job:
-    """Settle the question, or say why the message is no answer."""
+    """Settle the question, or reply why the message is no answer."""
     return _settle(tx, arrival, meant) if isinstance(meant, QuestionAnswer) else _reply(tx, arrival, meant)
 
 
 def _read_text(tx: Transaction, content: str) -> ReplyText:
-    """Read a message; a text with a number behind it names that question only if the question offers the text."""
+    """Read a message as an answer; a number at its end names a question only if that question offers the text."""
     choice = parse_choice(content)
     question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
     if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
@@ -49,7 +49,7 @@ def _read_text(tx: Transaction, content: str) -> ReplyText:
 def _pointed(
     tx: Transaction, arrival: ReceivedMessage, what: ReplyText, waiting: Sequence[Question]
 ) -> Question | None:
-    """Return the question that a message names by its number, or to which it replies."""
+    """Return the question that a message names by its number, or replies to."""
     if what.number is not None:
         return tx.jobs.questions.find(what.number)
     replies = arrival.message.reply_to
@@ -57,7 +57,7 @@ def _pointed(
 
 
 def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -> Job:
-    """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
+    """Pass an answer to the waiting job; a yes or no is confirmed, in case the user meant another question."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     tx.jobs.answer_question(answer, str(arrival.person.id), job.inbox_id)
@@ -70,7 +70,7 @@ def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -
 
 
 def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: AnswerRefusal) -> Job:
-    """Say why a message is no answer."""
+    """Reply why a message is no answer."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     job.notice = refusal.reply

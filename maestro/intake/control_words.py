@@ -1,4 +1,4 @@
-"""What control words do (docs/decisions.md: control words)."""
+"""The effects of control words (docs/decisions.md: control words)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ UNSAID = "obeyed without a reply, because too many jobs were waiting"
 
 
 def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
-    """Do what a control word says; its job, which has no lane, is to tell the person."""
+    """Execute a control word and reply to the user with a job that has no lane."""
     job = job_of(tx, arrival)
     row = tx.inbox.add(arrival.message, job.id, control=word)
     job.inbox_id, job.notice = row.id, _effect(tx, arrival, word, row)
@@ -20,12 +20,12 @@ def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
 
 
 def can_stop(tx: Transaction, arrival: ReceivedMessage) -> bool:
-    """Say whether a ``/stop`` would stop anything that is not stopping already."""
+    """Return whether a ``/stop`` would stop any job that is not stopping already."""
     return any(not job.stop_requested for job in _stoppable(tx, arrival))
 
 
 def _effect(tx: Transaction, arrival: ReceivedMessage, word: ControlWord, row: InboxRow) -> str:
-    """Do it and return what to say."""
+    """Execute the control word and return the reply."""
     if word is ControlWord.STOP:
         return _stop(tx, _stoppable(tx, arrival))
     if word is ControlWord.STATUS:
@@ -49,7 +49,7 @@ def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
 
 
 def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
-    """Return what is being answered, or about to be, else the newest job that waits outside the lane; and all tasks."""
+    """Return the jobs that a ``/stop`` ends: all tasks, and the running or next job or else the newest waiting one."""
     head, tasks = tx.jobs.head_of(arrival.lane), _tasks(tx, arrival)
     if head is None or head.stop_requested:
         head = next(iter(tx.jobs.waiting_jobs_in(arrival.lane)), head)
@@ -57,7 +57,7 @@ def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
 
 
 def _tasks(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
-    """Return the tasks that agents passed on to each other for what was said here."""
+    """Return the tasks that agents delegated because of this lane's messages."""
     return tx.jobs.delegations.open_in(arrival.message.address, arrival.alone)
 
 

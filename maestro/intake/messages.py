@@ -1,4 +1,4 @@
-"""Messages that come in: each waits in its lane, acts at once, or is dropped with its reason."""
+"""Incoming messages: each waits in its lane, is executed at once, or is dropped with its reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,7 +39,7 @@ TOO_LATE = "an edit of a message that is being answered, or was"
 MINUTE = timedelta(minutes=1)
 
 EVENT_PAUSE = timedelta(seconds=1)
-"""How often at most the last event of an account is noted: a busy channel has many a second."""
+"""The shortest time between two writes of an account's last event: a busy channel has many a second."""
 
 BOT = "it came from a bot, and the channel does not let bots talk (allowBots)"
 BOT_LOOP = "a bot wrote more often in a minute than it may (routing.botMessagesPerMinute)"
@@ -67,7 +67,7 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
 
 
 def _untouched(job: Job) -> bool:
-    """Say whether a job is for an agent and none of its steps began: none can have read the message."""
+    """Return whether a job is for an agent and has begun no step: then no step has read its message."""
     return job.status is JobStatus.PENDING and job.started_at is None and not job.notice
 
 
@@ -85,7 +85,7 @@ class IntakeRules:
 
 
 class JobStarter(Protocol):
-    """The dispatcher of this process, as far as a message needs it; any thread may ask."""
+    """The dispatcher of this process, as the intake uses it; any thread may call it."""
 
     @property
     def ready(self) -> bool:
@@ -100,8 +100,8 @@ class JobStarter(Protocol):
 class Intake:
     """The intake: every message of every connector passes here once.
 
-    A job that has nothing to wait for is claimed in the transaction that keeps its message, and started right after
-    it, where a dispatcher of this process is ready for that. All other jobs are left to the dispatchers.
+    A job that need not wait is claimed in the transaction that stores its message, and started right after it, where a
+    dispatcher of this process is ready. All other jobs are left to the dispatchers.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Intake:
         wake: Callable[[], None],
         starter: JobStarter | None = None,
     ) -> None:
-        """``wake`` tells a dispatcher of this process that a job waits; ``starter`` is that dispatcher, if any."""
+        """``wake`` notifies a dispatcher of this process that a job waits; ``starter`` is that dispatcher, if any."""
         self._store = store
         self._rules = rules
         self._wake = wake
@@ -124,7 +124,7 @@ class Intake:
         return AccessControl(rules.access, rules.routing)
 
     def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message and its job, and wake the dispatcher; a message that came before changes nothing.
+        """Commit the message and its job, and wake the dispatcher; a repeated message changes nothing.
 
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
         """
@@ -139,7 +139,7 @@ class Intake:
         return accepted
 
     def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
-        """Return what became of a message, and its job if this process is to start it."""
+        """Return the result for a message, and its job if this process is to start it."""
         if message.edit_of:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
@@ -166,7 +166,7 @@ class Intake:
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
     def _note_event(self, tx: Transaction, message: IncomingMessage) -> None:
-        """Note when something came, and how old it was; the events of a second are noted once."""
+        """Store the time and age of the newest event, at most once a second."""
         if abs(tx.now - self._noted) >= EVENT_PAUSE:
             self._noted = tx.now
             place = message.address
@@ -182,7 +182,7 @@ class Intake:
         return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
 
     def _ignored(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why a message is only counted: it is for no agent, or one too many of a bot or an unknown user."""
+        """Return why a message is only counted: it is for no agent, or a bot or unknown user sends too many."""
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
@@ -206,16 +206,16 @@ class Intake:
         return found.reason if found.agent is None else None
 
     def _is_over_limit(self, tx: Transaction, arrival: ReceivedMessage) -> bool:
-        """Say whether the sender wrote more than people may; a bot's messages are counted in this channel alone."""
+        """Return whether the sender exceeds the rate limit; a bot's messages are counted in this channel alone."""
         if arrival.message.from_bot:
             return tx.inbox.is_over_rate(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
         return arrival.state.over_limit
 
     def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
-        """Return the refusal of what would wait beyond the limit.
+        """Return the refusal of a message that would wait beyond the limit.
 
-        Control words count as well, for their replies wait like any job. Only a ``/stop`` that has something to stop
-        is obeyed even then, because it makes room; its reply is what is left out.
+        Control words count as well, because their replies wait like any job. Only a ``/stop`` that has a job to stop is
+        obeyed even then, because it makes room; it gets no reply.
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
@@ -231,11 +231,11 @@ class Intake:
         return obeyed and control_words.can_stop(tx, arrival)
 
     def _refusal(self, tx: Transaction, arrival: ReceivedMessage) -> str | None:
-        """Return why this person is not obeyed here, or None."""
+        """Return why this user's commands are refused here, or None."""
         return self._access.refusal(tx, arrival.message, arrival.binding, arrival.person)
 
     def _take(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> Job:
-        """Obey a control word, settle a question, or else give the message its place in the lane."""
+        """Execute a control word, settle a question, or else add the message to its lane."""
         if isinstance(meant, PairingCode):
             return pairing.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
@@ -254,7 +254,7 @@ class Intake:
         )
 
     def _keep(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
-        """Give a message the last place in its lane; where the channel says so, it interrupts.
+        """Add a message at the end of its lane; in channels with that setting, it interrupts.
 
         See docs/decisions.md: busy agents.
         """
@@ -273,18 +273,18 @@ class Intake:
         )
 
     def _begins_now(self, state: IntakeState) -> bool:
-        """Say whether a dispatcher would surely begin with this job next: there is nothing that it could prefer.
+        """Return whether a dispatcher would certainly start this job next, because no other could precede it.
 
-        Its lane is free, no other job waits to begin or to go on, and fewer are open than may be in hand at once.
+        Its lane is free, no other job waits to begin or to resume, and the limit of running jobs is not reached.
         """
         if self._starter is None or not self._starter.ready:
             return False
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
 
     def _interrupt(self, tx: Transaction, arrival: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
-        """Interrupt what the same agent does for this person, unless no agent would answer the message.
+        """Interrupt the same agent's jobs for this user, unless no agent would answer the message.
 
-        Says whether the person knows already that they have to wait.
+        Returns whether the user was already notified of a wait.
         """
         agent = self._access.agent(tx, arrival.message, arrival.binding)
         if agent is None or self._refusal(tx, arrival) is not None:
@@ -292,13 +292,13 @@ class Intake:
         return tx.jobs.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
     def _over(self, arrival: ReceivedMessage, meant: Meant) -> bool:
-        """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""
+        """Return whether the user exceeds the rate limit; a ``/stop`` and an answer are never limited."""
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         free = arrival.person.is_owner or arrival.message.from_bot
         return limited and not free and arrival.state.over_limit
 
     def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
-        """Drop a message above the rate limit of its user, and say so once a minute; an operator can restart it."""
+        """Drop a message above its user's rate limit, with one notice a minute; an operator can restart it."""
         told = tx.inbox.was_warned(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=FloodState.OVER if told else FloodState.TOLD)
         if not told:
@@ -326,7 +326,7 @@ def _check(message: IncomingMessage) -> None:
 
 
 def _storable(message: IncomingMessage) -> IncomingMessage:
-    """Return the message with what people typed as the store takes it: one that it cannot would come for ever."""
+    """Return the message with storable text: one that the store refused would be delivered again for ever."""
     files = tuple(
         file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
         for file in message.attachments
@@ -336,7 +336,7 @@ def _storable(message: IncomingMessage) -> IncomingMessage:
 
 
 def _meant(tx: Transaction, arrival: ReceivedMessage) -> Meant:
-    """Read a message: what is neither a control word nor an answer is an ordinary one.
+    """Classify a message: one that is neither a control word nor an answer is an ordinary one.
 
     Where no question is open, only a text with a number sign in it can still name one.
     """

@@ -40,14 +40,14 @@ WRONG = (
 
 @dataclass(frozen=True)
 class PairingRules:
-    """How long codes are valid, and what draws their letters."""
+    """The lifetime of codes, and the source of their letters."""
 
     lifetime: timedelta = timedelta(hours=1)
     draw: Draw = secrets.choice
 
 
 def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
-    """Drop the message of an unknown user; where pairing is on, tell the user now and then how to get access."""
+    """Drop the message of an unknown user; where pairing is on, tell the user from time to time how to get access."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
     wish = tx.users.pairings.newest_of(arrival.person.id)
@@ -67,13 +67,13 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
-    """Return whether too many wrong codes came, from this person or in all, for another one to be read."""
+    """Return whether too many wrong codes came, from this user or from all, so that no further one is checked."""
     own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESSES)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
 def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
-    """Give access to the sender of an invitation's code, and confirm it; the code itself is not stored."""
+    """Give the sender of an invitation's code access, and confirm it; the code itself is not stored."""
     invitation = tx.users.pairings.redeem(code.text)
     person = arrival.person.id
     said = arrival.message.model_copy(update={"content": "/pair"})
@@ -88,9 +88,9 @@ def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
 
 
 def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairing:
-    """Give access to the person of a pairing, named by its number or code, and notify them.
+    """Give access to the user of a pairing, named by its number or code, and notify them.
 
-    Raises ``NotFound``, and ``Conflict`` when they are let in already or the code ran out.
+    Raises ``NotFound``, and ``Conflict`` when they have access already or the code expired.
     """
     wish = tx.users.pairings.named(which)
     if wish.status is PairingStatus.APPROVED:
@@ -107,7 +107,7 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
 
 
 def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
-    """Refuse a pairing: what the person sends from now on is dropped without a word.
+    """Refuse a pairing: later messages of the user are dropped without a reply.
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
@@ -121,7 +121,7 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
-    """Take a person's access back, from their next message on; raises ``NotFound`` without access."""
+    """Revoke a user's access, from their next message on; raises ``NotFound`` without access."""
     if not tx.users.pairings.revoke(person):
         raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
     tx.system.audit.add(actor, "people.remove", str(person))

@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: the signature is checked, and each becomes one job, once."""
+"""Events of webhooks: the signature is checked, and each event becomes one job, once."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class WebhookIntake:
-    """The intake of webhooks; ``reveal`` turns what the store holds of a secret into the secret."""
+    """The intake of webhooks; ``reveal`` decrypts a stored secret."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WebhookIntake:
         self._jobs = jobs
 
     def at(self, path: str) -> Webhook:
-        """Return the webhook at a path; raises ``NotFound`` alike for one that is disabled and for none."""
+        """Return the webhook at a path; raises the same ``NotFound`` for a disabled one and for none."""
         with self._store.view() as tx:
             found = tx.background.webhooks.open_at(path)
         if found is None:
@@ -55,7 +55,7 @@ class WebhookIntake:
         return found
 
     def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
-        """Return the delivery if its signature fits; raises ``BadSignature``, and ``WebhookUnready`` with no secret."""
+        """Return the event if its signature is valid; raises ``BadSignature``, or ``WebhookUnready`` without secret."""
         with self._store.view() as tx:
             now = tx.now
         try:
@@ -68,15 +68,15 @@ class WebhookIntake:
             raise unready from None
 
     def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count a delivery that was refused."""
+        """Count an event that was refused."""
         with self._store.begin() as tx:
             tx.background.webhooks.refused(webhook, reason, address)
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
-        """Commit a delivery and its job; one that came before changes nothing.
+        """Commit an event and its job; a repeated event changes nothing.
 
-        Raises ``NotFound`` or ``BadSignature`` if the webhook is another one than the signature was checked for,
-        ``BadSignature`` for a body that came under another id before, ``TooManyDeliveries`` and ``Backlogged``.
+        Raises ``NotFound`` or ``BadSignature`` if the webhook changed since the signature was checked, ``BadSignature``
+        for a body that came under another id before, ``TooManyDeliveries`` and ``Backlogged``.
         """
         with self._store.begin() as tx:
             present = tx.background.webhooks.open_at(webhook.path)
@@ -92,7 +92,7 @@ class WebhookIntake:
             return self._begin(tx, present, delivery, payload)
 
     def _begin(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
-        """Make the job, also for an agent that is not active: it fails then, where operators see it and restart it."""
+        """Add the job, also for an inactive agent: it fails then, where operators see it and can restart it."""
         agent = tx.agents.get(webhook.agent_id)
         job = tx.jobs.add(
             Job(
@@ -112,7 +112,7 @@ class WebhookIntake:
         return DeliveryResult(job_id=job.id, duplicate=False)
 
     def _require_new(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery) -> None:
-        """Refuse a body that was taken under another id: GitHub's scheme does not sign the id."""
+        """Refuse a body that was accepted under another id: GitHub's scheme does not sign the id."""
         if tx.background.webhooks.has_taken(webhook, delivery.digest):
             raise BadSignature("This body was delivered already, under another id.")
 
