@@ -62,7 +62,7 @@ PriceOf = Callable[[str], Price | None]
 """The list price of a model given as ``provider/model``, None when it is unknown."""
 
 SUBSCRIPTION = Price(0, 0)
-"""What the tokens of a subscription cost: it is paid whether they are used or not."""
+"""The price of a subscription's tokens: none, because it is paid whether they are used or not."""
 
 WindowOf = Callable[[str], int]
 """The tokens of the window of a model given as ``provider/model``."""
@@ -96,12 +96,12 @@ class Roster:
     def choose(
         self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> AccountChoice | None:
-        """Return what to ask; the demo model while there is no account (docs/decisions.md: demo model)."""
+        """Return the account and model to call; the demo model without any account (docs/decisions.md: demo model)."""
         accounts = self.usable if self.known else (_demo(self.now),)
         return choose_account(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 
     def able(self, wanted: Sequence[str]) -> Self:
-        """Return the accounts without those that would answer with another model than a wanted one."""
+        """Return the accounts that would answer with one of the wanted models."""
         return replace(self, usable=able_accounts(self.usable, wanted))
 
     def fitting(self, wanted: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
@@ -117,9 +117,9 @@ class Roster:
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
     def unavailable(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
-        """Return why no account can be asked; ``limited`` says that one was limited during this call.
+        """Return why no account can be called; ``limited`` says that one reached a limit during this call.
 
-        Then the limit may have ended already, and the job goes on at once. ``room_in`` is the time until there may be
+        Then the limit may have ended already, and the job continues at once. ``room_in`` is the time until there may be
         room under Maestro's own limits.
         """
         recovered = soonest(self.usable, wanted, self.limited, self.unfit) or (self.now if limited else None)
@@ -151,7 +151,7 @@ class RevealedKey:
     reason: str = ""
 
     def holds(self, row: ModelAccount, now: float) -> bool:
-        """Say whether the key need not be read again."""
+        """Return whether the key is still valid without another read."""
         return self.version == row.updated_at and (self.account is not None or now < self.at + READ_AGAIN)
 
 
@@ -221,7 +221,7 @@ class AccountBook:
             log.warning(event, account=account.name, error=type(failure).__name__, **facts)
 
     def _account(self, row: ModelAccount) -> Account | None:
-        """Return what it takes to call an account, None when this process cannot."""
+        """Return the data for calling an account, None when this process has no key for it."""
         if row.source is not AccountSource.API:
             own = self._own.get(row.name)
             return own if own is not None and own.provider == row.provider else None
@@ -243,7 +243,7 @@ class AccountBook:
 
 
 def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
-    """Return what it takes to call an account that is known from the store."""
+    """Return the data for calling an account, from its row."""
     shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
     limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
     return Account(**row.model_dump(include=shared | limits), api_key=api_key)
@@ -264,7 +264,7 @@ class Estimates:
         self._price = price
 
     def least(self, request: LLMRequest) -> CallEstimate:
-        """Return the cost of the input, which is all that counts of a request without an answer."""
+        """Return the cost of the input, which is the least cost of a request without an answer."""
         account = self._directory.find(request.account)
         provider = account.provider if account is not None else ""
         price = self._price_at(account.type, f"{provider}/{request.model}") if account is not None else None
@@ -275,7 +275,7 @@ class Estimates:
     def most(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
         """Return the US dollars that a call costs with the longest answer, None when the price is unknown.
 
-        Providers may charge more for a prompt that they keep than for one they only read.
+        Providers may charge more for a cached prompt than for one they only read.
         """
         price = self._price_at(choice.account.type, f"{choice.account.provider}/{choice.model}")
         return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
@@ -285,14 +285,14 @@ class Estimates:
 
 
 class WindowCheck:
-    """A check whether a request fits the window of a model; its tokens are estimated once, when that matters."""
+    """A check whether a request fits a model's context window; its tokens are estimated once, on demand."""
 
     def __init__(self, request: LLMRequest, window: WindowOf) -> None:
         self._request = request
         self._window = window
 
     def __call__(self, choice: AccountChoice) -> bool:
-        """Say whether the request and an answer go into the window of the model that would be asked."""
+        """Return whether the request and an answer fit the context window of the chosen model."""
         window = self._window(f"{choice.account.provider}/{choice.model}")
         return self._tokens + _answer(self._request, window) <= window
 
@@ -302,7 +302,7 @@ class WindowCheck:
 
 
 def room(request: LLMRequest, window: int) -> int:
-    """Return the tokens that may still be added to a request, given the window of the model that is asked."""
+    """Return the tokens that may still be added to a request, given the context window of its model."""
     return window - estimate_input(request) - _answer(request, window) - MARGIN
 
 

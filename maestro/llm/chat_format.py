@@ -25,7 +25,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Return the messages of a request; ``images`` are the data URLs of each of them."""
+    """Return the messages of a request in chat format; ``images`` are the data URLs of each of them."""
     sent = zip(request.messages, images, strict=True)
     found = list(_turns(provider, [one for one in sent if _says_something(one[0])]))
     if request.tools and request.final and provider == OLLAMA:
@@ -36,8 +36,8 @@ def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -
 def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
     """Return the arguments that offer the tools of a request.
 
-    A final call keeps them, for they are part of what a provider caches, and forbids their use; Ollama cannot be
-    forbidden anything, so it is offered none.
+    A final call keeps them, because providers cache them with the prompt, and forbids their use; Ollama has no option
+    to forbid them, so it is offered none.
     """
     if not request.tools or (request.final and provider == OLLAMA):
         return {}
@@ -53,7 +53,7 @@ def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
 
 
 def usage(answer: Any) -> Usage:
-    """Read what an answer took; what is said to be cached is never more than what went in."""
+    """Return the token usage of an answer; the cached tokens are never more than the input."""
     reported = answer.usage
     details = getattr(reported, "prompt_tokens_details", None)
     cached = min(getattr(details, "cached_tokens", None) or 0, reported.prompt_tokens)
@@ -67,7 +67,7 @@ def usage(answer: Any) -> Usage:
 
 
 def _says_something(message: PromptMessage) -> bool:
-    """Tell whether to send a message: an empty turn of the assistant would become a sentence of litellm's own."""
+    """Return whether to send a message: litellm would replace an empty assistant turn by a sentence of its own."""
     return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
 
 
@@ -112,7 +112,7 @@ def _with_pictures(text: str, urls: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Return a tool's result as the provider, or litellm on the way to it, understands it."""
+    """Return a tool's result in the format of the provider, or of litellm on the way to it."""
     match provider:
         case "ollama":
             # Litellm drops the tool's name, and Ollama's calls have no ids, so the text names the tool.
@@ -125,9 +125,9 @@ def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str |
 
 
 def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
-    """Mark the end of a turn as the end of a beginning that is worth keeping, and the end of its ``stable`` characters.
+    """Return a turn with cache marks at its end, and at the end of its ``stable`` characters.
 
-    What changes in the rest then costs the beginning nothing.
+    A change in the rest then leaves the cached beginning valid.
     """
     if 0 < stable < len(turn["content"] or ""):
         beginning, rest = turn["content"][:stable], turn["content"][stable:]
@@ -160,7 +160,7 @@ def _definition(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """Return a name that providers accept: a model may have made up one that they would refuse."""
+    """Return a tool name that providers accept: a model may have invented one that they would refuse."""
     return _NOT_IN_A_NAME.sub("_", name)[:MAX_NAME] or "unknown"
 
 

@@ -82,7 +82,7 @@ def limit_of(text: str, now: datetime) -> timedelta | None:
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
-    """Return when the limit ends, None when nothing readable says."""
+    """Return when the limit ends, None without a readable time."""
     try:
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])
@@ -94,7 +94,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
 
 
 def _next(found: "re.Match[str]", now: datetime) -> datetime:
-    """Return the moment that a date or an hour of the day means; raises ``ValueError`` for what is neither."""
+    """Return the next moment of a date or an hour of the day; raises ``ValueError`` for any other text."""
     zone = ZoneInfo(found["zone"]) if found["zone"] else None
     local = now.astimezone(zone)
     hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
@@ -158,12 +158,12 @@ def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: da
 
 
 def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Say whether it found nothing to continue."""
+    """Return whether the command found no session to continue."""
     return answer.failed and _NO_SESSION.search(_words(ended, answer)) is not None
 
 
 def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Say whether it is a release that does not know one of the options; then it asked no model."""
+    """Return whether the command is a release without one of the options; then it called no model."""
     return answer.failed and _NO_OPTION.search(_words(ended, answer)) is not None
 
 

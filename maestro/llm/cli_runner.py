@@ -1,4 +1,4 @@
-"""Asks a subscription through the command ``claude``, which reads its prompt as one text."""
+"""Calls a model of a subscription through the command ``claude``, which reads its prompt as one text."""
 
 import asyncio
 import hashlib
@@ -74,7 +74,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _CommandSession:
-    """One call: how the command is started, and the file that says that there is something to continue."""
+    """One call: the command line, and the marker file of a session that can be continued."""
 
     command: ProgramCommand
     marker: Path
@@ -119,7 +119,7 @@ class CliRunner:
         return _response(site, request, answer, timedelta(seconds=time.monotonic() - started))
 
     async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
-        """Return what became of the command, started again where it refused before it asked the model anything."""
+        """Return the result of the command, started again where it failed before it called the model."""
         until = time.monotonic() + self._seconds
         continues = session.continues
         while True:
@@ -172,7 +172,7 @@ class CliRunner:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=errors)
 
     def _folder(self, request: LLMRequest) -> Path:
-        """Return the folder of the conversation, else of the job; what is no answer must not be continued by one."""
+        """Return the folder of the conversation, else of the job; only an answer continues a session."""
         name = str(request.conversation_id or request.key.job_id)
         purpose = request.key.purpose
         return self._sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")

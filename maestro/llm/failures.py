@@ -1,4 +1,4 @@
-"""Classifies a failed model call: which error it is, what to do about it, and how long to wait."""
+"""Classifies a failed model call: its error class, whether to retry, and the waiting time."""
 
 import json
 import re
@@ -125,7 +125,7 @@ class ErrorBodyText:
 
     @property
     def text(self) -> str:
-        """Everything, the codes first."""
+        """The whole text, the codes first."""
         return "\n".join((self.codes, *self.sentences))
 
 
@@ -227,7 +227,7 @@ def _moment(after: str, text: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class FailureEvidence:
-    """What is known of a failed call: HTTP status (None: no answer), headers in lower case, text to recognise it by.
+    """The facts of a failed call: HTTP status (None: no answer), headers in lower case, and text to classify it by.
 
     The text may hold prompts and keys; it is searched and never shown.
     """
@@ -245,7 +245,7 @@ class FailureEvidence:
 
 
 def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
-    """Gather what the wire and the chain of causes say about a failure."""
+    """Collect the facts of a failure from the HTTP exchange and the chain of causes."""
     chain = list(_causes(error))
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
@@ -291,7 +291,7 @@ def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) ->
 
 
 def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
-    """Tell refusals apart: money hides behind 400, 403 and 429, and what is quoted of a person speaks of anything."""
+    """Classify a refusal: quota problems come as 400, 403 or 429, and quoted prompts may contain any words."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
     if status == 402 or _says_quota(status, body, asks_to_wait=asks_to_wait):

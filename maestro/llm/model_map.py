@@ -22,7 +22,7 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 
 
 def library_facts(model: str) -> ModelFacts:
-    """Return what litellm's table says of a model; it writes 0 where it does not know a price."""
+    """Return the facts about a model in litellm's table, where 0 stands for an unknown price."""
     table = _table()
     name = model.lower()
     names = (name, bare(name), name.rpartition("/")[2])
@@ -46,7 +46,7 @@ def _window(entry: Mapping[str, Any]) -> int | None:
 
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
-    """Read a price per token; what is charged otherwise, such as by the second, is not one."""
+    """Read a price per token; prices by another unit, such as by the second, do not count."""
     reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if not reads or writes is None:
         return None
@@ -56,7 +56,7 @@ def _price(entry: Mapping[str, Any]) -> Price | None:
 
 
 def _per_million(dollars: float) -> float:
-    """Return a price of a million tokens, without the dust that a product of small numbers leaves."""
+    """Return the price of a million tokens, without floating-point noise."""
     return round(dollars * 1_000_000, 6)
 
 

@@ -1,4 +1,4 @@
-"""What a model call is: a request in, a response out, and middleware between."""
+"""The protocol of model calls: a request, a response, and middleware around the transport."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ Middleware = Callable[[LLMClient], LLMClient]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account at a provider, with what it takes to call it.
+    """One account at a provider, with the data for calling it.
 
     ``model`` is its own; ``base_url`` is empty for the provider's own address, ``home_dir`` for the command's usual
     one. The limits are per minute and at once, 0 for none.

@@ -1,7 +1,7 @@
-"""How providers stream an answer: what asks for it, and the whole answer put together from its pieces.
+"""The stream formats of providers: the request fields for a stream, and the whole answer assembled from its pieces.
 
-The whole is what the provider would have sent at once, so that everything behind reads streamed answers and others the
-same way. A stream without its provider's own end is no answer.
+The result equals the answer without streaming, so that all further code reads both the same way. A stream without its
+provider's end marker is no answer.
 """
 
 import json
@@ -22,7 +22,7 @@ _GROWING = frozenset({"text", "thinking", "signature", "partial_json"})
 
 
 class StreamBroken(Exception):
-    """A stream told of an error, or of something that it never does."""
+    """A stream reported an error, or broke its format."""
 
 
 class StreamedTexts:
@@ -43,17 +43,17 @@ class StreamedTexts:
 
 
 class StreamedAnswer(Protocol):
-    """An answer that is being put together."""
+    """An answer that is being assembled."""
 
     whole: bool
     """Whether the provider has message that this is all."""
 
     def take(self, data: Json) -> str:
-        """Take one event and return what it adds to the text."""
+        """Add one event and return the text that it adds."""
         ...
 
     def body(self) -> Json:
-        """Return what the provider would have sent at once."""
+        """Return the body that the provider would have sent without streaming."""
         ...
 
 
@@ -248,7 +248,7 @@ def format_of(path: str) -> tuple[str, StreamFormat] | None:
 
 
 async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hear: Hear) -> Json:
-    """Return the whole answer of a stream, each piece of its text once it was heard; raises ``StreamBroken``."""
+    """Return the whole answer of a stream, after each piece of text went to the listener; raises ``StreamBroken``."""
     async for line in _lines(pieces):
         data = _event(line)
         if data is None:
@@ -264,7 +264,7 @@ async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hea
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Cut at line feeds alone: other breaks of lines, which Python cuts at too, stand as they are in JSON texts."""
+    """Split at line feeds alone: JSON texts may contain other line breaks at which Python would split too."""
     line: list[bytes] = []
     async for piece in pieces:
         end, *lines = piece.split(b"\n")
@@ -276,7 +276,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _event(line: bytes) -> Json | None:
-    """Return what a line tells, of a stream of events or of one of plain JSON; None for what has no meaning."""
+    """Return the event of a line, in a stream of events or of plain JSON; None for a line without meaning."""
     content = line.removeprefix(b"data:").strip()
     if not content.startswith(b"{"):
         return None

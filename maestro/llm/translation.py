@@ -78,7 +78,7 @@ class UnsuccessfulStatus(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request in OpenAI's words to a model by litellm's name of it, ``provider/model``.
+    """A request in OpenAI's format to a model by litellm's name of it, ``provider/model``.
 
     ``options`` are the provider's own parameters; ``timeout`` is in seconds, for each read.
     """
@@ -109,7 +109,7 @@ class ChatRequest:
 
 @dataclass(slots=True)
 class CallRecord:
-    """What litellm's readers of answers ask of its logging; nothing is kept."""
+    """The logging object that litellm's readers of answers require; it stores nothing."""
 
     optional_params: Json
 
@@ -118,10 +118,10 @@ class CallRecord:
 
 
 def translator_of(litellm: Any) -> "Translator | None":
-    """Return what translates, once it has translated for every provider; None where litellm has moved.
+    """Return the translator after a rehearsal for every provider; None where litellm's internals have changed.
 
-    That rehearsal loads what litellm loads when it is needed, here in the thread of the import. A litellm that has
-    moved still answers through its own entry point, at several times the CPU time; one line of the log says so.
+    That rehearsal loads what litellm loads on demand, here in the thread of the import. A changed litellm still answers
+    through its own entry point, at several times the CPU time; one line of the log says so.
     """
     try:
         translator = Translator(litellm)
@@ -165,7 +165,7 @@ class Translator:
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
     def rehearse(self, prefix: str, base_url: str, answered: Json) -> None:
-        """Translate a request to some model of a provider, and what it would answer; nothing is sent."""
+        """Translate a request to some model of a provider, and a sample answer; nothing is sent."""
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
         parameters = {"max_tokens": 1, "tools": [tool]}
@@ -194,9 +194,10 @@ class Translator:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedRequest:
-    """A request in its provider's words.
+    """A request in its provider's format.
 
-    ``parameters`` are the provider's, and ``scratch`` is what litellm notes of the request: both read its answer.
+    ``parameters`` are the provider's, and ``scratch`` is litellm's notes on the request: both are needed to read its
+    answer.
     """
 
     headers: Json
@@ -232,7 +233,7 @@ class Translation:
         return self.read(chat, translated, response)
 
     def translate(self, chat: ChatRequest) -> "TranslatedRequest":
-        """Return a request in the provider's words."""
+        """Return a request in the provider's format."""
         parameters, scratch = self._parameters(chat), Json()
         headers, body = self._request(chat, parameters, scratch)
         return TranslatedRequest(headers, body, parameters, scratch)
@@ -325,7 +326,7 @@ _KINDS: Mapping[str, type[Translation]] = {"anthropic": AnthropicTranslation, "g
 
 
 def _introduce(litellm: Any, model: str) -> None:
-    """Tell litellm that a Gemini newer than its table takes a system message; else litellm makes it a user message."""
+    """Tell litellm that a Gemini model missing from its table takes a system message, not a user message."""
     if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
         known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
         litellm.register_model({model: known})

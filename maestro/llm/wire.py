@@ -80,7 +80,7 @@ def heard_by(hear: Hear) -> Iterator[None]:
 
 
 def listener() -> Hear | None:
-    """Return what takes the stream of the answer that is asked for now, None where the answer may come at once."""
+    """Return the listener for the stream of the present answer, None where no stream is wanted."""
     return _listener.get()
 
 
@@ -133,7 +133,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
     async def _heard(
         self, exchange: HttpExchange, request: httpx.Request, found: tuple[str, StreamFormat], hear: Hear
     ) -> httpx.Response:
-        """Ask for a stream and return the whole answer; a model that cannot stream answers at once, unheard."""
+        """Ask for a stream and return the whole answer; a model that cannot stream is asked again without one."""
         ending, dialect = found
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
@@ -169,7 +169,7 @@ def _kind(response: httpx.Response) -> str:
 
 
 def _refuses_streams(exchange: HttpExchange) -> bool:
-    """Say whether a request was refused for no other reason than that it asks for a stream."""
+    """Return whether a request was refused only because it asks for a stream."""
     if exchange.status not in (400, 422):
         return False
     try:
@@ -196,7 +196,7 @@ def _streaming(request: httpx.Request, body: dict[str, object], ending: str, met
 
 
 class LimitedBody(httpx.AsyncByteStream):
-    """A body without its packing; reading it raises ``OversizedBody`` at the limit, before more is kept."""
+    """A decompressed body; reading it raises ``OversizedBody`` at the limit, before more is kept."""
 
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""

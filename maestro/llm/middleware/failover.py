@@ -163,7 +163,7 @@ class CircuitBreaker:
         return response
 
     def _failed(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
-        """Count a failure; return what stands against the next request, None while the circuit is closed."""
+        """Count a failure; return the error for the next request, None while the circuit is closed."""
         if circuit.failed(began, self.rules(), self.now()):
             log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
         return None if circuit.opened_at is None else self._refusal(circuit, account, request)
@@ -199,7 +199,7 @@ class FailoverProgress:
         self.failures.append(failure)
 
     def may_go_on(self, now: float) -> bool:
-        """Say whether another account may be asked in the time that is left."""
+        """Return whether another account may be called in the remaining time."""
         return now < self.until and self.count(ModelTimeout) < TIMEOUTS
 
     def count(self, *kinds: type[LLMFailure]) -> int:

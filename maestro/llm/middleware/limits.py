@@ -1,4 +1,4 @@
-"""What holds a model call back or ends it early: the limits of its account, an operator's stop, and a deadline."""
+"""Delays or ends a model call: the limits of its account, an operator's stop, and a deadline."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -74,7 +74,7 @@ class LimiterSlot:
 
     @property
     def given_up(self) -> bool:
-        """Say whether it was cancelled while it waited."""
+        """Return whether it was cancelled while it waited."""
         return self.admitted is not None and self.admitted.cancelled()
 
 
@@ -320,13 +320,13 @@ class StopGuard:
 
 
 async def at_once(_request: LLMRequest) -> None:
-    """Wait for nothing."""
+    """Return without waiting."""
 
 
 class Deadline:
-    """Ends a call that takes too long; ``limit`` is asked at each call.
+    """Ends a call that takes too long; ``limit`` is read at each call.
 
-    The clock starts when ``ready`` returns: loading a library is no time of the provider's.
+    The clock starts when ``ready`` returns: the import of a library does not count as the provider's time.
     """
 
     def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready = at_once) -> None:

@@ -313,7 +313,7 @@ class DraftText:
         self.news = asyncio.Event()
 
     def hear(self, piece: str) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         if self._length < MOST_CHARACTERS:
             self._pieces.append(piece)
             self._length += len(piece)
