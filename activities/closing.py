@@ -108,19 +108,19 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
     if reason is not WaitReason.PERSON:
         if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
             return
-        if _is_news(tx, job):
-            _tell(tx, job, wait)
+        if _needs_notice(tx, job):
+            _add_wait_notice(tx, job, wait)
     tx.jobs.park(job.id, wait)
 
 
-def _tell(tx: Transaction, job: Job, wait: Wait) -> None:
+def _add_wait_notice(tx: Transaction, job: Job, wait: Wait) -> None:
     notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
     notice.inbox_id = None  # a wait notice is no answer: the message still waits for its reply
     tx.jobs.add(notice)
     tx.jobs.update(job.id, told_to_wait=True)
 
 
-def _is_news(tx: Transaction, job: Job) -> bool:
+def _needs_notice(tx: Transaction, job: Job) -> bool:
     """Return whether the user has no wait notice yet: one notice covers all waiting jobs of a channel.
 
     See docs/decisions.md: retry.

@@ -97,7 +97,7 @@ class Watchdog:
         with self._lock:
             self._began = None
             if self._interrupted:
-                _take_back()
+                _clear_pending_hang()
 
     def _watch(self) -> None:
         checked = 0
@@ -192,7 +192,7 @@ def _raise_in(thread_id: int, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
 
 
-def _take_back() -> None:
+def _clear_pending_hang() -> None:
     """Raise and suppress an interruption that is still pending in this thread, once.
 
     Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: each function

@@ -133,7 +133,7 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            if _wanted():
+            if _is_cancelled_on_purpose():
                 step.cancel()
                 await asyncio.wait([step])
             raise
@@ -144,7 +144,7 @@ class RunningSteps:
             ended.exception()  # read, or asyncio warns; the row of the step has the error
 
 
-def _wanted() -> bool:
+def _is_cancelled_on_purpose() -> bool:
     """Return whether this attempt was cancelled on purpose, and not because Temporal does not know it any more."""
     details = activity.cancellation_details()
     return details is None or details.cancel_requested or details.worker_shutdown

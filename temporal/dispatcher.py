@@ -167,11 +167,11 @@ class Dispatcher:
     async def _work(self, client: Client) -> None:
         pause = self._pace().look
         while not self._paused:
-            look = await asyncio.to_thread(self._look, *self._news())
+            look = await asyncio.to_thread(self._look, *self._take_state())
             if look.stopped is not None:
                 await self._interrupt(client, look.stopped)
             if not look.claimed:
-                await self._rest(self._pace().look if look.crowded else None)
+                await self._wait_for_work(self._pace().look if look.crowded else None)
                 continue
             self._well = await self._start_all(client, look.claimed)
             if not self._well:
@@ -180,16 +180,16 @@ class Dispatcher:
                 continue
             pause = self._pace().look
             if not self._left_behind:
-                await self._rest(None)
+                await self._wait_for_work(None)
 
-    def _news(self) -> tuple[StoreState | None, bool]:
+    def _take_state(self) -> tuple[StoreState | None, bool]:
         """Return the newest state, and whether this process has new jobs; marks both as seen."""
         has_new, self._has_new = self._has_new, False
         state = self._store.changes.state
         self._seen = state.number if state is not None else 0
         return state, has_new
 
-    async def _rest(self, seconds: float | None) -> None:
+    async def _wait_for_work(self, seconds: float | None) -> None:
         """Wait until something happens, at most this many seconds; capacity also becomes free by time."""
         try:
             async with asyncio.timeout(seconds):
@@ -243,7 +243,7 @@ class Dispatcher:
         """
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
-        self._tell(set(refused.values()) - {STILL_CLOSING}, len(refused))
+        self._log_problems(set(refused.values()) - {STILL_CLOSING}, len(refused))
         none_started = len(refused) == len(jobs)
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
         unused = list(refused) if none_started else closing
@@ -254,7 +254,7 @@ class Dispatcher:
             return True
         return not none_started
 
-    def _tell(self, problems: set[str], jobs: int) -> None:
+    def _log_problems(self, problems: set[str], jobs: int) -> None:
         """Log a new problem once: repeated at every check, it would bury the line with the fix."""
         for problem in problems - self._told:
             self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")

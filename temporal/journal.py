@@ -233,7 +233,7 @@ class Journal:
             elif not isinstance(error, StepTaken) and tx.jobs.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
-        _tell(ref, waits or error, again_in)
+        _log_failure(ref, waits or error, again_in)
         return StepFailure(waits or error, None if waits is not None else again_in, ref.step)
 
     def _run_alone(self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack) -> Outcome:
@@ -314,7 +314,7 @@ def _refuse(job: JobSnapshot, ref: StepRef) -> None:
         raise Stopped(f"a person stopped job {ref.job_id}")
 
 
-def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
+def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
     """Log one line about an attempt that did not succeed; a bug in Maestro is logged with its traceback."""
     facts = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
     if isinstance(error, Suspension):

@@ -110,15 +110,15 @@ class ScheduleKeeper:
         if due:
             # Listed before the rows are read: ids are never reused, so a listed schedule without a row is an orphan.
             self._known |= await self._listed(client)
-        picture = await asyncio.to_thread(self._picture, self._terms(), anyway=due or bool(self._again))
+        picture = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._again))
         if picture is None:
             return True
         again, self._again, self._seen = self._again, set(), None
-        changed = [(row, want) for row, want in picture.wants if due or want.id in again or _is_news(row, want)]
-        outcomes = await _at_once(self._tell(client, row, want) for row, want in changed)
+        changed = [(row, want) for row, want in picture.wants if due or want.id in again or _is_outdated(row, want)]
+        outcomes = await _gather_limited(self._update_schedule(client, row, want) for row, want in changed)
         await asyncio.to_thread(self._note, [*picture.unreadable, *filter(None, outcomes)])
         await asyncio.to_thread(self._begin_late, changed)
-        await _at_once(self._remove(client, stray) for stray in self._known - picture.ids)
+        await _gather_limited(self._remove(client, stray) for stray in self._known - picture.ids)
         self._known |= picture.ids
         self._seen = picture.stamp
         if due:
@@ -131,10 +131,12 @@ class ScheduleKeeper:
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
-    async def _tell(self, client: Client, planned: ScheduleColumns, want: WantedSchedule) -> FollowedSchedule | None:
+    async def _update_schedule(
+        self, client: Client, planned: ScheduleColumns, want: WantedSchedule
+    ) -> FollowedSchedule | None:
         """Update Temporal for one row and return the result; None when it should be retried soon."""
         try:
-            await put_schedule(client, want, anew=_is_news(planned, want))
+            await put_schedule(client, want, anew=_is_outdated(planned, want))
         except RPCError as error:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
@@ -153,7 +155,7 @@ class ScheduleKeeper:
         else:
             self._known.discard(its_id)
 
-    def _picture(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
+    def _read_rows(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
             editions = tx.system.versions.now()
@@ -189,12 +191,12 @@ class ScheduleKeeper:
                 log.info("schedule.late", schedule=ref)
 
 
-def _is_news(planned: ScheduleColumns, want: WantedSchedule) -> bool:
+def _is_outdated(planned: ScheduleColumns, want: WantedSchedule) -> bool:
     """Return whether Temporal still has an older digest, or refused the last update."""
     return planned.followed != want.digest or bool(planned.follow_error)
 
 
-async def _at_once(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
+async def _gather_limited(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
     """Await all of them, with a limit on how many run at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 

@@ -217,7 +217,7 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
     """Update an existing schedule; return whether there is one."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
-        if not anew and _alike(present.description.schedule, wanted.schedule):
+        if not anew and _is_unchanged(present.description.schedule, wanted.schedule):
             return None
         return ScheduleUpdate(wanted.schedule, search_attributes=wanted.attributes)
 
@@ -230,7 +230,7 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
     return True
 
 
-def _alike(present: Schedule, wanted: Schedule) -> bool:
+def _is_unchanged(present: Schedule, wanted: Schedule) -> bool:
     """Return whether a schedule is as Maestro set it; the payload of its runs is compared as far as it is readable."""
     here, there = present.action, wanted.action
     return (
@@ -275,9 +275,9 @@ def _digest(schedule: Schedule, ref: JobRef, attributes: TypedSearchAttributes) 
     """Return a short digest of the whole Temporal schedule."""
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)
-    told = (
+    parts = (
         *(schedule.spec, schedule.policy, schedule.state),
         *(ref, action.id, action.task_queue, action.static_summary, action.priority),
         *(pair.value for pair in attributes),
     )
-    return sha256(repr(told).encode()).hexdigest()[:16]
+    return sha256(repr(parts).encode()).hexdigest()[:16]

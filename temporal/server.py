@@ -123,7 +123,7 @@ class EmbeddedServer:
         Raises PortTaken, and TemporalUnavailable when the program is missing, ends at once or does not become healthy.
         After an error no server started here is left behind, after a cancellation none at all.
         """
-        command, program = await asyncio.to_thread(self._wanted)
+        command, program = await asyncio.to_thread(self._server_command)
         self._process = await self._adopt(command, program) or await self._launch_again(command, program)
         self._supervision = asyncio.create_task(self._supervise(), name="temporal-server")
 
@@ -137,7 +137,7 @@ class EmbeddedServer:
             await self._end(self._process)
             self._process = None
 
-    def _wanted(self) -> tuple[tuple[str, ...], str]:
+    def _server_command(self) -> tuple[tuple[str, ...], str]:
         """Return the command line that the server should have, and the version of its program."""
         binary = find_binary()
         return server_command(self._config, binary), program_version(binary)
@@ -149,19 +149,19 @@ class EmbeddedServer:
             return None
         left_behind = ServerProcess(record)
         if not await asyncio.to_thread(record.serves):
-            await self._let_die(left_behind)
+            await self._wait_for_death(left_behind)
             return None
         if (record.command, record.program) != (command, program):
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
         elif await self._still_healthy(left_behind):
             self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
-            return await self._taken_over(record)
+            return await self._with_new_watch(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
         await self._end(left_behind)
         return None
 
-    async def _taken_over(self, record: ServerRecord) -> ServerProcess:
+    async def _with_new_watch(self, record: ServerRecord) -> ServerProcess:
         """Return an adopted server with a new watch; its old watch only knows that its Maestro is gone."""
         await asyncio.to_thread(dismiss_watch, record, self._config.database)
         try:
@@ -177,7 +177,7 @@ class EmbeddedServer:
         config = self._config
         return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
 
-    async def _let_die(self, process: ServerProcess) -> None:
+    async def _wait_for_death(self, process: ServerProcess) -> None:
         """Wait for a server that was killed together with Maestro: it keeps its ports until its last thread ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._config.timing.adopted_ready):
@@ -283,7 +283,7 @@ class EmbeddedServer:
             delay = min(2 * delay, self._config.timing.longest_restart)
             try:
                 # Looked up at each restart: a new release may have been installed while the server ran.
-                command, program = await asyncio.to_thread(self._wanted)
+                command, program = await asyncio.to_thread(self._server_command)
                 self._process = await self._launch(command, program)
             except (MaestroError, OSError) as error:  # a full disk, or too many processes, may be a passing state too
                 self._report(f"{error} Trying again in {delay:g} s.")

@@ -155,11 +155,11 @@ class WorkerLoop:
                 refused = await self._poll(executors, begun)
                 if refused:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")
-                    await self._until_let_in(blocked=refused.startswith(NEVER_BEGAN))
+                    await self._wait_until_usable(blocked=refused.startswith(NEVER_BEGAN))
 
     async def _poll(self, executors: Executors, begun: Callable[[], None]) -> str:
         """Let one worker poll until it ends; return why Temporal refused it; empty for a normal end."""
-        seen = asyncio.create_task(self._seen(begun))
+        seen = asyncio.create_task(self._report_polling(begun))
         try:
             self._worker = build_worker(self._client, self._parts, executors)
             await self._worker.run()
@@ -171,7 +171,7 @@ class WorkerLoop:
             self._worker = None
         return ""
 
-    async def _seen(self, begun: Callable[[], None]) -> None:
+    async def _report_polling(self, begun: Callable[[], None]) -> None:
         """Report that polling began once Temporal sees it: on a busy machine the first poll follows seconds later.
 
         Where Maestro may not list the pollers, the start of the worker counts.
@@ -191,7 +191,7 @@ class WorkerLoop:
             return cause_of(error) is Cause.DENIED
         return any(poller.identity == self._client.identity for poller in pollers)
 
-    async def _until_let_in(self, *, blocked: bool) -> None:
+    async def _wait_until_usable(self, *, blocked: bool) -> None:
         """Wait until Temporal works again, because a worker built sooner would only stop again.
 
         ``blocked``: this connection takes no other worker of the queue, so the next one gets a connection of its own.

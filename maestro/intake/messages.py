@@ -149,7 +149,7 @@ class Intake:
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         arrival = self._arrival(tx, message, state)
-        meant = _meant(tx, arrival)
+        meant = _classify(tx, arrival)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
@@ -240,10 +240,10 @@ class Intake:
             return pairing.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
             return pairing.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
-        if self._over(arrival, meant):
+        if self._exceeds_rate(arrival, meant):
             return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
-            return self._keep(tx, arrival)
+            return self._enqueue(tx, arrival)
         refusal = self._refusal(tx, arrival)
         if refusal is not None:
             return dropped(tx, arrival, refusal)
@@ -253,7 +253,7 @@ class Intake:
             else answers.take(tx, arrival, meant)
         )
 
-    def _keep(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
+    def _enqueue(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
         """Add a message at the end of its lane; in channels with that setting, it interrupts.
 
         See docs/decisions.md: busy agents.
@@ -291,7 +291,7 @@ class Intake:
             return False
         return tx.jobs.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
-    def _over(self, arrival: ReceivedMessage, meant: Meant) -> bool:
+    def _exceeds_rate(self, arrival: ReceivedMessage, meant: Meant) -> bool:
         """Return whether the user exceeds the rate limit; a ``/stop`` and an answer are never limited."""
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         free = arrival.person.is_owner or arrival.message.from_bot
@@ -335,7 +335,7 @@ def _storable(message: IncomingMessage) -> IncomingMessage:
     return message.model_copy(update=typed)
 
 
-def _meant(tx: Transaction, arrival: ReceivedMessage) -> Meant:
+def _classify(tx: Transaction, arrival: ReceivedMessage) -> Meant:
     """Classify a message: one that is neither a control word nor an answer is an ordinary one.
 
     Where no question is open, only a text with a number sign in it can still name one.

@@ -166,11 +166,14 @@ class Repository:
         return self._link.session
 
     def _known(self) -> dict[object, Any]:
-        """Return the values that were read in this transaction and still hold."""
+        """Return the values that were read in this transaction and are still valid."""
         return self._link.known.setdefault(self._noun, {})
 
-    def _read_anew(self, prepared: PreparedStatement | None = None) -> None:
-        """Forget known values of this noun: a row of it changes, by a prepared statement or another one."""
+    def _invalidate(self, prepared: PreparedStatement | None = None) -> None:
+        """Forget the values that this transaction read through this repository, because its rows change.
+
+        ``prepared`` is the statement that changes them, None for any other way.
+        """
         if prepared is None or prepared.table in STAMPED:
             self._link.reads_cached = False
         names = (self._noun, *self._also_changes)
@@ -194,17 +197,17 @@ class Repository:
 
     def _change(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a statement that changes rows and return how many it changed."""
-        self._read_anew(prepared)
+        self._invalidate(prepared)
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
         """Run a statement that changes rows and return its ``returning`` columns for each."""
-        self._read_anew(prepared)
+        self._invalidate(prepared)
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _insert(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a statement that adds a row and return the row's id."""
-        self._read_anew(prepared)
+        self._invalidate(prepared)
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:
@@ -262,5 +265,5 @@ class Repository:
         For changes of rows and reads of columns: it costs half of the session's way, which also looks through its
         loaded objects.
         """
-        self._read_anew()
+        self._invalidate()
         return self._link.connection.execute(statement, values)
