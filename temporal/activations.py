@@ -19,7 +19,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 SDK_VERSION = "1.35.0"
-"""The version of the SDK whose insides are relied on; with any other one the SDK does all its own work."""
+"""The version of the SDK whose internals are used; with any other version activations run in threads."""
 HANG_SECONDS = 2.0
 """How long an activation may run; the SDK allows as much to an activation in a thread."""
 CHECKS_PER_HANG = 2

@@ -35,7 +35,7 @@ STILL_CLOSING = "the run before is still closing"
 """A resumed job may start before its failed workflow has closed; one of the next checks starts it."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""How soon a local step is repeated whose process died, on a quiet machine; the SDK renews it while one is alive."""
+"""How soon a local step is repeated whose process died, on an idle machine; the SDK renews it while one is alive."""
 LONGEST_PAUSE = 5.0
 
 

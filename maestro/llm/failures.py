@@ -187,10 +187,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
-    """Return how long to wait, at most ``LONGEST``, None when nothing readable says; a date gone by is no wait.
+    """Return how long to wait, at most ``LONGEST``; None without a readable time or for a past date.
 
-    Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a
-    date, Gemini's ``retryDelay``, the "try again in 1m2.5s" of OpenAI and its like, and the date in Anthropic's
+    Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a date,
+    Gemini's ``retryDelay``, the "try again in 1m2.5s" of OpenAI and similar providers, and the date in Anthropic's
     spending-limit message (UTC).
     """
     wait = _wait(headers, text, now)

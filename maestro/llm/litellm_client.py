@@ -146,7 +146,7 @@ class LiteLLMLibrary:
     async def _outcome(
         self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]
     ) -> Answer | LLMFailure:
-        """Send the one request and return what came of it, a failure as a value."""
+        """Send the one request and return its result; a failure is returned as a value, not raised."""
         with observed(self._answer_limit()) as exchange:
             try:
                 return read(await call)

@@ -11,7 +11,7 @@ from maestro.store.transaction import metadata
 
 
 def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
-    """Write our column types into a new migration by what they are in the database."""
+    """Write Maestro's column types into a new migration as the types they have in the database."""
     if kind != "type":
         return False
     if isinstance(item, UtcDateTime):

@@ -97,8 +97,8 @@ class ChannelMoves(Repository):
     def add(self, place: Address, to: str) -> bool:
         """Move the bindings, conversations, schedules and webhooks of a channel; false when that was done before.
 
-        Rows that the new channel has already stay unchanged. Open jobs keep the old address, for which a connector may
-        find the new one; not where another user may get the old one.
+        Rows of the same kind in the new channel stay unchanged. Open jobs keep the old address; a connector may
+        translate it to the new one, except where another user may get the old address.
         """
         known = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
         if to == place.channel or (known is not None and known.moved_to == to):
