@@ -35,7 +35,7 @@ from api.dashboard.jobs import replay as replay_pages
 from api.front import FrontDoor
 from api.guards import RequestAccess
 from api.parts import ApiParts
-from api.routes import accounts, agents, jobs, knowledge, reports, service, triggers
+from api.routes import jobs, knowledge, resources, service
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or viewer), or a login's cookie."
 
@@ -45,23 +45,23 @@ ROUTERS = (
     jobs.batches,  # before the routes of one job, so that "counts" is not read as a job id
     jobs.jobs,
     jobs.questions,
-    agents.agents,
-    agents.tokens,
-    agents.bindings,
-    accounts.accounts,
-    accounts.clients,
-    accounts.connectors,
+    resources.agents,
+    resources.tokens,
+    resources.bindings,
+    resources.accounts,
+    resources.clients,
+    resources.connectors,
     knowledge.conversations,
     knowledge.memory,
     knowledge.skills,
-    reports.usage,
+    resources.usage,
     service.settings,
-    reports.audit,
+    resources.audit,
     service.tickets,
-    accounts.people,
-    triggers.schedules,
-    triggers.webhooks,
-    triggers.endpoint,
+    resources.people,
+    resources.schedules,
+    resources.webhooks,
+    resources.endpoint,
     service.description,
     login.for_everybody,
     login.for_operators,

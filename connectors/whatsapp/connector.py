@@ -1,28 +1,50 @@
-"""The WhatsApp connector: one number of the Cloud API, to which Meta posts."""
+"""The WhatsApp connector, and the webhook at which the platform delivers messages and statuses."""
 
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
+import structlog
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
-from connectors.account import AccountConnector
+from connectors.account import AccountConnector, MessageIntake
 from connectors.base import ConnectorContext
 from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, PlatformTransport
 from connectors.failures import PermanentFetch, SendFailure, fetch_failure
 from connectors.media import MediaDownloads
 from connectors.platforms import Instance
+from connectors.webhooks import WebhookEndpoint, is_same_secret, is_signed, parse_object
 from connectors.whatsapp.api import Fields, GraphClient
 from connectors.whatsapp.compose import MAX_BYTES, MAX_ROWS, MAX_TEXT, MediaShape, marked
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, PLATFORM, VERIFY_TOKEN, WhatsAppOptions
-from connectors.whatsapp.receive import WhatsAppNumber
+from connectors.whatsapp.receive import (
+    ForeignEvents,
+    NumberChange,
+    SkippedEvent,
+    StatusReport,
+    WhatsAppEvent,
+    WhatsAppMessage,
+    WhatsAppNumber,
+    events_in,
+)
 from connectors.whatsapp.send import StatusWaiter, WhatsAppSender
-from connectors.whatsapp.webhook import WhatsAppEndpoint, WhatsAppInbound
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+
+MOST_CHATS = 10_000
+
+log = structlog.get_logger(__name__)
+
+STORE_SECONDS = 8.0
+"""How long a request may take to be in the inbox; Meta waits about ten seconds."""
+SIGNATURE, SCHEME = "x-hub-signature-256", "sha256"
 
 HOSTS = frozenset({"lookaside.fbsbx.com"})
 TRIES = 2
@@ -34,6 +56,87 @@ LOOK_SECONDS = 300.0
 """How often the token is checked."""
 FIELDS = "display_phone_number,verified_name,quality_rating"
 LOW_QUALITY = "RED"
+
+
+class WhatsAppInbound:
+    """Stores the events of a request; what it raises means that Meta has to send the request again."""
+
+    def __init__(self, context: ConnectorContext, number: WhatsAppNumber) -> None:
+        self._context = context
+        self._number = number
+        self._newest: dict[str, str] = {}
+        self._intake = MessageIntake(context)
+
+    async def take(self, payload: Mapping[str, Any]) -> None:
+        """Take in all events of a request; those stored before a failure are duplicates the next time."""
+        others = 0
+        for one in events_in(payload, self._number):
+            if isinstance(one, ForeignEvents):
+                others += one.count
+            else:
+                await self._take(one)
+        if others:
+            log.info("whatsapp.of_another_number", account=self._number.account, count=others)
+
+    def newest(self, channel: str) -> str:
+        """Return the id of the newest message of a chat since the start, empty where there is none."""
+        return self._newest.get(channel, "")
+
+    async def _take(self, one: WhatsAppEvent) -> None:
+        if isinstance(one, WhatsAppMessage):
+            async with self._intake.in_order(one.message.address.channel):
+                await self._accept(await self._with_press(one))
+        elif isinstance(one, StatusReport):
+            await self._context.record_report(one.key, one.report)
+        elif isinstance(one, NumberChange):
+            await self._context.moved(one.channel, one.to)
+        elif isinstance(one, SkippedEvent):
+            log.warning("whatsapp.passed_over", account=self._number.account, reason=one.why)
+
+    async def _with_press(self, received: WhatsAppMessage) -> IncomingMessage:
+        """Return the message with the text behind its button; a button of another origin counts by its label."""
+        if received.press is None:
+            return received.message
+        value = await self._context.pressed(received.press.key, received.press.number)
+        return received.message if value is None else received.message.model_copy(update={"content": value})
+
+    async def _accept(self, message: IncomingMessage) -> None:
+        if await self._intake.accept(message) is None:
+            return
+        self._newest.pop(message.address.channel, None)
+        if len(self._newest) >= MOST_CHATS:
+            del self._newest[next(iter(self._newest))]
+        self._newest[message.address.channel] = message.edit_of or message.id
+
+
+class WhatsAppEndpoint(WebhookEndpoint):
+    """Where Meta posts; a request that is not acknowledged comes again, for up to seven days."""
+
+    methods = ("GET", "POST")
+
+    def __init__(self, secret: str, verify_token: str, *, seconds: float = STORE_SECONDS) -> None:
+        super().__init__("Meta", seconds)
+        self._secret = secret
+        self._verify_token = verify_token
+
+    async def receive(self, request: Request) -> Response:
+        """Answer one request; with a GET Meta verifies the address, when the webhook is set up."""
+        if request.method == "POST":
+            return await super().receive(request)
+        asked = request.query_params
+        known = is_same_secret(self._verify_token, asked.get("hub.verify_token", ""))
+        if asked.get("hub.mode") != "subscribe" or not known:
+            return PlainTextResponse("the verify token is another one", HTTPStatus.FORBIDDEN)
+        return PlainTextResponse(asked.get("hub.challenge", ""))
+
+    def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Check the signature."""
+        return is_signed(self._secret, body, headers.get(SIGNATURE, ""), SCHEME)
+
+    async def answer(self, _: Request, body: bytes) -> Response:
+        """Acknowledge a request when all of it is in the inbox."""
+        payload = parse_object(body)
+        return payload if isinstance(payload, Response) else await self.store(payload)
 
 
 def connect(instance: Instance, context: ConnectorContext) -> "WhatsAppConnector":

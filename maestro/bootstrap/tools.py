@@ -15,12 +15,10 @@ from maestro.settings.live import LiveSettings
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
-from maestro.tools.calculate import Calculate
 from maestro.tools.chat import ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
-from maestro.tools.get_time import GetTime
+from maestro.tools.local import Calculate, GetTime, MemorySearch
 from maestro.tools.mcp_server import McpServerSpec, local_name
-from maestro.tools.memory_search import MemorySearch
 from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
 from maestro.tools.web import HttpFetch, WebSearch
 

@@ -12,8 +12,7 @@ from maestro.cli.framework.output import Columns, Result, listing, write
 from maestro.domain.fields import OwnerId
 from maestro.domain.people.people import OwnerView
 from maestro.domain.people.views import PairingApproval
-from maestro.operations.owners import OwnerOperations
-from maestro.operations.people import PeopleOperations
+from maestro.operations.people import OwnerOperations, PeopleOperations
 from maestro.settings import Loaded
 from maestro.settings.keys import KEYS
 

@@ -8,11 +8,9 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from maestro.diagnostics.accounts import accounts
-from maestro.diagnostics.connectors import bots, connectors
-from maestro.diagnostics.data_folder import data_folder, skills
-from maestro.diagnostics.engine import engine
 from maestro.diagnostics.ports import ports
-from maestro.diagnostics.store import StoreFindings, schedules, store, webhooks
+from maestro.diagnostics.services import bots, connectors, engine
+from maestro.diagnostics.storage import StoreFindings, data_folder, schedules, skills, store, webhooks
 from maestro.diagnostics.subject import Examined, broken, fine
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis

@@ -23,9 +23,8 @@ from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat, ChatReminders
 from maestro.store.conversations.conversations import Compactions, Conversations
-from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles
+from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles, QuotedMessages
 from maestro.store.conversations.lists import ConversationLists
-from maestro.store.conversations.quotes import QuotedMessages
 from maestro.store.conversations.removals import Removals
 from maestro.store.deliveries.deliveries import Deliveries, JobFiles
 from maestro.store.deliveries.drafts import Drafts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from maestro.cli.lazy import COMMANDS, load
+from maestro.cli.main import COMMANDS, load
 from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from connectors.base import Connector
-from maestro.connector_runtime import leases
-from maestro.connector_runtime.leases import lease
+from maestro.connector_runtime import host
+from maestro.connector_runtime.host import lease
 from maestro.domain.errors import ConfigurationError
 from maestro.installation.data_folder import FileLock
 from tests.support.bot import Bot
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from maestro.connector_runtime.leases import lease
+from maestro.connector_runtime.host import lease
 from tests.support.bot import Bot
 
 async def hold():
@@ -59,7 +59,7 @@ class Waiting:
 
 @pytest.fixture(autouse=True)
 def _scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(host, "LOOK_SECONDS", 0.01)
 
 
 async def test_a_kill_frees_the_lease_at_once(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ from maestro.domain.tags.actions import ActionState
 from maestro.domain.tools import INSIDE, ToolRun, ToolState
 from maestro.store.transaction import Transaction
 from maestro.tools.ask_question import AskQuestion
-from maestro.tools.calculate import Calculate
 from maestro.tools.chat import ChatGetNew, ChatPost
 from maestro.tools.files import ListFiles, ReadFile, RunShell, SendFile, WriteFile
-from maestro.tools.get_time import GetTime
-from maestro.tools.memory_search import MemorySearch
+from maestro.tools.local import Calculate, GetTime, MemorySearch
 from maestro.tools.web import HttpFetch, WebSearch
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken

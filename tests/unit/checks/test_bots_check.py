@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maestro.diagnostics.connectors import bots
+from maestro.diagnostics.services import bots
 from maestro.diagnostics.subject import Examined
 from maestro.domain.connectors import BotInstance
 from maestro.domain.health import DiagnosisLevel

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.diagnostics import data_folder as module
-from maestro.diagnostics.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
+from maestro.diagnostics import storage as module
+from maestro.diagnostics.storage import LOW_BYTES, NEEDED_BYTES, data_folder
 from maestro.diagnostics.subject import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from maestro.diagnostics.store import schedules
+from maestro.diagnostics.storage import schedules
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.schedules.schedule import Cron
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from maestro.diagnostics.data_folder import skills
+from maestro.diagnostics.storage import skills
 from maestro.diagnostics.subject import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.settings import survey_settings

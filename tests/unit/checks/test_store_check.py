@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.diagnostics import store as module
+from maestro.diagnostics import storage as module
 from maestro.diagnostics.subject import Examined
 from maestro.domain.health import DiagnosisLevel
 from maestro.installation.data_folder import FolderHolder

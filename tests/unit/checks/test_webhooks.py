@@ -3,7 +3,7 @@
 import base64
 from datetime import UTC, datetime
 
-from maestro.diagnostics.store import webhooks
+from maestro.diagnostics.storage import webhooks
 from maestro.domain.health import DiagnosisLevel
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.installation.keys import SecretKeys

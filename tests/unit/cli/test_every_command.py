@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from maestro.cli.lazy import COMMANDS, load
-from maestro.cli.main import run
+from maestro.cli.main import COMMANDS, load, run
 from tests.support.command import COMMAND
 from tests.support.forking import forked
 

@@ -10,7 +10,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.calls import CallEstimate, CallState
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.jobs import Ledger
+from maestro.metrics.process import Ledger
 from tests.support.job_rows import JobRows
 
 

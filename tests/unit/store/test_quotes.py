@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.context.history import RepliedMessage
 from maestro.domain.deliveries import Delivery, DeliveryPurpose
 from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessage, Receipt
-from maestro.store.conversations.quotes import QuotedMessages
+from maestro.store.conversations.inbox import QuotedMessages
 from tests.support.job_rows import JobRows
 
 HERE = Address(platform="discord", channel="square", thread="t-1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.tools.base import ToolCaller, ToolFailure
-from maestro.tools.calculate import Calculate, evaluate
+from maestro.tools.local import Calculate, evaluate
 
 
 @pytest.mark.parametrize(

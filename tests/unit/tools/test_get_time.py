@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.tools.base import ToolCaller, ToolFailure
-from maestro.tools.get_time import GetTime
+from maestro.tools.local import GetTime
 
 CALLER = ToolCaller("job", 1, 1, Path())
 

@@ -8,7 +8,7 @@ from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
 from maestro.tools.base import ToolCaller
-from maestro.tools.memory_search import MemorySearch
+from maestro.tools.local import MemorySearch
 from maestro.tools.registry import parse
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows

@@ -3,7 +3,7 @@
 import pytest
 
 from connectors.discord.config import complete
-from connectors.discord.send import render
+from connectors.discord.connector import render
 from connectors.platforms import Instance, platform
 
 

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Mount
 from structlog.testing import capture_logs
 
 from connectors.webhooks import MAX_BODY
-from connectors.whatsapp.webhook import WhatsAppEndpoint
+from connectors.whatsapp.connector import WhatsAppEndpoint
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import IncomingMessage
 from tests.support.whatsapp_number import ADA, BASE, ZOE, WhatsAppNumber, whatsapp_and_number

@@ -1,11 +1,17 @@
-"""The tool ``calculate``: arithmetic, exact for whole numbers, without ever running code."""
+"""Tools that need no network: memory search, the time, and arithmetic."""
 
 import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
+from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
+
+MOST = 20
+USUAL = 5
 
 MAX_CHARS = 1000
 MAX_BITS = 14_000
@@ -16,6 +22,79 @@ Number = int | float
 
 _AS_WRITTEN = str.maketrans({"^": "**", "×": "*", "·": "*", "÷": "/", "−": "-"})
 _CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+class MemorySearch:
+    """Searches the facts of the calling agent; it changes nothing."""
+
+    spec = tool_spec(
+        "memory_search",
+        "Search what you remember from earlier conversations: facts about people, their preferences, projects and "
+        "events. Returns the facts that fit best, one a line. Give a few words that would stand in the fact.",
+        {
+            "query": {
+                "type": "string",
+                "maxLength": 400,
+                "description": "words to look for; leave it empty for the surest facts",
+            },
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"facts at most, else {USUAL}"},
+        },
+        ["query"],
+    )
+    idempotent = True
+    read_only = True
+
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
+        """Return the facts, best first."""
+        most = arguments.get("limit", USUAL)
+        found = tx.memory.search(caller.agent_id, arguments["query"], most, caller.place)
+        if not found:
+            return "Nothing you remember fits."
+        return "\n".join(f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in found)
+
+
+class GetTime:
+    """Tells the time in UTC, and in a time zone."""
+
+    spec = tool_spec(
+        "get_time",
+        "Return the current date and time in UTC and, if you name a time zone, there too, with the day of the week. "
+        "You do not know the time otherwise.",
+        {
+            "timezone": {
+                "type": "string",
+                "description": "an IANA time zone, such as Europe/Berlin or America/New_York; leave it out for UTC",
+            }
+        },
+    )
+    idempotent = True
+    read_only = True
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        """``clock`` returns the time with a time zone."""
+        self._clock = clock
+
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
+        """Return the time to the second."""
+        now = self._clock()
+        lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
+        name = arguments.get("timezone", "")
+        if name:
+            lines.append(f"{name}: {_time_text(now.astimezone(_zone(name)))}")
+        return "\n".join(lines)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise ToolFailure(
+            f"There is no time zone {name[:64]!r}. Use an IANA name with a city, such as Europe/Berlin."
+        ) from None
+
+
+def _time_text(moment: datetime) -> str:
+    return f"{moment.isoformat(timespec='seconds')} ({moment:%A})"
 
 
 class Calculate:

@@ -1,0 +1,182 @@
+"""REST routes of agents, accounts, clients, connectors, users, reports, schedules and webhooks.
+
+See docs/decisions.md: route guards.
+"""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from api.credentials import signed_request
+from api.errors import InvalidRequest
+from api.guards import OPERATOR, SignatureRoute, request_access
+from api.routes.operation_router import OperationAPIRouter
+from api.routes.surroundings import Number, Parts
+from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
+from maestro.domain.people.audit import AuditFilter
+from maestro.domain.schedules.edits import BackfillRequest
+from maestro.domain.schedules.views import BackfillView
+from maestro.domain.webhooks.template import InvalidJson, read_payload
+from maestro.domain.webhooks.views import DeliveryResult
+from maestro.domain.webhooks.webhook import BadSignature
+from maestro.operations.accounts import AccountOperations
+from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
+from maestro.operations.clients import ClientOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.people import PeopleOperations
+from maestro.operations.reports import AuditOperations, UsageOperations
+from maestro.operations.schedules import ScheduleOperations
+from maestro.operations.webhooks import WebhookOperations
+
+agents = OperationAPIRouter("agents")
+agents.serve("GET", "", AgentOperations.list, "list_agents")
+agents.serve("POST", "", AgentOperations.add, "make_agent")
+agents.serve("GET", "/{slug}", AgentOperations.show, "show_agent")
+agents.serve("PATCH", "/{slug}", AgentOperations.change, "change_agent")
+agents.serve("DELETE", "/{slug}", AgentOperations.remove, "remove_agent")
+agents.serve("GET", "/{slug}/versions", AgentOperations.versions, "list_versions")
+agents.serve("GET", "/{slug}/versions/{number}", AgentOperations.version, "show_version")
+agents.serve("POST", "/{slug}/rollback", AgentOperations.roll_back, "roll_back")
+
+tokens = OperationAPIRouter("tokens", tag="agents", prefix="/api/agents/{slug}/tokens")
+tokens.serve("GET", "", TokenOperations.list, "list_tokens")
+tokens.serve("POST", "", TokenOperations.add, "make_token")
+
+accounts = OperationAPIRouter("accounts")
+accounts.serve("GET", "", AccountOperations.list, "list_accounts")
+accounts.serve("POST", "", AccountOperations.add, "add_account")
+accounts.serve("GET", "/{name:path}", AccountOperations.show, "show_account")
+accounts.serve("PATCH", "/{name:path}", AccountOperations.change, "change_account")
+accounts.serve("DELETE", "/{name:path}", AccountOperations.remove, "remove_account")
+
+clients = OperationAPIRouter("clients")
+clients.serve("GET", "", ClientOperations.list, "list_clients")
+clients.serve("POST", "", ClientOperations.add, "add_client")
+clients.serve("GET", "/{name:path}", ClientOperations.show, "show_client")
+clients.serve("PATCH", "/{name:path}", ClientOperations.change, "change_client")
+clients.serve("DELETE", "/{name:path}", ClientOperations.remove, "remove_client")
+
+ONE = "/{platform}/{account}"
+
+connectors = OperationAPIRouter("connectors")
+connectors.serve("GET", "", ConnectorOperations.list, "list_connectors")
+connectors.serve("POST", "", ConnectorOperations.add, "add_connector")
+connectors.serve("GET", "/disabled-channels", ConnectorOperations.disabled_channels, "list_disabled_channels")
+connectors.serve("GET", ONE, ConnectorOperations.show, "show_connector")
+connectors.serve("PATCH", ONE, ConnectorOperations.change, "change_connector")
+connectors.serve("DELETE", ONE, ConnectorOperations.remove, "remove_connector")
+connectors.serve("POST", f"{ONE}/channels/{{channel}}/enable", ConnectorOperations.enable_channel, "enable_channel")
+
+people = OperationAPIRouter("people", prefix="/api")
+people.serve("GET", "/pairings", PeopleOperations.pairings, "list_pairings")
+people.serve("POST", "/pairings/invite", PeopleOperations.invite, "invite", HTTPStatus.CREATED)
+people.serve("POST", "/pairings/{pairing}/approve", PeopleOperations.approve, "approve")
+people.serve("POST", "/pairings/{pairing}/refuse", PeopleOperations.refuse, "refuse")
+people.serve("GET", "/people", PeopleOperations.list, "list_people")
+people.serve("DELETE", "/people/{person:path}", PeopleOperations.remove, "remove_person")
+people.serve("GET", "/ignored", PeopleOperations.ignored, "list_ignored")
+
+CSV = "text/csv; charset=utf-8; header=present"
+FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "The table"}
+}
+
+audit = OperationAPIRouter("audit", prefix="/api")
+audit.serve("GET", "/audit", AuditOperations.list, "list_audit")
+
+schedules = OperationAPIRouter("schedules")
+schedules.serve("GET", "", ScheduleOperations.list, "list_schedules")
+schedules.serve("POST", "", ScheduleOperations.add, "add_schedule")
+schedules.serve("POST", "/preview", ScheduleOperations.preview, "preview_schedule")
+schedules.serve("GET", "/{ref}", ScheduleOperations.show, "show_schedule")
+schedules.serve("PATCH", "/{ref}", ScheduleOperations.change, "change_schedule")
+schedules.serve("DELETE", "/{ref}", ScheduleOperations.remove, "remove_schedule")
+schedules.serve("POST", "/{ref}/trigger", ScheduleOperations.run_now, "trigger_schedule", HTTPStatus.ACCEPTED)
+
+webhooks = OperationAPIRouter("webhooks")
+webhooks.serve("GET", "", WebhookOperations.list, "list_webhooks")
+webhooks.serve("POST", "", WebhookOperations.add, "add_webhook")
+webhooks.serve("GET", "/{path}", WebhookOperations.show, "show_webhook")
+webhooks.serve("PATCH", "/{path}", WebhookOperations.change, "change_webhook")
+webhooks.serve("DELETE", "/{path}", WebhookOperations.remove, "remove_webhook")
+webhooks.serve("POST", "/{path}/rotate", WebhookOperations.rotate, "rotate_secret")
+
+endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
+
+
+@tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
+def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
+    """Revoke a token: from its next request on it opens nothing."""
+    parts.tokens.revoke(slug, token_id, OPERATOR)
+
+
+bindings = OperationAPIRouter("bindings")
+bindings.serve("GET", "", BindingOperations.list, "list_bindings")
+bindings.serve("POST", "", BindingOperations.add, "bind_channel")
+bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_binding")
+bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
+
+
+@audit.get("/audit.csv", response_class=StreamingResponse, responses=FILE)
+def export_audit(parts: Parts, wanted: Annotated[AuditFilter, Query()]) -> StreamingResponse:
+    """Export the newest 100,000 entries that match, newest first; no text in it is a formula to a spreadsheet."""
+    return _file("audit.csv", parts.audit.export(wanted))
+
+
+usage = OperationAPIRouter("usage", prefix="/api")
+usage.serve("GET", "/usage", UsageOperations.show, "show_usage")
+
+
+@usage.get("/usage.csv", response_class=StreamingResponse, responses=FILE)
+def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
+    """Export the sums, up to 100,000 of them; no text in it is a formula to a spreadsheet."""
+    return _file(f"usage-by-{table.by}.csv", parts.usage.export(table))
+
+
+usage.serve("GET", "/usage/latency", UsageOperations.latency, "show_latency")
+
+
+@usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=FILE)
+def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
+    """Export the same figures: those of all days together, which have no day, and then those of each."""
+    return _file("latency.csv", parts.usage.export_latency(query))
+
+
+usage.serve("GET", "/usage/budgets", UsageOperations.budgets, "show_budgets")
+
+
+def _file(name: str, lines: Iterator[str]) -> StreamingResponse:
+    return StreamingResponse(lines, media_type=CSV, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+@schedules.post("/{ref}/backfill", status_code=HTTPStatus.ACCEPTED)
+def backfill_schedule(parts: Parts, ref: str, wish: BackfillRequest, response: Response) -> BackfillView:
+    """Begin a run for each time from ``from`` to ``to`` that had none, at most 100, one after the other.
+
+    With ``preview`` it only tells which, with status 200.
+    """
+    if wish.preview:
+        response.status_code = HTTPStatus.OK
+    return parts.schedules.backfill(ref, wish, OPERATOR)
+
+
+@endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)
+def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
+    """Take a signed delivery: the answer names the job that it made, which is committed by then.
+
+    The same delivery once more gets the same answer, with ``duplicate``. 401 for a signature that is missing, wrong,
+    too old or used already, 404 for an unknown or disabled path, 413, 429 and 503 with ``Retry-After``.
+    """
+    del path  # part of the signature for the route only; the guard reads the path
+    delivery = signed_request(request)
+    try:
+        payload = read_payload(delivery.body, request.headers.get("content-type", ""))
+        return parts.hooks.take(delivery.webhook, delivery.signed, payload)
+    except InvalidJson as error:
+        raise InvalidRequest(f"{error}; send JSON, or another Content-Type") from None
+    except BadSignature as error:
+        request_access(request).signatures.refuse(request, delivery.webhook, str(error))
+        raise
