@@ -1,20 +1,43 @@
-"""Adapts the SDK to this process: the log of its native part, and work that can be skipped."""
+"""Adapts the SDK to this process: activations on the event loop, its native log, and payload visits that are skipped.
 
+See ADR 35.
+"""
+
+import asyncio
+import ctypes
 import functools
 import importlib
 import inspect
 import logging
+import sys
+import threading
+import time
+import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import Context
+from functools import partial
 from importlib.metadata import version
 from typing import Any, cast
 
+import structlog
 from temporalio.bridge import worker as bridge
 from temporalio.converter import DataConverter
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from temporal.activations import SDK_VERSION, log
 from temporal.failures import ExpectedEnds
+
+log = structlog.get_logger(__name__)
+
+SDK_VERSION = "1.35.0"
+"""The version of the SDK whose internals are used; with any other version activations run in threads."""
+HANG_SECONDS = 2.0
+"""How long an activation may run; the SDK allows as much to an activation in a thread."""
+CHECKS_PER_HANG = 2
+"""How often the watchdog looks at an activation before it interrupts it."""
+THREADS = 500
+"""The SDK's own limit of threads for activations; they are used once an activation has hung."""
 
 PARAMETERS = {
     "decode_activation": ("activation", "data_converter", "decode_headers", "storage_concurrency_limit"),
@@ -26,6 +49,182 @@ PARAMETERS = {
 QUIET = "ERROR"
 OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
 """The SDK's loggers about the ends of steps."""
+
+
+class ActivationHang(BaseException):
+    """Raised inside an activation that hangs; no ``except Exception`` in a workflow stops it."""
+
+
+class Watchdog:
+    """A thread that interrupts a function which runs for too long; it sleeps while no function runs."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.hangs = 0
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        self._runs = 0
+        self._thread_id = 0
+        self._interrupted = False
+        self._awake = threading.Event()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Return what the function returns; raises ``TimeoutError`` when it was interrupted."""
+        try:
+            self._begin()
+            try:
+                result = function()
+            finally:
+                self._end()
+        except BaseException:
+            if self._interrupted:
+                raise TimeoutError from None
+            raise
+        if self._interrupted:
+            raise TimeoutError
+        return result
+
+    def check(self) -> None:
+        """Interrupt the function if it has run for too long, and again at each check until it ends."""
+        with self._lock:
+            if self._began is None or self._clock() - self._began < self._seconds:
+                return
+            stack = traceback.format_stack(sys._current_frames().get(self._thread_id))
+            self.hangs += 1
+            self._interrupted = True
+            _raise_in(self._thread_id, ActivationHang)
+        log.error("workflow.hangs", seconds=self._seconds, stack="".join(stack))
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._awake.set()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._interrupted = False
+            self._thread_id = threading.get_ident()
+            self._runs += 1
+            self._began = self._clock()
+            if not self._awake.is_set():
+                self._awake.set()
+
+    def _end(self) -> None:
+        """Shield the thread from an interruption that arrives after the end of its function."""
+        with self._lock:
+            self._began = None
+            if self._interrupted:
+                _clear_pending_hang()
+
+    def _watch(self) -> None:
+        checked = 0
+        while not self._stopped.is_set():
+            self._awake.wait()
+            self._stopped.wait(self._seconds / CHECKS_PER_HANG)
+            with self._lock:
+                if self._began is None and self._runs == checked:
+                    self._awake.clear()
+                checked = self._runs
+            self.check()
+
+
+class ActivationExecutor(ThreadPoolExecutor):
+    """An executor that runs activations on the event loop and reports one that hangs, as the SDK reports it.
+
+    The SDK waits for an activation with a timeout, which cannot fire while the activation holds the event loop. So a
+    watchdog interrupts it, and the SDK gets the ``TimeoutError`` on which it reports a deadlock and fails the workflow
+    task. From then on activations run in threads: a workflow that hangs again holds up no other job.
+    """
+
+    def __init__(self, hang_seconds: float = HANG_SECONDS) -> None:
+        super().__init__(THREADS, thread_name_prefix="activation")
+        self._watchdog = Watchdog(hang_seconds)
+        self._is_known = is_known_runtime()
+        if not self._is_known:
+            log.warning("activations.in_threads", sdk=version("temporalio"), known=SDK_VERSION)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run the function with the next iteration of the running event loop.
+
+        It runs in a thread, as the SDK does it, after a hang, and where SDK or Python are not the known ones.
+        """
+        if self._watchdog.hangs or not self._is_known:
+            return super().submit(fn, *args, **kwargs)
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        # The next iteration, because Python 3.14 refuses to step a workflow's task within the step of another task.
+        # An empty context, as the SDK's threads give it.
+        loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
+        # ``loop.run_in_executor`` returns an asyncio future unchanged.
+        return cast("Future[Any]", future)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], activation: Callable[[], Any]) -> None:
+        if future.done():  # the SDK cancelled the activation before it began
+            return
+        error: Exception | None = None
+        result = None
+        try:
+            result = self._watchdog.run(activation)
+        except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
+            error = raised
+        # Such errors end the SDK's handler without a report, and Temporal waits for the timeout of the workflow task.
+        # An exit would even end the process.
+        except BaseException as raised:  # noqa: BLE001 - see above
+            error = RuntimeError(f"a workflow raised {type(raised).__name__}")
+        # A workflow runs as its own event loop, so none is set as running between its activations.
+        asyncio._set_running_loop(loop)
+        if future.done():  # the SDK cancelled the activation
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the watchdog and the threads."""
+        self._watchdog.stop()
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def is_known_runtime() -> bool:
+    """Return whether the SDK and Python have the internals that activations on the event loop rely on."""
+    private = (asyncio, "_set_running_loop"), (sys, "_current_frames"), (ctypes.pythonapi, "PyThreadState_SetAsyncExc")
+    return version("temporalio") == SDK_VERSION and all(hasattr(*one) for one in private) and _is_passed_on()
+
+
+def _is_passed_on() -> bool:
+    """Return whether ``loop.run_in_executor`` returns an asyncio future unchanged."""
+    loop = asyncio.new_event_loop()
+    try:
+        future = loop.create_future()
+        return asyncio.wrap_future(cast("Future[Any]", future), loop=loop) is future
+    except (AssertionError, TypeError):
+        return False
+    finally:
+        loop.close()
+
+
+def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+    """Raise an exception in a thread at one of its next instructions."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+
+
+def _clear_pending_hang() -> None:
+    """Raise and suppress an interruption that is still pending in this thread, once.
+
+    Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: each function
+    is slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
+    """
+    with suppress(ActivationHang):
+        _raise_in(threading.get_ident(), ActivationHang)  # replaces an exception that is already pending in this thread
+        while True:
+            pass
 
 
 def skip_visits() -> bool:

@@ -14,11 +14,11 @@ from temporalio.client import Client
 from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.release import release
-from temporal.activations import ActivationExecutor
 from temporal.attempts import LoadGauge
 from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
+from temporal.sdk import ActivationExecutor
 from workflows.definitions import (
     BackgroundWorkflow,
     DelegationWorkflow,

@@ -10,9 +10,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
-from temporal.activations import ActivationExecutor
 from temporal.client import connect
 from temporal.endpoint import Endpoint
+from temporal.sdk import ActivationExecutor
 from temporal.worker import production_runner
 from tests.support.temporal_gate import temporal_server
 

@@ -25,5 +25,5 @@ def test_a_step_exists_and_its_stage_too(step: str) -> None:
 
 
 def test_work_of_an_activation_counts_as_that_of_workflows() -> None:
-    assert stage_of("temporal.activations") == "SDK: workflows"
+    assert stage_of("temporal.sdk") == "SDK: workflows"
     assert stage_of("asyncio.events") == "other work"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from temporal.activations import ActivationExecutor, Watchdog
+from temporal.sdk import ActivationExecutor, Watchdog
 
 BRIEF = 0.05
 LIMIT = 2.0
@@ -79,7 +79,7 @@ async def test_an_activation_that_was_given_up_before_it_began_does_not_run(exec
 @pytest.mark.parametrize(
     ("owner", "name", "other"),
     [
-        ("temporal.activations", "version", lambda _: "1.36.0"),
+        ("temporal.sdk", "version", lambda _: "1.36.0"),
         ("asyncio", "wrap_future", lambda future, *, loop: asyncio.Future(loop=loop)),
         ("asyncio", "_set_running_loop", None),
         ("sys", "_current_frames", None),
@@ -180,7 +180,7 @@ def test_a_thread_can_be_traced_after_an_interruption() -> None:
     """A flag that the interpreter keeps would let a traced call begin again and again."""
     script = (
         "import sys, threading, time\n"
-        "from temporal.activations import Watchdog\n"
+        "from temporal.sdk import Watchdog\n"
         "watchdog = Watchdog(0.05)\n"
         "def spin():\n"
         "    while True: pass\n"

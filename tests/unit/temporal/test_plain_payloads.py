@@ -14,9 +14,8 @@ from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.worker._workflow import _CommandAwareDataConverter
 
 from temporal import sdk
-from temporal.activations import SDK_VERSION
 from temporal.client import DATA_CONVERTER
-from temporal.sdk import is_known, skip_visits
+from temporal.sdk import SDK_VERSION, is_known, skip_visits
 
 
 class Counting(PayloadCodec):
