@@ -7,7 +7,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from api.guards import request_access, role_of
-from api.routes.surroundings import parts_of
+from api.routes.dependencies import parts_of
 
 DIGITS = 24
 

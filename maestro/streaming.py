@@ -232,7 +232,7 @@ class DraftStreamer:
         if mark == self._mark and not self._waiting:
             return
         self._mark = mark
-        sheets = await asyncio.to_thread(self._sheets, list(connectors))
+        sheets = await asyncio.to_thread(self._drafts, list(connectors))
         # Drafts from before streaming was switched off are updated until their jobs end.
         self._left = bool(sheets)
         known = {sheet.draft.job_id for sheet in sheets}
@@ -294,6 +294,6 @@ class DraftStreamer:
                     tx.deliveries.drafts.offer(place, seconds)
         self._offers = dict(offers)
 
-    def _sheets(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
+    def _drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
             return tx.deliveries.drafts.at(places)

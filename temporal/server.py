@@ -325,7 +325,7 @@ class EmbeddedServer:
             return _port_taken(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:
             return _port_taken(self._config.ui_port, self._config.ui_port_setting)
-        # On a full disk the server's log may be empty too.
+        # A full disk may leave the log empty, so the free space is checked rather than the log.
         if shutil.disk_usage(self._config.database.parent).free < FULL_BYTES:
             return TemporalUnavailable(
                 f"The Temporal server ended at once: the disk of {self._config.data_dir} is full. Free some space on "

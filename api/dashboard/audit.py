@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 from api.dashboard.forms import moment_with_zone
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
-from api.routes.surroundings import parts_of
+from api.routes.dependencies import parts_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.people.audit import AuditPage, AuditQuery

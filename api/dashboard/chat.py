@@ -11,7 +11,7 @@ from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.guards import PasswordRoute
 from api.parts import AgentChat
-from api.routes.surroundings import Parts, chat_of
+from api.routes.dependencies import Parts, chat_of
 from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.errors import MaestroError
 

@@ -14,7 +14,7 @@ from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
-from api.routes.surroundings import Number, Parts, parts_of
+from api.routes.dependencies import Number, Parts, parts_of
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.conversations.views import (

@@ -13,7 +13,7 @@ from api.errors import InvalidRequest, waiting
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, is_form, request_access
 from api.logins import USER, USERS, DashboardRole
-from api.routes.surroundings import parts_of
+from api.routes.dependencies import parts_of
 from maestro.domain.errors import MaestroError, Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value

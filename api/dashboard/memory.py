@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError

@@ -12,7 +12,7 @@ from api.dashboard.pages import HOME, render
 from api.guards import PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from connectors.base import ConnectorState
 from maestro.domain.connectors import ConnectorView
 from maestro.domain.health import OK

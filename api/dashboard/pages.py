@@ -17,7 +17,7 @@ from api.front import connector_origins
 from api.guards import PasswordRoute, request_access, role_of
 from api.live import tag
 from api.logins import DashboardRole
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import MaestroError
 
 HOME = "/"

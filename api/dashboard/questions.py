@@ -12,7 +12,7 @@ from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read
 from maestro.domain.questions.question import QuestionStatus

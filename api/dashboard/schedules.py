@@ -13,7 +13,7 @@ from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read

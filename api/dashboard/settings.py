@@ -16,7 +16,7 @@ from starlette.responses import Response
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView, parse_value, value_text
 

@@ -12,7 +12,7 @@ from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.fields import read
 from maestro.domain.skills.skill import SkillRow

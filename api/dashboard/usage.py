@@ -14,7 +14,7 @@ from api.dashboard import words
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.parts import ApiParts
-from api.routes.surroundings import parts_of as surroundings
+from api.routes.dependencies import parts_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.budgets import BudgetPage, BudgetScope, BudgetView
@@ -242,7 +242,7 @@ def show(request: Request) -> Response:
 def _page(
     request: Request, typed: Mapping[str, str], by: UsageBy, wanted: UsageFilter, problem: InvalidEdit | None = None
 ) -> HTMLResponse:
-    parts = surroundings(request)
+    parts = parts_of(request)
     return render(
         request,
         "usage.html",

@@ -12,7 +12,7 @@ from api.dashboard.forms import TextForm, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read

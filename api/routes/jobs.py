@@ -10,8 +10,8 @@ from fastapi import Response, status
 from pydantic import model_validator
 
 from api.guards import OPERATOR
+from api.routes.dependencies import Parts
 from api.routes.operation_router import OperationAPIRouter
-from api.routes.surroundings import Parts
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, JobSelection, check_edits
 from maestro.domain.jobs.job import JobEdits

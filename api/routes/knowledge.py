@@ -9,8 +9,8 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 
 from api.guards import OPERATOR
 from api.parts import ApiParts
+from api.routes.dependencies import Number, Parts
 from api.routes.operation_router import OperationAPIRouter
-from api.routes.surroundings import Number, Parts
 from maestro.domain.conversations.views import ConversationDetail, MessageView, json_parts, markdown_parts
 from maestro.domain.skills.views import SkillDetail
 from maestro.operations.conversations import MOST, ConversationOperations
@@ -67,11 +67,11 @@ def _download(parts: ApiParts, conversation_id: int, written: Written, ending: s
     detail = parts.conversations.show(conversation_id)
     headers = {"Content-Disposition": f'attachment; filename="conversation-{conversation_id}.{ending}"'}
     return StreamingResponse(
-        written(detail, _everything(parts, conversation_id)), media_type=TYPES[ending], headers=headers
+        written(detail, _all_messages(parts, conversation_id)), media_type=TYPES[ending], headers=headers
     )
 
 
-def _everything(parts: ApiParts, conversation_id: int) -> Iterator[MessageView]:
+def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView]:
     """Yield all messages, page by page: a slow reader must not keep a connection to the store."""
     cursor: str | None = "0"
     while cursor is not None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
-from api.routes.surroundings import Parts
+from api.routes.dependencies import Parts
 
 ACTOR = "actor"
 

@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from api.credentials import signed_request
 from api.errors import InvalidRequest
 from api.guards import OPERATOR, SignatureRoute, request_access
+from api.routes.dependencies import Number, Parts
 from api.routes.operation_router import OperationAPIRouter
-from api.routes.surroundings import Number, Parts
 from maestro.domain.llm.usage_views import LatencyQuery, UsageTable
 from maestro.domain.people.audit import AuditFilter
 from maestro.domain.schedules.edits import BackfillRequest

@@ -193,10 +193,10 @@ class SlackConnector(AccountConnector):
             await self._catch_up.through(self._inbound)
 
     async def _listen(self, inbound: SlackInbound) -> None:
-        await SlackSocket(self._web, self._app_token, self, inbound.take, self._greeted).run()
+        await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
 
-    async def _greeted(self) -> None:
-        """Begin to catch up: before this, events may have been lost."""
+    async def _on_hello(self) -> None:
+        """Catch up whenever Slack says hello on a new connection: events from before it may be lost."""
         self._catch_up.look_again()
         await self.report_running(f"Socket Mode{self._missing}")
 

@@ -51,7 +51,7 @@ class TelegramPolling:
 
     async def poll(self) -> None:
         """Poll once and accept the updates; the next poll confirms only those that were accepted."""
-        # After a failure, poll without waiting: a quick answer shows that the connection works.
+        # The first poll, and the one after a failure, is no long poll: its quick answer proves the connection.
         wait, self._wait = self._wait, 0
         await self._end_webhook()
         updates = await self._updates(wait)

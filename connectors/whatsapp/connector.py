@@ -225,7 +225,7 @@ class WhatsAppConnector(AccountConnector):
             raise PermanentFetch("this is no id of a file")
         for number in range(TRIES):
             path = folder / str(number)
-            file = await self._file(attachment.id)
+            file = await self._file_info(attachment.id)
             await self._media.fetch(str(file.get("url") or ""), path)
             if await asyncio.to_thread(_is_whole, path, file):
                 return path
@@ -235,8 +235,8 @@ class WhatsAppConnector(AccountConnector):
         """Return where Meta posts: ``/platforms/whatsapp/<account>``."""
         return self._endpoint.routes()
 
-    async def _file(self, media_id: str) -> Fields:
-        """Ask where a file is now, and what it is."""
+    async def _file_info(self, media_id: str) -> Fields:
+        """Ask WhatsApp for a file's link, size and checksum; raises a ``FetchFailure``, also for a large one."""
         try:
             file = await self._graph.media(media_id)
         except SendFailure as failure:

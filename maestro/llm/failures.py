@@ -155,7 +155,11 @@ def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     metadata = _mapping(error.get("metadata"))
     # OpenRouter wraps the error of the provider behind it.
     vendor = _vendor(metadata.get("raw"))
-    codes = [*_fields(error, _CODES), *_details(error.get("details")), *([f'"{_FLAG}"'] if _FLAG in metadata else [])]
+    codes = [
+        *_fields(error, _CODES),
+        *_detail_fields(error.get("details")),
+        *([f'"{_FLAG}"'] if _FLAG in metadata else []),
+    ]
     sentences = _sentences(error.get("message") or error.get("detail"))
     return ErrorBodyText("\n".join(filter(None, [*codes, vendor.codes])), (*sentences, *vendor.sentences))
 
@@ -166,7 +170,8 @@ def _vendor(raw: Any) -> ErrorBodyText:
     return read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
 
 
-def _details(details: Any) -> Iterator[str]:
+def _detail_fields(details: Any) -> Iterator[str]:
+    """Yield the fields of an error's ``details``, as Google writes them: ``reason`` and ``retryDelay``."""
     for detail in details if isinstance(details, list) else ():
         yield from _fields(_mapping(detail), _DETAILS)
 

@@ -37,7 +37,7 @@ class JobQuery(JobFilter):
 
     @property
     def after(self) -> PageCursor | None:
-        """Return where the page begins."""
+        """Return the cursor of the page before, after which this page begins; None for the first page."""
         return PageCursor.decode(self.cursor) if self.cursor is not None else None
 
 

@@ -20,7 +20,7 @@ from api.dashboard.accounts.page import (
 )
 from api.guards import OPERATOR, PasswordRoute
 from api.parts import ApiParts
-from api.routes.surroundings import Parts
+from api.routes.dependencies import Parts
 from maestro.domain.connectors import ConnectorChange, NewConnector
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
-from api.routes.surroundings import parts_of
+from api.routes.dependencies import parts_of
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.connectors import ConnectorView, DisabledChannelView, disabled_page

@@ -10,7 +10,7 @@ from api.dashboard.forms import reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Number, Parts, parts_of
+from api.routes.dependencies import Number, Parts, parts_of
 from maestro.domain.agents.edits import Rollback
 from maestro.domain.agents.versions import lines_of
 from maestro.domain.columns import LARGEST

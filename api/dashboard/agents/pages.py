@@ -12,7 +12,7 @@ from api.dashboard.forms import FormRow, reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BusyMode, MemoryScope, Permission
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent
 from maestro.domain.agents.views import AgentDetail

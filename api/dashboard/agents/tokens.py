@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.forms import FormRow, submit
 from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.tokens import IssuedToken, NewToken
 from maestro.domain.columns import LARGEST

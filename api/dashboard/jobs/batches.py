@@ -14,7 +14,7 @@ from api.dashboard.pages import lead_back, render
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.batch_preview import BatchPreview

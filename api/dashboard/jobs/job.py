@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.live import unchanged
-from api.routes.surroundings import Number, Parts
+from api.routes.dependencies import Number, Parts
 from maestro.domain.context.views import RecordedCallView, TurnView, recorded_call_view
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound

@@ -16,7 +16,7 @@ from api.dashboard.pages import render
 from api.dashboard.words import clock
 from api.guards import PasswordRoute
 from api.live import unchanged
-from api.routes.surroundings import Parts
+from api.routes.dependencies import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read

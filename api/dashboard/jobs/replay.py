@@ -10,7 +10,7 @@ from api.dashboard.forms import submit_async
 from api.dashboard.jobs.job import PAGE, gone, read_job
 from api.dashboard.pages import lead_back, render
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts, parts_of
+from api.routes.dependencies import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read

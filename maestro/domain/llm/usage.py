@@ -28,7 +28,7 @@ class UsageRow(SQLModel, table=True):
     __table_args__ = (
         Index("ix_usage_log_at", "at"),
         Index("ix_usage_log_job_id", "job_id", "number", "attempt"),
-        # The list of conversations reads the cost of each of its rows.
+        # A covering index: the list of conversations sums the cost of each conversation that it shows.
         Index("ix_usage_log_conversation", "conversation_id", "state", "cost_usd"),
     )
 

@@ -122,7 +122,7 @@ class BackfillRequest(View):
         if self.start.year <= FIRST_YEAR:
             raise InvalidEdit(f"from: must be after the year {FIRST_YEAR}")
         if self.end < self.start:
-            raise InvalidEdit("to: must not be before from")
+            raise InvalidEdit("to: must not be earlier than `from`")
         if self.end > now:
             raise InvalidEdit("to: must not be in the future; future times run by themselves")
 

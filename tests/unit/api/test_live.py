@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.dashboard.pages import render
 from api.guards import PasswordRoute
 from api.live import unchanged
-from api.routes.surroundings import Parts
+from api.routes.dependencies import Parts
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 

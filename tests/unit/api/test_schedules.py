@@ -169,7 +169,7 @@ async def test_what_passed_is_made_up_for_once(rows: JobRows, http: httpx.AsyncC
 @pytest.mark.parametrize(
     ("wish", "problem"),
     [
-        ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "to: must not be before from"),
+        ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "to: must not be earlier than `from`"),
         ({"from": "2026-01-02T00:00:00Z", "to": "2999-01-01T00:00:00Z"}, "must not be in the future"),
         ({"from": "2001-01-02T00:00:00Z", "to": "2002-01-01T00:00:00Z"}, "more than 100 times"),
         ({"from": "2001-01-02T00:00:00", "to": "2002-01-01T00:00:00Z"}, "body from"),
@@ -354,7 +354,7 @@ async def test_missed_times_are_told_before_they_are_made_up_for(rows: JobRows, 
     [
         ({"from": "banana", "to": "2026-11-20"}, 400, "from: "),
         ({"from": "2026-11-20 08:00", "to": "2999-01-01"}, 400, "to: must not be in the future"),
-        ({"from": "2026-11-20 08:00", "to": "2026-11-19"}, 400, "to: must not be before from"),
+        ({"from": "2026-11-20 08:00", "to": "2026-11-19"}, 400, "to: must not be earlier than `from`"),
         ({"ref": "cron-9", "from": "2026-11-19", "to": "2026-11-20"}, 404, "cron-9"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What routes are given: the parts of the app that answers the request."""
+"""FastAPI dependencies of the routes: the parts of the app, its ``#maestro`` chat, and a row number in a path."""
 
 from typing import Annotated
 
