@@ -1,7 +1,7 @@
 """Changes of a request: redaction, cache marks, the chat feed, and a second attempt with a changed request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
 
@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 Change = Callable[[LLMRequest], Awaitable[LLMRequest]]
 """Returns the request as it is to leave."""
+
+RequestChange = Callable[[LLMRequest], LLMRequest]
 
 
 class RequestChanges:
@@ -113,29 +115,39 @@ class SecondAttempt:
         Results of tools in earlier rounds stay, as text: another model may have called them. A request that was cut
         off is sent again with the tools it had, and made anew after they were refused.
         """
-        target, changes = (request.account, request.model), list[Callable[[LLMRequest], LLMRequest]]()
-        request = self._known_to_fit(request, target)
+        target = (request.account, request.model)
+        known, tried = self._known_changes(request, target), set[RequestChange]()
+        changed = _apply(request, known)
         while True:
             try:
-                response = await self._inner.complete(request)
+                response = await self._inner.complete(changed)
             except (EmptyResponse, ToolsUnsupported, BadRequest) as failure:
                 change = _CHANGES[type(failure)]
-                if change in changes or (change is _without_pictures and not _has_pictures(request)):
+                if change in tried or (change is _without_pictures and (change in known or not _has_pictures(request))):
                     raise
                 if change is _without_tools:
                     self._without_tools.add(target)
             else:
-                if _without_pictures in changes:
+                if _without_pictures in tried:
                     self._without_pictures.add(target)
                 return response
             # Outside of the handler, so that the second failure does not hold the first one as its context.
-            changes.append(change)
-            request = without_snapshot(change(request))
+            tried.add(change)
+            changed = without_snapshot(_apply(request, known | tried))
 
-    def _known_to_fit(self, request: LLMRequest, target: CallTarget) -> LLMRequest:
-        if target in self._without_tools and request.tools:
-            request = _without_tools(request)
-        return _without_pictures(request) if target in self._without_pictures else request
+    def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
+        """Return the changes that earlier calls showed to be needed."""
+        tools = {_without_tools} if target in self._without_tools and request.tools else set()
+        pictures = {_without_pictures} if target in self._without_pictures else set()
+        return tools | pictures
+
+
+def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
+    """Return the changed request: pictures go before tools, whose turns become the user's and would keep them."""
+    for change in (_without_pictures, _without_tools, _guided):
+        if change in changes:
+            request = change(request)
+    return request
 
 
 def _has_pictures(request: LLMRequest) -> bool:
@@ -161,7 +173,7 @@ def _guided(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"messages": messages, "never_empty": request.never_empty or request.final})
 
 
-_CHANGES: Mapping[type[LLMFailure], Callable[[LLMRequest], LLMRequest]] = {
+_CHANGES: Mapping[type[LLMFailure], RequestChange] = {
     EmptyResponse: _guided,
     ToolsUnsupported: _without_tools,
     BadRequest: _without_pictures,

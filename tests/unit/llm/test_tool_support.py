@@ -113,3 +113,16 @@ async def test_a_model_that_refuses_pictures_of_tools_is_asked_again_without_and
         with pytest.raises(BadRequest):
             await support.complete(other)
     assert [len(one.messages[-1].images) for one in model.asked[4:]] == [1, 0, 1, 0], "it was not the pictures"
+
+
+async def test_a_model_that_refuses_tools_and_then_their_pictures_is_asked_without_both() -> None:
+    call = ToolCall(id="call_1_0", name="search", arguments="{}")
+    asked = PromptMessage(role=Role.ASSISTANT, content="", tool_calls=(call,))
+    image = ImageRef(digest="d", content_type="image/png")
+    found = PromptMessage(role=Role.TOOL, content="a map", images=(image,), call_id="call_1_0", tool="search")
+    request = WITH_TOOLS.model_copy(update={"messages": (*WITH_TOOLS.messages, asked, found)})
+    model = Scripted(ToolsUnsupported("no tools"), BadRequest("no pictures"), HELLO, HELLO)
+    support = SecondAttempt(model)
+    for _ in range(2):
+        assert await support.complete(request) == HELLO
+    assert [(len(one.tools), len(one.messages[-1].images)) for one in model.asked] == [(1, 1), (0, 1), (0, 0), (0, 0)]
