@@ -104,8 +104,8 @@ class Journal:
         try:
             with self._store.begin() as tx:
                 _begin(tx, job_id)
-                if self._is_young(tx, job_id):
-                    return work()
+                self._require_young(tx, job_id)
+                return work()
         # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
             log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
@@ -265,6 +265,11 @@ class Journal:
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
+    def _require_young(self, tx: Transaction, job_id: str) -> None:
+        """Roll the start of an older job back: its first step decides whether it may run."""
+        if not self._is_young(tx, job_id):
+            raise _OlderJobError
+
     def _is_young(self, tx: Transaction, job_id: str) -> bool:
         return tx.jobs.read(job_id).created_at >= self._since
 
@@ -330,6 +335,10 @@ def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> 
 def _detail(error: Exception) -> str:
     """Return the detail for operators; of an unexpected error, which may quote users, only the class is logged."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
+
+
+class _OlderJobError(Exception):
+    """The job is older than this process, so the process before may have died in one of its steps."""
 
 
 class _Journaled(ActivityInboundInterceptor):

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.errors import NoAgent, StepTaken
 from maestro.domain.jobs.flow import MediaOutcome
-from maestro.domain.jobs.job import StepRef
+from maestro.domain.jobs.job import JobStatus, StepRef
 from maestro.domain.jobs.retries import RetryRules
 from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt
 from temporal.failures import StepFailure
@@ -115,3 +115,19 @@ def test_a_call_that_is_put_on_record_ahead_is_adopted_by_the_first_attempt_alon
     worker.tried = TemporalAttempt("run", 1)
     with pytest.raises(StepTaken):
         worker.journal.begin(ref, "call_model")
+
+
+def test_a_stale_attempt_does_not_start_the_next_run_of_an_older_job(rows: JobRows) -> None:
+    job = rows.add()
+    rows.clock.go(seconds=1)
+    worker = Worker(rows)
+    worker.tried = TemporalAttempt("first run", 1)
+    worker.journal.begin(StepRef(job_id=job, step="route"), "choose_agent")
+    with rows.store.begin() as tx:
+        row = tx.jobs.get(job)
+        row.status, row.run = JobStatus.PENDING, 2
+    with pytest.raises(StepFailure) as failure:
+        worker.prepare(job)
+    assert failure.value.type == "StepTaken"
+    with rows.store.view() as tx:
+        assert tx.jobs.read(job).status is JobStatus.PENDING
