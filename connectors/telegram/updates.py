@@ -104,6 +104,12 @@ class TelegramEndpoint(WebhookEndpoint):
         super().__init__("Telegram", STORE_SECONDS)
         self._secret = secret
 
+    async def receive(self, request: Request) -> Response:
+        """Answer one request; the secret is a header, so the body of a stranger is not read."""
+        if not self.is_genuine(request.headers, b""):
+            return PlainTextResponse("not signed by Telegram", HTTPStatus.UNAUTHORIZED)
+        return await super().receive(request)
+
     def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
         """Compare the secret."""
         return is_same_secret(self._secret, headers.get(SECRET, ""))

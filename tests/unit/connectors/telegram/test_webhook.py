@@ -65,6 +65,12 @@ async def test_who_does_not_know_the_secret_is_refused(telegram: TelegramServer,
         assert (answer.status_code, bot.context.inbox) == (401, [])
 
 
+async def test_the_body_of_a_stranger_is_not_read(telegram: TelegramServer) -> None:
+    async with hooked(telegram) as (_, client):
+        answer = await client.post(URL, content=b" " * (1024 * 1024 + 1), headers={HEADER: "another"})
+        assert answer.status_code == 401, "a body that is read is too large, which is 413"
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
