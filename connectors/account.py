@@ -99,8 +99,9 @@ class AccountConnector:
         raise await self._refusal
 
     async def _report(self, state: ConnectorState, detail: str = "") -> None:
-        self._reported = (state, detail)
+        self._reported = None  # until the store has the state, so that a report that failed is made again
         await self._context.report(state, detail)
+        self._reported = (state, detail)
 
 
 async def run_together(*work: Coroutine[None, None, None]) -> None:
