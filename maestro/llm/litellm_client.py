@@ -303,9 +303,10 @@ class LiteLLMClient:
         )
 
     async def _data_urls(self, images: Sequence[ImageRef]) -> Sequence[str]:
-        contents = [await asyncio.to_thread(self._load_image, image) for image in images]
-        encoded = (base64.b64encode(content).decode("ascii") for content in contents)
-        return [f"data:{image.content_type};base64,{text}" for image, text in zip(images, encoded, strict=True)]
+        return [await asyncio.to_thread(self._data_url, image) for image in images]
+
+    def _data_url(self, image: ImageRef) -> str:
+        return f"data:{image.content_type};base64,{base64.b64encode(self._load_image(image)).decode('ascii')}"
 
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Read litellm's answer, the untyped one."""
