@@ -16,9 +16,8 @@ from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, 
 from maestro.domain.agents.tokens import NewToken
 from maestro.domain.agents.versions import FieldChange
 from maestro.domain.agents.views import AgentDetail, VersionDetail
-from maestro.domain.errors import Conflict
 from maestro.domain.fields import read
-from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.operations.agents import AgentOperations, BindingOperations, TokenOperations
 from maestro.operations.inputs import LIMIT
 
@@ -179,10 +178,10 @@ def rollback(
 ) -> Result:
     """Make an agent what it was: a new version that is as an old one."""
     before = agents.show(slug).version
-    number = to or before - 1
-    if number < 1:
-        raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
-    detail = agents.roll_back(slug, read(Rollback, {"version": number, "reason": reason, "force": force}), ACTOR)
+    if to is None:
+        detail = agents.undo(slug, ACTOR, reason, force=force)
+    else:
+        detail = agents.roll_back(slug, read(Rollback, {"version": to, "reason": reason, "force": force}), ACTOR)
     return detail, _change_text(detail, before)
 
 
@@ -209,8 +208,8 @@ def unbind(
     operations: BindingOperations, platform: PlatformName, channel: Channel, account: AccountOption = DEFAULT_ACCOUNT
 ) -> Result:
     """Take a channel from its agent."""
-    operations.remove(operations.find(platform, account, channel).id, ACTOR)
     address = {"platform": platform, "account": account, "channel": channel}
+    operations.free(Address(**address), ACTOR)
     return address, f"{platform}/{channel} is bound to no agent now"
 
 

@@ -25,7 +25,7 @@ from maestro.domain.agents.views import (
     version_detail,
     version_page,
 )
-from maestro.domain.errors import NotFound
+from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId
 from maestro.store.store import Store
@@ -95,6 +95,14 @@ class AgentOperations:
                 tx.agents.roll_back(agent, rollback.version, actor, rollback.reason, force=rollback.force)
             )
 
+    def undo(self, slug: str, actor: str, reason: str = "", *, force: bool = False) -> AgentDetail:
+        """Make a new version with the content of the one before the newest; 409 when there is only one."""
+        with self._store.begin() as tx:
+            agent = tx.agents.named(slug)
+            if agent.version < 2:
+                raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
+            return tx.agents.detail(tx.agents.roll_back(agent, agent.version - 1, actor, reason, force=force))
+
 
 class BindingOperations:
     """The operations on bindings; each raises ``NotFound`` for an unknown one."""
@@ -112,13 +120,13 @@ class BindingOperations:
         with self._store.view() as tx:
             return tx.agents.bound(agent, int(cursor or 0), limit)
 
-    def find(self, platform: str, account: str, channel: str) -> Binding:
-        """Return the binding of a channel."""
-        with self._store.view() as tx:
-            binding = tx.agents.binding(Address(platform=platform, account=account, channel=channel))
+    def free(self, address: Address, actor: str) -> None:
+        """Free the channel of an address; 409 for a binding of the configuration."""
+        with self._store.begin() as tx:
+            binding = tx.agents.binding(address)
             if binding is None:
-                raise NotFound(f"{platform}/{channel} is bound to no agent")
-            return tx.agents.view(binding)
+                raise NotFound(f"{address.platform}/{address.channel} is bound to no agent")
+            tx.agents.unbind_channel(binding, actor)
 
     def add(self, new: BoundChannel, actor: str) -> Binding:
         """Bind a channel to an agent, from the next message on; 409 when it is bound already."""
