@@ -83,10 +83,12 @@ class NewAccount(View):
     api_key: SecretStr = SecretStr("")
     base_url: str = Field(default="", description="another server that speaks the provider's protocol")
     home_dir: str = Field(default="", description="the folder with the login of a cli account")
-    priority: int = Field(default=20, description="the order of calls, lowest first")
-    requests_per_minute: int = Field(default=0, description="the most requests per minute; 0: no limit by Maestro")
-    tokens_per_minute: int = Field(default=0, description="the most tokens per minute; 0: no limit by Maestro")
-    concurrency: int = Field(default=0, description="the most calls at once; 0: llm.concurrency")
+    priority: int = Field(default=20, ge=0, le=1000, description="the order of calls, lowest first")
+    requests_per_minute: int = Field(
+        default=0, ge=0, description="the most requests per minute; 0: no limit by Maestro"
+    )
+    tokens_per_minute: int = Field(default=0, ge=0, description="the most tokens per minute; 0: no limit by Maestro")
+    concurrency: int = Field(default=0, ge=0, description="the most calls at once; 0: llm.concurrency")
 
 
 class AccountChange(View):
