@@ -206,7 +206,7 @@ def _makes_fence(text: str, at: int) -> bool:
     """Tell whether a part of a line that is no fence would be one when it stands alone."""
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[start : end if end >= 0 else len(text)]
-    left, right = line[: at - start], line[at - start :].lstrip(" \t")
+    left, right = line[: at - start], line[at - start :].lstrip()  # also of blanks that a platform may drop
     return MARKER.match(right) is not None or (MARKER.match(left) is not None and FENCE.match(line) is None)
 
 
