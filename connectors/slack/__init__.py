@@ -1,1 +1,1 @@
-"""Slack: nothing here is imported before an app is connected, but what can be set of one."""
+"""The Slack package. Only its options are imported until an app is connected."""

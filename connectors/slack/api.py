@@ -1,4 +1,4 @@
-"""The client of Slack's Web API: each call is made once, and its failure is classified."""
+"""The client of Slack's Web API: it makes each call once and classifies a failed one."""
 
 import logging
 from collections.abc import Awaitable, Iterator, Mapping
@@ -26,7 +26,7 @@ ACCOUNT = frozenset(
         *("team_access_not_granted", "two_factor_setup_required", "accesslimited", "invalid_token"),
     }
 )
-"""Errors of which only an operator can get rid of: the token or what it may do."""
+"""Errors that only the operator can fix: the token is invalid or lacks permissions."""
 CHANNEL = frozenset(
     {
         *("channel_not_found", "not_in_channel", "is_archived", "restricted_action", "messages_tab_disabled"),
@@ -34,19 +34,21 @@ CHANNEL = frozenset(
         *("cannot_dm_bot", "user_disabled", "team_not_found", "channel_is_limited_access", "is_inactive"),
     }
 )
-"""Errors that every message to the channel would meet; that a thread is locked is none of them."""
+"""Errors that every message to the channel would meet; a locked thread is not among them."""
 DENIED = frozenset({"no_permission", "access_denied"})
-"""Errors that are about the channel where one was named, such as one without the bot, and else about the account."""
-UNSURE = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"})
-"""Errors after which, by Slack's own words, some of what was asked may have happened."""
+"""Errors that concern the channel if the call named one, else the account."""
+UNKNOWN_OUTCOME = frozenset(
+    {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"}
+)
+"""Errors after which, by Slack's documentation, the call may have taken effect in part."""
 BUSY = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 
-AFTER_ALL = timedelta(seconds=30)
-"""The pause after a rate limit of Slack that names none."""
+DEFAULT_RETRY_AFTER = timedelta(seconds=30)
+"""The wait after a rate limit in which Slack names no time."""
 
 BASE_URL = AsyncWebClient.BASE_URL
 CALL_SECONDS = 20
-"""How long one call may take."""
+"""The timeout of one call, in seconds."""
 
 Fields = Mapping[str, Any]
 
@@ -54,16 +56,16 @@ Fields = Mapping[str, Any]
 def answer_failure(
     status: int, answer: Fields, retry_after: str, *, token: str = "", spare: bool = False
 ) -> SendFailure:
-    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none.
+    """Return the failure that an unsuccessful answer means; ``retry_after`` is the header's text or "".
 
-    ``token`` is the setting of the token that Slack was shown, for calls that are about the account; ``spare`` is for
-    what needs a scope of its own, such as files and reactions: without it messages can still be sent.
+    ``token`` names the option of the token used, for calls that concern the whole account. ``spare`` marks calls that
+    need an optional scope, such as files and reactions: without that scope the account can still send messages.
     """
     code = str(answer.get("error") or "")
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in BUSY:
-        after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else AFTER_ALL
+        after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else DEFAULT_RETRY_AFTER
         return RetryableSend(f"Slack asked to wait {after.total_seconds():g} s", after)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNSURE:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNKNOWN_OUTCOME:
         return AmbiguousSend(f"Slack answered {status}" + (f" and says {code}" if code else ""))
     scope, needed = _scope(code, about_account=bool(token), spare=spare), str(answer.get("needed") or "")
     if scope is FailureScope.ACCOUNT:
@@ -72,14 +74,14 @@ def answer_failure(
 
 
 def _scope(code: str, *, about_account: bool, spare: bool) -> FailureScope:
-    """Return what is broken; an account that only lacks a scope it can do without is not."""
+    """Return what the error affects; a missing optional scope affects only the message."""
     if code in ACCOUNT or (about_account and code in DENIED):
         return FailureScope.MESSAGE if spare and code == MISSING_SCOPE else FailureScope.ACCOUNT
     return FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
 
 
 def _fix(code: str, needed: str, token: str) -> str:
-    """Return what an operator has to do about an error of the account."""
+    """Return the instruction for the operator that fixes an error of the account."""
     if code == MISSING_SCOPE:
         scope = needed or "it needs"
         return f"the {token} lacks the scope {scope}: add it on the app's page and install the app again"
@@ -89,9 +91,9 @@ def _fix(code: str, needed: str, token: str) -> str:
 
 
 def search_failure(failure: SendFailure) -> SendFailure:
-    """Return what a failed search means for the message: without an answer its outcome stays unknown.
+    """Return the failure of the message when its search failed: unknown outcome if Slack did not answer.
 
-    An app that may not read the channel never finds out.
+    It is permanent if Slack refused the search, for example because the app may not read the channel.
     """
     if isinstance(failure, PermanentSend):
         return PermanentSend(f"Slack does not say whether it has the message: {failure}", failure.scope, failure.code)
@@ -101,9 +103,9 @@ def search_failure(failure: SendFailure) -> SendFailure:
 
 
 def silent_logger() -> logging.Logger:
-    """Return a silent logger: the library logs messages of users, and addresses of sockets with tickets.
+    """Return a silent logger: the library would log messages of users and socket addresses with tickets.
 
-    What an operator must know is reported by the connector.
+    The connector reports what the operator must know.
     """
     return logging.Logger("slack_sdk", logging.CRITICAL + 1)
 
@@ -130,7 +132,7 @@ async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", sp
 
 @contextmanager
 def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
-    """Turn what the library raises into a ``SendFailure`` without the messages and tokens that it would quote."""
+    """Turn the library's errors into a ``SendFailure`` that quotes no messages or tokens."""
     try:
         yield
     except SlackApiError as error:

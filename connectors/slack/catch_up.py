@@ -1,4 +1,4 @@
-"""Catch-up on Slack: the cursor of each channel, and its history after an outage, read in the background."""
+"""Catch-up on Slack: the cursor of each channel, and reading its history in the background after an outage."""
 
 import asyncio
 import contextlib
@@ -23,24 +23,24 @@ from maestro.domain.messages import AcceptedMessage, IncomingMessage
 
 PAGE = 100
 MOST_THREADS = 20
-"""Threads of one channel, begun before the messages that are looked at, in which replies are looked for."""
+"""The most older threads of one channel in which catch-up looks for new replies."""
 PAUSES = (1.0, 5.0, 15.0, 60.0)
-"""Seconds before a read that failed is tried again; after the last of them it is given up."""
+"""The waits in seconds before each retry of a failed read; after the last retry the read fails."""
 
 SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
-"""Seconds a new message waits for those before it to be read; Slack waits three for the acknowledgement."""
+"""Seconds a new message waits until the gap before it is read; Slack expects the acknowledgement within three."""
 
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 60.0
-"""When channels that could not be read are tried again."""
+"""Seconds until channels that could not be read are read again."""
 
 
 @dataclass(frozen=True)
 class CatchUpLimits:
-    """The limits of catch-up: a number of messages, none from before ``oldest``."""
+    """The limits of catch-up: the number of messages, and ``oldest``, the id before which none is read."""
 
     messages: int
     oldest: str
@@ -48,14 +48,14 @@ class CatchUpLimits:
 
 @dataclass(frozen=True)
 class UnreadMessages:
-    """Missed messages, oldest first, and whether there may be more that were not read."""
+    """Missed messages, oldest first; ``more`` tells that some may not have been read."""
 
     messages: Sequence[SlackMessage]
     more: bool
 
 
 class SlackHistory:
-    """Reads channels, one call after another."""
+    """A reader of channel history that makes one call after another."""
 
     def __init__(self, web: AsyncWebClient, pause: float) -> None:
         """``pause`` is the least number of seconds between two calls."""
@@ -78,9 +78,9 @@ class SlackHistory:
         return UnreadMessages(in_order(found), more)
 
     async def _top(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
-        """Return the newest messages of a channel, at least a page of them, and whether older ones came after the mark.
+        """Return the newest messages of a channel, at least one page, and whether unread ones remain.
 
-        The other messages of a page tell which threads have new replies.
+        The messages before the mark are needed too: they show which threads have new replies.
         """
         found: list[SlackMessage] = []
         cursor: str | None = None
@@ -94,7 +94,7 @@ class SlackHistory:
                 return found, True
 
     async def _replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
-        """Return the messages of a thread after the mark; none of a deleted thread."""
+        """Return the messages of a thread after the mark; none if the thread was deleted."""
         found: list[SlackMessage] = []
         cursor: str | None = None
         ask = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
@@ -110,7 +110,7 @@ class SlackHistory:
                 return found
 
     async def _read(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
-        """Make a call when its turn has come, again and again while Slack is busy or cannot be reached."""
+        """Make a call after the pause; retry while Slack limits the rate or cannot be reached."""
         pauses = iter(PAUSES)
         while True:
             await asyncio.sleep(self._next - time.monotonic())
@@ -127,20 +127,20 @@ class SlackHistory:
 
 
 def _page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
-    """Return the messages of a page and where the next one begins, None for the last one."""
+    """Return the messages of a page and the cursor of the next page, None on the last page."""
     messages = list(answer.get("messages") or ())
     following = str((answer.get("response_metadata") or {}).get("next_cursor") or "")
     return messages, following if following and messages else None
 
 
 def in_order(messages: Iterable[SlackMessage]) -> list[SlackMessage]:
-    """Return each message once, by its time."""
+    """Return the messages without duplicates, sorted by time."""
     once = {str(one["ts"]): one for one in messages}
     return [once[ts] for ts in sorted(once)]
 
 
 def ts_before(now: datetime, age: timedelta) -> str:
-    """Return what the id of a message is that is as old as that."""
+    """Return the message id that a message written ``age`` before ``now`` would have."""
     return f"{(now - age).timestamp():.6f}"
 
 
@@ -148,17 +148,20 @@ class MessageTaker(Protocol):
     """A receiver of missed messages."""
 
     def is_wanted(self, channel: str, message: SlackMessage) -> bool:
-        """Tell whether a message is to be taken in."""
+        """Tell whether to accept a message."""
         ...
 
     async def take_missed(self, channel: str, message: SlackMessage) -> None:
-        """Take a message in, however long that takes."""
+        """Accept a message, however long that takes."""
         ...
 
 
 @dataclass(frozen=True)
 class CatchUpSelection:
-    """The missed messages to take in; ``why`` says why others are skipped, ``skipped`` how many, 0 for unknown."""
+    """The missed messages to accept.
+
+    ``why`` is the reason for skipping the others; ``skipped`` is their number, 0 if unknown.
+    """
 
     messages: Sequence[SlackMessage]
     skipped: int = 0
@@ -166,10 +169,10 @@ class CatchUpSelection:
 
 
 class SlackCatchUp:
-    """Keeps the cursor of each channel.
+    """The catch-up of one account, which keeps the cursor of each channel.
 
-    After a connection broke, a channel may have a gap, so its cursor stays where it is until the channel was read;
-    messages that arrive meanwhile are taken in all the same.
+    After a connection broke, a channel may have a gap, so its cursor does not move until the channel is read. Messages
+    that arrive in the meantime are accepted.
     """
 
     def __init__(self, context: ConnectorContext, history: SlackHistory, options: SlackOptions) -> None:
@@ -201,9 +204,9 @@ class SlackCatchUp:
                 self._behind.set()
 
     async def through(self, taker: MessageTaker) -> bool:
-        """Read every known channel once, the one seen last first; one with a new message goes before.
+        """Read every known channel once, the most recently used first.
 
-        Returns whether all could be read.
+        A channel with a new message waiting goes before the others. Returns whether all channels could be read.
         """
         self._behind.clear()
         threads: defaultdict[str, list[str]] = defaultdict(list)
@@ -217,7 +220,7 @@ class SlackCatchUp:
         return complete
 
     async def ready(self, channel: str) -> None:
-        """Wait until the gap of a channel is read, but no longer than a new message may wait."""
+        """Wait until the gap of a channel is read, at most ``PATIENCE`` seconds."""
         if channel in self._current:
             return
         if not await self._context.cursor(channel):
@@ -228,7 +231,7 @@ class SlackCatchUp:
                     await self._waiting[channel].wait()
 
     async def took(self, message: IncomingMessage, accepted: AcceptedMessage) -> None:
-        """Move the cursor behind a message that is in the inbox, or counted there."""
+        """Move the cursor behind a message that is stored in the inbox, or only counted there."""
         channel, thread = message.address.channel, message.address.thread
         if channel in self._current:
             await self._context.advance(channel, message.id)
@@ -238,7 +241,7 @@ class SlackCatchUp:
             await self._context.remember_channel(channel, thread, direct=is_direct(channel))
 
     def lost(self, channel: str) -> None:
-        """Note that a message of a channel was not taken in: its cursor stays before it."""
+        """Record that a message of a channel was not accepted: the cursor stays before it."""
         self._current.discard(channel)
         self._losses += 1
         self._behind.set()
@@ -254,7 +257,7 @@ class SlackCatchUp:
         except SendFailure as failure:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(failure))
             if not isinstance(failure, PermanentSend):
-                return False  # the account may not read this channel, so it has nothing to catch up with
+                return False  # a permanent failure: the account may not read this channel, so a retry is useless
         finally:
             self._unread.discard(channel)
             self._waiting.pop(channel, asyncio.Event()).set()
@@ -279,13 +282,13 @@ class SlackCatchUp:
 
 
 def within(messages: Sequence[SlackMessage], caps: CatchUpLimits, *, more: bool) -> CatchUpSelection:
-    """Return the newest of what was missed, as much as the caps allow; ``more`` says that not all of it was read."""
+    """Return the newest missed messages within the limits; ``more`` tells that the history was not read to its end."""
     young = [one for one in messages if one["ts"] >= caps.oldest]
-    kept = young[-caps.messages :] if caps.messages else []
-    skipped = len(messages) - len(kept)
+    selected = young[-caps.messages :] if caps.messages else []
+    skipped = len(messages) - len(selected)
     if not skipped and not more:
-        return CatchUpSelection(kept)
-    why = "they were too many" if len(kept) < len(young) else "they were too old"
+        return CatchUpSelection(selected)
+    why = "they were too many" if len(selected) < len(young) else "they were too old"
     return CatchUpSelection(
-        kept, 0 if more else skipped, f"written while Maestro was not connected, and {why} to be read later"
+        selected, 0 if more else skipped, f"written while Maestro was not connected, and {why} to be read later"
     )

@@ -37,23 +37,23 @@ from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receip
 
 SCOPES_HEADER = "x-oauth-scopes"
 WRITE, REACT = "chat:write", "reactions:write"
-WISHED = ("channels:history", "im:history", "files:read", "users:read")
-"""Scopes without which messages are missed, cannot be found again, or have no files and names."""
+RECOMMENDED_SCOPES = ("channels:history", "im:history", "files:read", "users:read")
+"""Scopes without which messages are missed or cannot be found again, or files and names are missing."""
 
 HOSTS = frozenset({"files.slack.com", "slack-files.com"})
 HTML = "text/html"
 
 MAX_LENGTH = 3_900
-"""Code points of one message; Slack advises at most 4,000 and cuts what is much longer."""
+"""The most code points of one message; Slack advises at most 4,000 and truncates much longer ones."""
 TYPING_SECONDS = 90.0
-"""Slack shows a status for two minutes."""
+"""Seconds between two typing statuses; Slack shows one for two minutes."""
 MAX_FILE_BYTES = 1024**3
 
 log = structlog.get_logger(__name__)
 
 
 def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
-    """Return the bot of a token; raises ``AccountRefused`` when it cannot post."""
+    """Return the bot that a token belongs to; raises ``AccountRefused`` when the bot cannot post."""
     granted = _granted(answer)
     if granted and WRITE not in granted:
         raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
@@ -63,21 +63,21 @@ def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
 
 
 def missing_scopes(answer: AsyncSlackResponse, options: SlackOptions) -> str:
-    """Return what an operator is to be told of scopes without which something does not work, "" when all are there."""
+    """Return a note for the operator that names the missing scopes, "" when none is missing."""
     granted = _granted(answer)
-    wished = (*WISHED, REACT) if options.ack_reaction else WISHED
+    wished = (*RECOMMENDED_SCOPES, REACT) if options.ack_reaction else RECOMMENDED_SCOPES
     missing = [scope for scope in wished if granted and scope not in granted]
     return f"; it lacks the scopes {', '.join(missing)}" if missing else ""
 
 
 def _granted(answer: AsyncSlackResponse) -> frozenset[str]:
-    """Return the scopes of a token, none where Slack does not say."""
-    told = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
-    return frozenset(scope.strip() for scope in told.split(",") if scope.strip())
+    """Return the scopes of a token, empty if Slack does not report them."""
+    header = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
+    return frozenset(scope.strip() for scope in header.split(",") if scope.strip())
 
 
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
-    """Make the connector of an account, by the way its messages arrive."""
+    """Create the connector of an account: for Socket Mode or for the Events API."""
     options = instance.options
     if not isinstance(options, SlackOptions):
         raise ConfigurationError(f"slack/{instance.account}: these are no options of Slack")
@@ -86,7 +86,7 @@ def connect(instance: Instance, context: ConnectorContext) -> Connector:
 
 
 class SlackConnector(AccountConnector):
-    """An app that receives over a socket; it needs no address that others can reach."""
+    """An app in Socket Mode; it needs no public address."""
 
     platform = PLATFORM
     transport = PlatformTransport.SOCKET
@@ -129,7 +129,7 @@ class SlackConnector(AccountConnector):
             return await (send.upload if message.filename else send.post)(self._web, message)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for a message by its key; raises ``AmbiguousSend`` while Slack does not say."""
+        """Find a sent message by its key; raises ``AmbiguousSend`` while Slack cannot answer."""
         try:
             return await send.find(self._web, message)
         except SendFailure as failure:
@@ -143,7 +143,7 @@ class SlackConnector(AccountConnector):
             await send.edit(self._web, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message; a command and a press are none, and have no reaction."""
+        """Add the reaction of the settings to a message; commands and button presses get none."""
         emoji = self._options.ack_reaction.strip(":")
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return
@@ -156,7 +156,7 @@ class SlackConnector(AccountConnector):
             log.warning("slack.cannot_react", account=self.account, reason=str(refused))
 
     async def typing(self, address: Address) -> None:
-        """Show in a thread that an answer is being written; elsewhere Slack has no way to."""
+        """Show in a thread that an answer is being written; Slack cannot show it elsewhere."""
         if not address.thread or not self._shows_typing:
             return
         try:
@@ -167,11 +167,11 @@ class SlackConnector(AccountConnector):
             raise NotDispatched(str(failure)) from None
 
     def render(self, text: str) -> str:
-        """Return Markdown as Slack's own markup."""
+        """Return Markdown as mrkdwn, Slack's markup."""
         return mrkdwn(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Get a file by its id; raises a ``FetchFailure``."""
+        """Download a file by its id; raises a ``FetchFailure``."""
         self._media.check_size(attachment.size)
         try:
             file = (await call_slack(self._web.files_info(file=attachment.id))).get("file") or {}
@@ -187,7 +187,7 @@ class SlackConnector(AccountConnector):
         return folder / "file"
 
     async def catch_up(self) -> None:
-        """Take in what every known channel has after its cursor, within the caps of the settings."""
+        """Accept the messages of every known channel after its cursor, within the limits of the settings."""
         if self._inbound is not None:
             self._catch_up.look_again()
             await self._catch_up.through(self._inbound)
@@ -209,7 +209,7 @@ class SlackConnector(AccountConnector):
 
 
 class SlackEventsConnector(SlackConnector):
-    """An app to which Slack posts, on the web connector's port."""
+    """An app to which Slack posts requests, on the web connector's port."""
 
     transport = PlatformTransport.WEBHOOK
 
@@ -218,7 +218,7 @@ class SlackEventsConnector(SlackConnector):
         self._endpoint = SlackEndpoint(instance.secret(SIGNING_SECRET))
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return where Slack posts: ``events``, ``commands`` and ``interactive`` below its own path."""
+        """Return the routes ``events``, ``commands`` and ``interactive`` below the account's path."""
         return self._endpoint.routes()
 
     async def _listen(self, inbound: SlackInbound) -> None:

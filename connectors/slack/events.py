@@ -30,30 +30,30 @@ log = structlog.get_logger(__name__)
 
 VERSION = "v0"
 WINDOW_SECONDS = 300
-"""How old a signature may be: an older one may be a replay."""
+"""The greatest age of a signature in seconds: an older request may be a replay."""
 
 LOOK_SECONDS = 0.25
-"""How often the connection is checked: the library does not report one that was cut."""
+"""Seconds between two checks of the connection: the library does not report a broken one."""
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-"""How long Slack may take to say goodbye."""
+"""Seconds to wait for Slack to close the connection."""
 REFRESH_SECONDS = 30.0
-"""How long the library may take to replace a connection that Slack is about to close."""
+"""Seconds the library may take to replace a connection that Slack is about to close."""
 HELLO = "hello"
 
 STORE_SECONDS = 2.5
-"""How long a message may take to be in the inbox; Slack waits three seconds."""
+"""Seconds to store a message in the inbox; Slack expects the acknowledgement within three."""
 TIMESTAMP, SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 FORM = "application/x-www-form-urlencoded"
 CHALLENGE = "url_verification"
 
 
 Take = Callable[[str, Event], Awaitable[str]]
-"""Stores an event of a kind and returns what the user is told at once; raises where Slack has to send it again."""
+"""Stores an event and returns the immediate reply to the user; raises if Slack has to send the event again."""
 
 
 def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> bool:
-    """Tell whether Slack signed ``body`` within the last five minutes; takes as long for a wrong one as for another."""
+    """Tell whether Slack signed ``body`` within the last five minutes, by a constant-time comparison."""
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now - int(timestamp[:20])) > WINDOW_SECONDS:
         return False
     content = b":".join((VERSION.encode(), timestamp.encode(), body))
@@ -61,10 +61,10 @@ def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes,
 
 
 class SlackSocket:
-    """Keeps a connection for as long as it runs.
+    """A Socket Mode connection that is renewed for as long as the connector runs.
 
-    The library replaces a connection when Slack asks for it. Any other that ends is given up for a new one with an
-    address of its own, because the library tries an address for ever, and one is good for half a minute.
+    The library replaces a connection when Slack asks for it. After any other end this class asks for a new address,
+    because the library would retry the old one without end, and an address is valid for half a minute.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SlackSocket:
         take: Take,
         greeted: Callable[[], Awaitable[None]],
     ) -> None:
-        """``greeted`` is called whenever a connection stands: events before that may be lost."""
+        """``greeted`` is called after each connection: events before it may be lost."""
         self._web = web
         self._app_token = app_token
         self._connector = connector
@@ -84,19 +84,19 @@ class SlackSocket:
         self._pauses = backoff_seconds()
 
     async def run(self) -> None:
-        """Receive until cancelled; raises ``AccountRefused``."""
+        """Receive events until cancelled; raises ``AccountRefused``."""
         while True:
             await self._receive(await self._connector.retry(self._open, self._pauses))
             await self._connector.report_broken("the connection was lost")
             await asyncio.sleep(next(self._pauses))
 
     async def _open(self) -> str:
-        """Ask for an address to connect to."""
+        """Ask Slack for a socket address."""
         asked = self._web.apps_connections_open(app_token=self._app_token)
         return str((await call_slack(asked, token=APP_TOKEN))["url"])
 
     async def _receive(self, address: str) -> None:
-        """Receive from an address and return when nothing comes from there any more."""
+        """Receive from an address; return when its connection has ended."""
         client = self._client(address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -149,7 +149,7 @@ class SlackSocket:
 
 
 class SlackEndpoint(WebhookEndpoint):
-    """Where Slack posts events, slash commands and presses of buttons; each path takes all of them."""
+    """The endpoint for Slack's events, slash commands and button presses; each path accepts all three."""
 
     paths = ("/events", "/commands", "/interactive")
 
@@ -164,7 +164,7 @@ class SlackEndpoint(WebhookEndpoint):
         )
 
     async def answer(self, request: Request, body: bytes) -> Response:
-        """Answer a request of Slack; what a user did with a message comes as JSON in a field of a form."""
+        """Answer a request of Slack; slash commands and button presses come as form fields."""
         kind = EVENTS
         if request.headers.get("content-type", "").startswith(FORM):
             fields = dict(parse_qsl(body.decode("utf-8", "replace")))

@@ -1,4 +1,4 @@
-"""Incoming messages and buttons of Slack: committed before they are acknowledged, in the order of each channel."""
+"""Incoming messages and button presses of Slack: stored before they are acknowledged, in each channel's order."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Address, IncomingMessage
 
 NAME_SECONDS = 1.0
-"""Seconds a message waits for its author's name: Slack waits three for the acknowledgement."""
+"""Seconds a message waits for its author's name; Slack expects the acknowledgement within three."""
 MAX_NAMES = 5_000
 
 BLOCK_ACTIONS = "block_actions"
@@ -36,11 +36,11 @@ REMOVED = frozenset({"app_uninstalled", "tokens_revoked"})
 APP_REMOVED = "the app was removed from the workspace: install it again and set the new token"
 RATE_LIMITED = "app_rate_limited"
 FULL_SECONDS = 5.0
-"""When a message that was found is tried again while the inbox is full."""
+"""Seconds until a missed message is tried again while the inbox is full."""
 
 
 class SlackUserDirectory:
-    """Names of users by id, looked up once; empty where a name cannot be read."""
+    """Names of users by id, each looked up once; "" if a name cannot be read."""
 
     def __init__(self, web: AsyncWebClient) -> None:
         self._web = web
@@ -49,11 +49,11 @@ class SlackUserDirectory:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The names that are known."""
+        """The names looked up so far."""
         return self._names
 
     async def look_up(self, user: str) -> None:
-        """Look up the name of a user, unless that takes too long: then the user's next message has it."""
+        """Look up the name of a user; after a timeout the user's next message tries again."""
         if not user or user in self._names:
             return
         asking = self._asking.get(user)
@@ -85,7 +85,7 @@ def name_of(user: Fields) -> str:
 
 @dataclass(frozen=True)
 class SlackPress:
-    """A press of a button: the key and the number of the button, and the incoming message, still without content."""
+    """A button press: the message key, the number of the button, and the incoming message without content."""
 
     key: str
     number: int
@@ -93,9 +93,9 @@ class SlackPress:
 
 
 def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
-    """Return the press of a payload, None for anything but a press of the bot's button.
+    """Return the button press of a payload, None for any other payload.
 
-    It has no mention: a press by a user who was not asked is no message for an agent.
+    It carries no mention: a press by a user who may not press the button must not reach an agent.
     """
     action = next((one for one in payload.get("actions") or () if one.get("type") == "button"), None)
     if payload.get("type") != BLOCK_ACTIONS or action is None:
@@ -119,13 +119,16 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
 
 
 def _thread_of(below: Event, ts: str) -> str:
-    """Return the thread in which a message was posted; one with replies names itself."""
+    """Return the thread of a message; a message with replies is the root of its own thread."""
     thread = str(below.get("thread_ts") or "")
     return thread if thread != ts else ""
 
 
 class SlackInbound:
-    """Commits the messages of Slack; after an error Slack gets no acknowledgement and sends again."""
+    """The receiver of Slack's messages.
+
+    After an error it sends no acknowledgement, so that Slack delivers the message again.
+    """
 
     def __init__(
         self,
@@ -147,9 +150,9 @@ class SlackInbound:
         """The channels from which messages are taken, beside direct messages; all where there are none."""
 
     async def take(self, kind: str, payload: Event) -> str:
-        """Take in an event, a command or a press; returns what the user is told at once, empty where an answer comes.
+        """Accept an event, a command or a button press; return the immediate reply to the user or "".
 
-        Raises ``Backlogged`` and what else keeps it from being stored.
+        Raises ``Backlogged`` and the errors of the store.
         """
         if kind == COMMANDS:
             return await self._command(payload)
@@ -188,7 +191,7 @@ class SlackInbound:
         return ""
 
     async def _press(self, payload: Event) -> None:
-        """Accept a press; only the user sees that a button has expired or is for other users."""
+        """Accept a button press; an error message about the button is shown to that user only."""
         press = press_in(payload, self._bot)
         if press is None:
             return
@@ -201,7 +204,7 @@ class SlackInbound:
             self._tell(press.message, BUTTON_OF_OTHERS)
 
     def _tell(self, message: IncomingMessage, text: str) -> None:
-        """Tell the user of a press in the background: Slack waits three seconds for its own answer."""
+        """Reply to a button press in the background: Slack expects its acknowledgement within three seconds."""
         task = asyncio.create_task(self._post_to_user(message, text))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -213,13 +216,13 @@ class SlackInbound:
             log.warning("slack.press_not_answered", reason=str(failure))
 
     def is_wanted(self, channel: str, message: Event) -> bool:
-        """Tell whether a message is to be taken in."""
+        """Tell whether to accept a message."""
         if self.channels and channel not in self.channels and not is_direct(channel):
             return False
         return self._read(channel, message) is not None
 
     async def take_missed(self, channel: str, message: Event) -> None:
-        """Take in a message that was missed; while the inbox is full it waits."""
+        """Accept a missed message; wait while the inbox is full."""
         await self._users.look_up(author(message))
         while True:
             try:

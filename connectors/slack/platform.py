@@ -1,4 +1,4 @@
-"""Slack as a platform: what its secrets are and where the connector is."""
+"""Slack's entry in the list of platforms: its secrets, options and connector."""
 
 from connectors.platforms import Platform
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions, complete

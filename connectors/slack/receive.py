@@ -11,24 +11,24 @@ from maestro.domain.messages import PAIR, Address, Addressing, Attachment, Contr
 
 Event = Mapping[str, Any]
 Names = Mapping[str, str]
-"""What people are called, by their ids."""
+"""Display names of users by their ids."""
 
 MESSAGES = frozenset({"message", "app_mention"})
-HEARD = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
-"""The subtypes of messages that say something; the others tell of joins, topics and the like."""
+CONTENT_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
+"""The message subtypes with content from a user; the others report joins, topics and other changes."""
 CHANGED = "message_changed"
-GONE = frozenset({"tombstone", "hidden_by_limit"})
-"""Modes of files that are gone."""
+UNAVAILABLE_MODES = frozenset({"tombstone", "hidden_by_limit"})
+"""Modes of files that were deleted or hidden by Slack."""
 
 TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
-"""The time of a message, which is its id in its channel."""
+"""The field with the time of a message, which is its id in its channel."""
 _ANGLED = re.compile(r"<([^<>]*)>")
 _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 
 @dataclass(frozen=True)
 class SlackBot:
-    """The bot's identity in a workspace; with ``every_line`` no message needs to mention it."""
+    """The bot's identity in a workspace; with ``every_line`` it answers messages that do not mention it."""
 
     account: str
     team: str
@@ -41,8 +41,8 @@ class SlackBot:
 def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
     """Return the message of an event; None for an event without one, and for the bot's own.
 
-    One gesture may come as several events, a ``message`` and an ``app_mention``: they have the same channel and time,
-    which is the id, and so are one message.
+    Slack may send two events for one message, ``message`` and ``app_mention``. Both have the same channel and time,
+    which form the id, so the second is a duplicate.
     """
     if event.get("type") not in MESSAGES:
         return None
@@ -52,7 +52,7 @@ def message_in(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | N
 
 
 def command_in(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage | None:
-    """Return a slash command as the message it stands for, None for an unknown command."""
+    """Return a slash command as an incoming message, None for an unknown command."""
     content = _command(str(command.get("command") or ""), str(command.get("text") or ""))
     channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
     if not content or not channel or not trigger:
@@ -69,19 +69,19 @@ def command_in(command: Event, bot: SlackBot, now: datetime) -> IncomingMessage 
 
 
 def is_direct(channel: str) -> bool:
-    """Tell whether a channel is a direct one with a single user; conversations of several users are groups."""
+    """Tell whether a channel is a direct conversation with one user; direct messages of several users are groups."""
     return channel.startswith("D")
 
 
 def author(event: Event) -> str:
-    """Return the id of the user behind an event, empty where it is none."""
+    """Return the id of the user behind an event, "" if it has no user."""
     return str((event.get("message") or event).get("user") or "")
 
 
 def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> IncomingMessage | None:
     ts, text = str(event.get("ts") or ""), str(event.get("text") or "")
     user, app = str(event.get("user") or ""), str(event.get("bot_id") or "")
-    if str(event.get("subtype") or "") not in HEARD or bot.user_id == user or (app and bot.bot_id == app):
+    if str(event.get("subtype") or "") not in CONTENT_SUBTYPES or bot.user_id == user or (app and bot.bot_id == app):
         return None
     files = tuple(_files(event))
     if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
@@ -103,7 +103,7 @@ def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> Incomin
 
 
 def _addressing(event: Event, bot: SlackBot) -> Addressing:
-    """Tell whether a message mentions the bot, or answers in a thread that the bot began."""
+    """Tell whether a message mentions the bot, or replies in a thread that the bot began."""
     mentioned = any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
     if mentioned:
         return Addressing.US
@@ -113,13 +113,13 @@ def _addressing(event: Event, bot: SlackBot) -> Addressing:
 
 
 def _address(bot: SlackBot, channel: str, ts: str, thread: str) -> Address:
-    """Return where a message belongs: in a channel each message begins a thread, a direct conversation is flat."""
+    """Return the address of a message: in a channel each message begins a thread, a direct conversation has none."""
     own = "" if is_direct(channel) else ts
     return Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own)
 
 
 def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:
-    """Return the new text of a message; what Slack changes by itself, such as a preview of a link, is no edit."""
+    """Return the new text of an edited message; changes by Slack itself, such as link previews, are no edits."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
     if not edited or now.get("text") == before.get("text"):
@@ -131,13 +131,13 @@ def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None
 
 
 def time_of(ts: str) -> datetime:
-    """Return the time that a message's id is."""
+    """Return the time that a message id stands for."""
     return datetime.fromtimestamp(float(ts), UTC)
 
 
 def _files(event: Event) -> Iterator[Attachment]:
     for file in event.get("files") or ():
-        if file.get("id") and file.get("mode") not in GONE:
+        if file.get("id") and file.get("mode") not in UNAVAILABLE_MODES:
             yield Attachment(
                 id=str(file["id"]),
                 filename=str(file.get("name") or file.get("title") or ""),
@@ -147,9 +147,9 @@ def _files(event: Event) -> Iterator[Attachment]:
 
 
 def _content(text: str, bot: SlackBot, names: Names) -> str:
-    """Return the text without Slack's codes; a command after a mention of the bot is the command alone.
+    """Return the text without Slack's codes; for a command after a mention, the command alone.
 
-    In a thread no slash command can be given, but ``@maestro /stop`` can be said.
+    Slack allows no slash commands in a thread, so users write ``@maestro /stop`` there.
     """
     plain = readable(text, {**names, bot.user_id: bot.name})
     addressed = plain.strip().removeprefix(f"@{bot.name}").strip()
@@ -157,7 +157,7 @@ def _content(text: str, bot: SlackBot, names: Names) -> str:
 
 
 def readable(text: str, names: Names) -> str:
-    """Return the text with names for ids and links as people write them."""
+    """Return the text with user names instead of ids, and with plain links."""
     shown = _ANGLED.sub(lambda found: _decoded(found[1], names), text)
     return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
@@ -176,9 +176,9 @@ def _decoded(code: str, names: Names) -> str:
 
 
 def _command(command: str, text: str) -> str:
-    """Return the words that a slash command stands for.
+    """Return the control word and arguments that a slash command stands for.
 
-    ``/status`` is one of Slack's own, so an app's may be called ``/maestro-status``; ``/maestro status`` works too.
+    ``/status`` belongs to Slack, so an app's command may be called ``/maestro-status``; ``/maestro status`` works too.
     """
     name, said = command.strip().lower().lstrip("/"), text.strip()
     first, _, rest = said.partition(" ")

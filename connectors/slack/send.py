@@ -33,28 +33,28 @@ SECTION_CHARS = 3_000
 Block = dict[str, Any]
 
 EVENT_TYPE = "maestro_delivery"
-"""The type in the metadata of sent messages: apps may look for it."""
+"""The event type in the metadata of sent messages; other apps can see it."""
 SKEW = timedelta(minutes=5)
-"""How far Slack's clock and the local one may be apart."""
+"""The greatest difference between Slack's clock and the local one."""
 CONTENT_SKEW = timedelta(seconds=30)
-"""The same for a message without metadata: an earlier one that says the same is another message."""
+"""The same for messages without metadata: an earlier one with the same text is another message."""
 PAGE = 200
 ALREADY_THERE = "already_reacted"
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 
 
 def mrkdwn(text: str) -> str:
-    """Return the text as Slack is to show it; a line stays a line, so that it can be cut before or after."""
+    """Return the text as mrkdwn; line breaks stay, so that the text can be split at them."""
     return "\n".join(lines(text, DIALECT))
 
 
 def escape(text: str) -> str:
-    """Return plain text in which Slack finds no control character."""
+    """Return plain text with Slack's control characters escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _literal(mark: str) -> str:
-    """Slack knows no way to say that a mark is meant as it is."""
+    """Return a mark that Slack does not interpret: mrkdwn has no escape, so a zero-width character follows it."""
     return escape(mark) + (ZERO_WIDTH if mark in "*_~`" else "")
 
 
@@ -63,7 +63,7 @@ def _code(text: str) -> str:
 
 
 def _in_block(line: str) -> str:
-    """Return a line of a block of code: three ticks in it would end the block."""
+    """Return a line of a code block; three backticks in it are broken up, because they would end the block."""
     return escape(line).replace(TICKS, APART)
 
 
@@ -76,7 +76,7 @@ DIALECT = MarkdownDialect(plain=escape, literal=_literal, code=_code, block=_in_
 
 
 def blocks_of(message: OutgoingMessage) -> Sequence[Block]:
-    """Return a chunk as the blocks that Slack shows instead of its text; none where it has no buttons."""
+    """Return the blocks that Slack shows instead of the text of a chunk with buttons; none without buttons."""
     if not message.buttons:
         return ()
     parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
@@ -85,7 +85,7 @@ def blocks_of(message: OutgoingMessage) -> Sequence[Block]:
 
 
 def _section(text: str) -> Block:
-    """Return a part of a text; ``verbatim`` keeps Slack from finding names and channels in it."""
+    """Return a section block; ``verbatim`` keeps Slack from linking names and channels in it."""
     shown = {"type": "mrkdwn", "text": mrkdwn(text), "verbatim": True}
     return {"type": "section", "expand": True, "text": shown}
 
@@ -97,7 +97,7 @@ def _button_block(key: str, number: int, button: Button) -> Block:
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Post a message without mentions and previews of links; raises a ``SendFailure``."""
+    """Post a message without mentions and link previews; raises a ``SendFailure``."""
     answer = await call_slack(
         web.chat_postMessage(
             channel=message.address.channel,
@@ -113,7 +113,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
-    """Edit a sent message under its key; raises a ``SendFailure``."""
+    """Edit a sent message and keep its key; raises a ``SendFailure``."""
     await call_slack(
         web.chat_update(
             channel=message.address.channel,
@@ -127,7 +127,7 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
 
 
 async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
-    """Put a reaction to a message, which may be there already; raises a ``SendFailure``."""
+    """Add a reaction to a message, which may have it already; raises a ``SendFailure``."""
     try:
         await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), spare=True)
     except PermanentSend as refused:
@@ -136,7 +136,7 @@ async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: s
 
 
 async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
-    """Post a text that only one user sees; raises a ``SendFailure``."""
+    """Post a text that is visible to one user only; raises a ``SendFailure``."""
     await call_slack(
         web.chat_postEphemeral(
             channel=address.channel, user=user_id, text=escape(text), thread_ts=address.thread or None
@@ -145,7 +145,7 @@ async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text
 
 
 async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Send a file with its caption, under a name that holds the key; raises a ``SendFailure``."""
+    """Send a file with its caption, under a name that contains the key; raises a ``SendFailure``."""
     path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
     content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
     with slack_errors(spare=True):
@@ -162,10 +162,10 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
-    """Look for a message by its key, among those since it was first handed over; raises a ``SendFailure``.
+    """Find a message by its key, from its first send attempt on; raises a ``SendFailure``.
 
-    A message that Slack shows without metadata is found by its content and its time. A file shows in the channel a
-    moment after it was sent; one that does not show yet is not found.
+    A message without metadata is found by its content and time. A file appears in the channel with a delay; until then
+    it is not found.
     """
     address = message.address
     since = f"{(message.tried_at - SKEW).timestamp():.6f}" if message.tried_at else "0"
@@ -186,47 +186,47 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
 
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
-    """Show under a thread that an answer is being written; Slack shows it for two minutes, or until the answer."""
+    """Show in a thread that an answer is being written; it lasts two minutes or until the answer."""
     await call_slack(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
 
 
 async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
-    """Return the first of these messages that this app posted; Slack is asked for its id only if there are any."""
+    """Return the first of these messages that this app posted; ask Slack for the app's id only if there are any."""
     bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
     ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in ours), None)
 
 
 def _is_alike(one: Fields, message: OutgoingMessage) -> bool:
-    """Say whether a message that an app posted without metadata says the same, and was posted no earlier."""
+    """Tell whether a bot's message without metadata has the same text and is not older than the send."""
     if message.filename or message.tried_at is None or one.get("metadata") or not one.get("bot_id"):
         return False
     if float(one["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    wanted = _plain(mrkdwn(message.content))  # empty for a message of emoji only, which cannot be compared
-    return bool(wanted) and wanted == _plain(str(one.get("text") or ""))
+    expected = _plain(mrkdwn(message.content))  # empty for a message of emoji only, which cannot be compared
+    return bool(expected) and expected == _plain(str(one.get("text") or ""))
 
 
 def _plain(text: str) -> str:
-    """Return a text without what Slack writes in another way than it was sent: links, emoji, blanks."""
+    """Return a text without the parts that Slack rewrites after a send: links, emoji, white space."""
     return _REWRITTEN.sub("", text)
 
 
 def _metadata(message: OutgoingMessage) -> dict[str, Any]:
-    """Return what a message is found again by."""
+    """Return the metadata by which a message is found again."""
     return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
 def file_name(message: OutgoingMessage) -> str:
-    """Return the name under which a file is found again."""
+    """Return the file name with the key, by which the file is found again."""
     path = PurePath(message.filename)
     return f"{path.stem}-{message.key}{path.suffix}"
 
 
 def _matching(page: Fields, message: OutgoingMessage) -> Iterator[str]:
-    """Yield what Slack knows the message, or its file, as."""
+    """Yield Slack's ids of the messages or files on a page that have the key."""
     for one in page.get("messages") or ():
         if message.filename:
             yield from (str(file["id"]) for file in one.get("files") or () if file.get("name") == file_name(message))

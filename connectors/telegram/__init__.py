@@ -1,1 +1,1 @@
-"""Telegram: nothing here is imported before a bot is connected, but what can be set of one."""
+"""The Telegram package. Only its options are imported until a bot is connected."""

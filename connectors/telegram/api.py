@@ -1,4 +1,4 @@
-"""The client of Telegram's Bot API: each call is made once, and its failure is classified."""
+"""The client of Telegram's Bot API: it makes each call once and classifies a failed one."""
 
 import asyncio
 import json
@@ -26,40 +26,40 @@ CHANNEL = (
     *("have no rights to send", "not enough rights", "need administrator rights"),
     *("group chat was deactivated", "group chat was upgraded", "chat_admin_required"),
 )
-"""What Telegram says of a chat that no message can reach; that a topic is closed is none of it."""
+"""Telegram's words for a chat that no message can reach; a closed topic is not among them."""
 UNREADABLE = "can't parse"
-"""What Telegram says of markup that it cannot read; the message is surely not sent."""
-NOTHING_IN_IT = ("text is empty", "text must be non-empty")
-"""What Telegram says of markup that has nothing in it, such as code without a line."""
+"""Telegram's words for markup that it cannot parse; the message was not sent."""
+EMPTY_TEXT = ("text is empty", "text must be non-empty")
+"""Telegram's words for markup without text, for example an empty code block."""
 UNCHANGED = "message is not modified"
 NO_PICTURE = ("photo_invalid", "image_process_failed", "photo_save_file_invalid", "wrong type of the web page")
 TOO_BIG = "file is too big"
 NO_REACTION = "reaction"
 CONFLICT = "another process asks for this bot's messages with the same token; end it, or use another bot"
-MOST_SAID = 120
-"""Characters of Telegram's own words that are told."""
+MAX_QUOTED_CHARS = 120
+"""The most characters of Telegram's error text that a message quotes."""
 
 ROOT = "https://api.telegram.org"
 CALL_SECONDS = 20.0
-"""How long one call may take; a file may take longer."""
+"""The timeout of one call, in seconds; uploads of files have ``FILE_SECONDS``."""
 FILE_SECONDS = 120.0
 CONNECT_SECONDS = 10.0
 CALLS_AT_ONCE = 32
 BUSY_SECONDS = 5.0
-"""How long Telegram is left alone that asks for it without a number."""
+"""The wait in seconds after a rate limit in which Telegram names no time."""
 MOST_BUSY_SECONDS = 86_400.0
 
 NOT_DISPATCHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-"""What is raised before a request is on its way."""
+"""Errors that occur before a request is sent."""
 
 TOO_LARGE = "request entity too large"
 
 RawUpdate = Mapping[str, Any]
-"""What happened, as Telegram tells it."""
+"""One update as Telegram's JSON object."""
 
 
 class TelegramMoved(PermanentSend):
-    """A call about a group that goes on under the id ``to``; Telegram did nothing."""
+    """The failure of a call to a group that now has the id ``to``; Telegram did nothing."""
 
     def __init__(self, to: str) -> None:
         super().__init__("the group goes on under another id", FailureScope.CHANNEL)
@@ -71,7 +71,7 @@ class TelegramConflict(NotDispatched):
 
 
 def says(failure: SendFailure, *words: str) -> bool:
-    """Tell whether Telegram refused a call with any of these words."""
+    """Tell whether Telegram's refusal contains any of these words."""
     return isinstance(failure, PermanentSend) and any(one in failure.code for one in words)
 
 
@@ -96,7 +96,7 @@ class TelegramHttp(HTTPXRequest):
         return status, body
 
     async def finish(self) -> None:
-        """Wait until no request is under way, but not for one that hangs: what is cut off may be there twice later."""
+        """Wait until no request is running, at most ``CALL_SECONDS``: an interrupted send may be repeated later."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CALL_SECONDS):
                 while self._under_way:
@@ -120,14 +120,14 @@ class TelegramClient(Bot):
         )
 
     def __repr__(self) -> str:
-        """Say nothing of the token, unlike the library."""
+        """Return the class name only: the library's text contains the token."""
         return "TelegramClient"
 
     async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[RawUpdate]:
-        """Return what happened from ``offset`` on, as it came: one that cannot be read must not cost the others.
+        """Return the raw updates from ``offset`` on; they are parsed one by one, so a bad one does not block others.
 
-        With an offset everything before it is confirmed and gone. ``wait`` is for how many seconds something may
-        happen until an empty answer comes. Raises a ``SendFailure``.
+        ``offset`` confirms all earlier updates, which Telegram then deletes. ``wait`` is the number of seconds until an
+        empty answer comes. Raises a ``SendFailure``.
         """
         asked = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
         with telegram_errors():
@@ -135,21 +135,21 @@ class TelegramClient(Bot):
             return [one for one in found if isinstance(one, Mapping)]
 
     async def close_when_idle(self) -> None:
-        """Stop polling, and close the connections once what is being sent has its answer."""
+        """Stop polling, and close the connections once the running requests have ended."""
         polling, calling = self._lines
         await polling.shutdown()
         await calling.finish()
         await calling.shutdown()
 
     async def open(self) -> None:
-        """Let calls be made again after ``close_when_idle``."""
+        """Allow calls again after ``close_when_idle``."""
         for one in self._lines:
             await one.initialize()
 
 
 @contextmanager
 def telegram_errors() -> Iterator[None]:
-    """Turn what the library raises into a ``SendFailure`` without the addresses and texts that it quotes."""
+    """Turn the library's errors into a ``SendFailure`` without the addresses and texts that they quote."""
     try:
         yield
     except TelegramError as error:
@@ -171,19 +171,19 @@ def _failure(error: TelegramError) -> SendFailure:
 
 
 def _refusal(error: TelegramError) -> PermanentSend:
-    """Return a refusal in Telegram's words, but for a part of the markup, which may quote what a user wrote."""
+    """Return the refusal in Telegram's words, without the part of the markup that may quote a user."""
     code = error.message.lower()
-    shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MOST_SAID]
+    shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MAX_QUOTED_CHARS]
     of_channel = isinstance(error, Forbidden) or any(one in code for one in CHANNEL)
     scope = FailureScope.CHANNEL if of_channel else FailureScope.MESSAGE
     return PermanentSend(f"Telegram says: {shown}", scope, code)
 
 
 def _broken(cause: BaseException | None) -> SendFailure:
-    """Classify a network error by its cause: an error of the HTTP library, or an answer that is no success.
+    """Classify a network error by its cause: an error of the HTTP library, or an unsuccessful answer.
 
-    An answer of 500 or more is of unknown outcome like a cut connection: it may come from a gateway before Telegram's
-    own servers, which may have the message by then, and there is no key by which they would know a second one.
+    The outcome after a status of 500 or more is unknown, as after a cut connection: it may come from a gateway after
+    Telegram got the message. Telegram knows no idempotency key that would make a repeat safe.
     """
     if isinstance(cause, RetryableSend):
         return cause
@@ -198,7 +198,7 @@ def _broken(cause: BaseException | None) -> SendFailure:
 
 
 def _rate_limit(body: bytes) -> RetryableSend:
-    """Return the pause that an answer asks for."""
+    """Return the failure with the wait that the answer asks for."""
     try:
         asked = float(json.loads(body)["parameters"]["retry_after"])
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
@@ -208,7 +208,7 @@ def _rate_limit(body: bytes) -> RetryableSend:
 
 
 def _request(root: str, connections: int) -> TelegramHttp:
-    """Return what makes the requests; to this machine they take no proxy, whatever the environment says."""
+    """Return the HTTP client; it uses no proxy for servers on this machine, whatever the environment says."""
     own = httpx.URL(root).host in LOCAL_NAMES
     try:
         return _made(connections, use_proxy=not own)

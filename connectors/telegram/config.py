@@ -45,7 +45,7 @@ class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOpti
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text can be a token; asked when the bot runs, because settings may only name its place."""
+    """Tell whether a text has the form of a token; checked at run time, because settings may only reference it."""
     return _TOKEN.fullmatch(text) is not None
 
 

@@ -36,14 +36,14 @@ from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, Outg
 
 HOSTS = frozenset({"api.telegram.org"})
 MOST_BYTES = 20 * 1000**2
-"""Telegram gives bots no larger files; a Bot API server of the operator's does."""
+"""The largest file that a bot can download; the operator's own Bot API server has no such limit."""
 NO_TOKEN = "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"  # noqa: S105
 NO_LINK = "Telegram does not say where the file is; a server run with --local keeps it to itself"
 PRIVACY_HINT = (
     "; @BotFather's privacy mode (/setprivacy) keeps all but mentions, replies and commands in groups from it"
 )
 TYPING_SECONDS = 4.0
-"""Telegram shows it for five seconds, or until a message comes."""
+"""Seconds between two typing signals; Telegram shows one for five seconds or until a message comes."""
 MAX_BUTTONS = 100
 COMMANDS = {
     ControlWord.STOP: "Stop what is being answered here",
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
-    """Make the connector of a bot, by the way its messages arrive."""
+    """Create the connector of a bot, for polling or for a webhook."""
     options = instance.options
     if not isinstance(options, TelegramOptions):
         raise ConfigurationError(f"telegram/{instance.account}: these are no options of Telegram")
@@ -65,7 +65,7 @@ def connect(instance: Instance, context: ConnectorContext) -> Connector:
 
 
 class TelegramConnector(AccountConnector):
-    """A bot that polls; it needs no address that others can reach."""
+    """A bot in polling mode; it needs no public address."""
 
     platform = PLATFORM
     transport = PlatformTransport.POLLING
@@ -136,7 +136,7 @@ class TelegramConnector(AccountConnector):
             await self._client.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message; a chat that does not allow it is not asked again."""
+        """Add the reaction of the settings to a message; a chat that refuses it is not tried again."""
         number, reaction = send.number_of(message_id), self._options.ack_reaction
         if not reaction or number is None or address.channel in self._no_reaction:
             return
@@ -152,13 +152,13 @@ class TelegramConnector(AccountConnector):
             self._no_reaction.add(address.channel)
 
     def render(self, text: str) -> str:
-        """Return Markdown as the HTML that Telegram knows."""
+        """Return Markdown as Telegram's HTML."""
         return render(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Put a file of a message into the folder; raises a ``FetchFailure``.
+        """Download a file of a message into the folder; raises a ``FetchFailure``.
 
-        The link to it holds the bot's token: it is used, and shown nowhere.
+        The link contains the bot's token, so it is neither logged nor shown.
         """
         self._media.check_size(attachment.size)
         if attachment.size > MOST_BYTES and not self._options.base_url:
@@ -168,7 +168,7 @@ class TelegramConnector(AccountConnector):
         return folder / "file"
 
     async def _link(self, attachment: Attachment) -> str:
-        """Ask where the file is; such a link is good for an hour."""
+        """Return the link of a file, which is valid for an hour."""
         try:
             with telegram_errors():
                 link = (await self._client.get_file(attachment.id)).file_path or ""
@@ -186,7 +186,7 @@ class TelegramConnector(AccountConnector):
             await self.retry(polling.poll)
 
     async def _confirm_press(self, query_id: str, text: str) -> None:
-        """Tell Telegram that a button was pressed; that it takes no more answers to it costs nothing."""
+        """Confirm a button press to Telegram; a failure, for example after too long a time, is only logged."""
         try:
             with telegram_errors():
                 await self._client.answer_callback_query(query_id, text=text or None)
@@ -207,7 +207,7 @@ class TelegramConnector(AccountConnector):
         return TelegramBot(self.account, me.id, me.username or "", every_line)
 
     async def _register_commands(self) -> None:
-        """Let Telegram offer the control words; without that they are still understood."""
+        """Register the control words as commands that Telegram suggests; they work without it too."""
         try:
             with telegram_errors():
                 await self._client.set_my_commands([(word[1:], what) for word, what in COMMANDS.items()])
@@ -226,7 +226,7 @@ class TelegramWebhookConnector(TelegramConnector):
         self._endpoint = TelegramEndpoint(self._secret)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return where Telegram posts: ``/platforms/telegram/<account>`` itself."""
+        """Return the route for Telegram's requests: ``/platforms/telegram/<account>``."""
         return self._endpoint.routes()
 
     async def _listen(self, inbound: TelegramInbound) -> None:
@@ -237,7 +237,7 @@ class TelegramWebhookConnector(TelegramConnector):
 
 @contextmanager
 def _before_sending() -> Iterator[None]:
-    """Turn trouble of the store before a message leaves into ``NotDispatched``: the message is surely not sent."""
+    """Turn a store error before a send into ``NotDispatched``: the message was not sent."""
     try:
         yield
     except StoreBusy as error:

@@ -1,4 +1,4 @@
-"""Incoming messages of Telegram: committed before they are confirmed, in the order of each chat."""
+"""Incoming messages of Telegram: stored before they are confirmed, in the order of each chat."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,15 +22,15 @@ from maestro.domain.messages import IncomingMessage
 from maestro.domain.texts import tidied
 
 Group = Sequence[RawUpdate]
-"""Updates that are one message: the parts of an album, or one update alone."""
+"""The updates of one message: the parts of an album, or a single update."""
 
 OPEN_SECONDS = 1.0
-"""How long after its last part an album may get another one."""
+"""Seconds after its last part in which an album may get another part."""
 MOST_LOOKED_AFTER = 1_000
 
 BUTTON_EXPIRED = "This button does nothing any more."
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError)
-"""What the library raises for what has not the shape that Telegram documents."""
+"""Errors that the library raises for updates that do not have the documented form."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ def is_group(channel: str) -> bool:
 
 
 class GroupMigrations:
-    """The current ids of groups that became larger ones."""
+    """The current ids of groups that became supergroups."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class GroupMigrations:
 
 
 def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
-    """Return updates with the parts of each album together, in the place of its first part."""
+    """Group the parts of each album, at the position of its first part."""
     found: dict[object, list[RawUpdate]] = {}
     for update in updates:
         found.setdefault(_album(update) or update["update_id"], []).append(update)
@@ -73,9 +73,10 @@ def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
 
 
 def confirmable(found: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
-    """Return the groups before the first unfinished one that have no part behind its first.
+    """Return the leading groups that can be confirmed without confirming a part of an unfinished one.
 
-    They, and no others, may be confirmed: Telegram confirms everything up to an update, or nothing.
+    Telegram confirms all updates up to one id, so an update between the parts of a later album cannot be confirmed
+    alone.
     """
     end = next((at for at, group in enumerate(found) if group in unfinished), len(found))
     while end < len(found) and any(_last(group) > _first(found[end]) for group in found[:end]):
@@ -84,13 +85,13 @@ def confirmable(found: Sequence[Group], unfinished: Sequence[Group]) -> Sequence
 
 
 class OpenAlbums:
-    """The albums that may get another part, by when they got their last one."""
+    """The albums that may get another part, with the time of their last part."""
 
     def __init__(self) -> None:
         self._grown: dict[object, tuple[int, float]] = {}
 
     def among(self, found: Sequence[Group], now: float) -> list[Group]:
-        """Return the albums that may get another part; ``now`` is in seconds, of a clock that never goes back."""
+        """Return the albums that may get another part; ``now`` is in seconds of a monotonic clock."""
         return [group for group in found if self._is_open(group, now)]
 
     def _is_open(self, group: Group, now: float) -> bool:
@@ -128,9 +129,9 @@ def _last(group: Group) -> int:
 
 
 class TelegramInbound:
-    """Hands messages to Maestro; what it raises means that Telegram has to deliver them again.
+    """The receiver of Telegram's updates; after an error Telegram has to deliver them again.
 
-    ``confirm_press`` ends the wait that a user sees after a press, with a text if there is one; it never fails.
+    ``confirm_press`` confirms a button press, with a text for the user or ""; it never fails.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class TelegramInbound:
         self._channels: frozenset[str] = frozenset()
 
     async def restrict_to(self, channels: Sequence[str]) -> None:
-        """Take, beside direct messages, those of these groups only, wherever they migrated; all where none is given."""
+        """Accept direct messages and those of these groups, under old and new ids; an empty list accepts all groups."""
         now = [await self._migrations.current(channel) for channel in channels]
         self._channels = frozenset([*channels, *now])
 
@@ -175,7 +176,7 @@ class TelegramInbound:
             return None
 
     async def _press(self, press: TelegramPress) -> None:
-        """Take in what a button says, and then tell Telegram that it was pressed."""
+        """Accept the text behind a button, then confirm the press to Telegram."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
         message = press_message(press, content or "", datetime.now(UTC))
         is_known = content is not None and self._is_wanted(message)

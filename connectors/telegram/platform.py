@@ -1,4 +1,4 @@
-"""Telegram as a platform: what its secrets are and where the connector is."""
+"""Telegram's entry in the list of platforms: its secrets, options and connector."""
 
 from connectors.platforms import Platform
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, complete

@@ -30,9 +30,9 @@ File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
 JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4", "audio/mpeg"
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
-"""The kinds of updates to receive; reactions, members and payments are not among them."""
+"""The kinds of updates to receive; reactions, member changes and payments are not among them."""
 PRESS = "press:"
-"""What the id of a press begins with: it is no message that an answer could refer to."""
+"""The prefix of a button press's id; an answer cannot reply to a button press."""
 START = "/start"
 
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
@@ -40,19 +40,19 @@ _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, M
 
 
 def text_of(message: Message) -> str:
-    """Return what a message says: its text, what stands below its files, else in brackets what it shows."""
+    """Return the text of a message: its text, else its caption, else a description in brackets."""
     if message.text:
         return _with_links(message.text, message.entities)
     return _with_links(message.caption, message.caption_entities) if message.caption else _described(message)
 
 
 def files_of(message: Message) -> tuple[Attachment, ...]:
-    """Return the files by reference: a link to one would hold the bot's token, and expire."""
+    """Return the files of a message by id: a link would contain the bot's token, and expire."""
     return tuple(_files(message))
 
 
 def _with_links(text: str, entities: Sequence[MessageEntity]) -> str:
-    """Return a text with the addresses behind its links, as people would write them; places count UTF-16 units."""
+    """Return a text with the addresses of its links written out; offsets count UTF-16 code units."""
     units = text.encode("utf-16-le")
     links = [one for one in entities if one.type == MessageEntity.TEXT_LINK and one.url]
     for link in sorted(links, key=lambda one: one.offset, reverse=True):
@@ -93,7 +93,7 @@ def _is_picture(sticker: Sticker) -> bool:
 
 
 def _described(message: Message) -> str:
-    """Return in brackets what has no words of its own, nothing where there is nothing to tell."""
+    """Return a description in brackets of a message without text, "" if there is nothing to describe."""
     if message.venue:
         at = message.venue.location
         return f"[place: {message.venue.title}, {message.venue.address} ({at.latitude:g}, {at.longitude:g})]"
@@ -113,7 +113,7 @@ def _described(message: Message) -> str:
 
 @dataclass(frozen=True)
 class TelegramBot:
-    """The bot's identity on Telegram; with ``every_line`` no message needs to mention it."""
+    """The bot's identity on Telegram; with ``every_line`` it answers messages that do not mention it."""
 
     account: str
     id: int
@@ -123,7 +123,7 @@ class TelegramBot:
 
 @dataclass(frozen=True)
 class TelegramPress:
-    """A press of a button: the callback, what the button was sent with, and where it stands."""
+    """A button press: the callback query, the message key, the number of the button, and the address."""
 
     query: CallbackQuery
     key: str
@@ -153,7 +153,7 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
 
 
 def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
-    """Return the parts of an album as one message: the first one, with the words and the files of all."""
+    """Return the parts of an album as one message: the first part with the texts and files of all."""
     first, *rest = parts
     if not rest:
         return first
@@ -164,7 +164,7 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
 
 
 def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
-    """Return the press of an update, None for anything but a press of the bot's button."""
+    """Return the button press of an update, None for any other update."""
     query = update.callback_query
     if query is None or query.message is None:
         return None
@@ -176,7 +176,7 @@ def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
 
 
 def press_message(press: TelegramPress, content: str, now: datetime) -> IncomingMessage:
-    """Return a press as an incoming message; Telegram does not tell when it was."""
+    """Return a button press as an incoming message, sent ``now``: Telegram reports no time of a press."""
     chat = press.query.message.chat if press.query.message is not None else None
     return IncomingMessage(
         id=f"{PRESS}{press.query.id}",
@@ -193,7 +193,7 @@ def press_message(press: TelegramPress, content: str, now: datetime) -> Incoming
 
 
 def migration_in(update: Update) -> tuple[str, str] | None:
-    """Return the old and the new id of a group that became a larger one; Telegram tells it in both."""
+    """Return the old and the new id of a group that became a supergroup; both chats report it."""
     message = update.message
     if message is not None and message.migrate_to_chat_id:
         return str(message.chat.id), str(message.migrate_to_chat_id)
@@ -203,7 +203,7 @@ def migration_in(update: Update) -> tuple[str, str] | None:
 
 
 def _message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, another bot's command, and where nothing can be read."""
+    """Return an incoming message; None for the bot's own, for another bot's command, and for an empty one."""
     answered = _answered(message)
     is_direct = message.chat.type == Chat.PRIVATE
     text, files = _content(text_of(message), bot, alone=is_direct), files_of(message)
@@ -229,8 +229,8 @@ def _message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
 def _author(message: Message) -> tuple[str, str]:
     """Return the id and the name of a message's author.
 
-    An admin who stays anonymous, and who writes in the name of a channel, is that chat: Telegram puts the same bot in
-    their place.
+    For an anonymous admin, and for an author who writes as a channel, it is that chat: Telegram reports the same bot
+    for all of them.
     """
     if message.sender_chat is not None:
         return str(message.sender_chat.id), message.author_signature or message.sender_chat.effective_name or ""
@@ -239,17 +239,17 @@ def _author(message: Message) -> tuple[str, str]:
 
 
 def _is_from_bot(message: Message) -> bool:
-    """Say whether no person wrote it: a bot did, or Telegram copied it from the channel of a group."""
+    """Tell whether a bot wrote the message, or Telegram forwarded it from the group's channel."""
     if message.sender_chat is not None:
         return bool(message.is_automatic_forward)
     return message.from_user is not None and message.from_user.is_bot
 
 
 def _content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
-    """Return the text of a message; None for a command to another bot, of which there is none in a chat ``alone``.
+    """Return the text of a message; None for another bot's command. A chat ``alone`` has no other bot.
 
-    ``/stop@bot`` is ``/stop``; so is ``@bot /stop``, because users address a bot so in a group. The code of an
-    invitation may come with ``/start``, as a link to the bot brings it.
+    ``/stop@bot`` and ``@bot /stop`` are ``/stop``, because users address a bot in a group in these ways. A link to the
+    bot may bring a pairing code as ``/start <code>``.
     """
     command = _COMMAND.match(text)
     if command is not None:
@@ -292,7 +292,10 @@ def _is_bot_name(entity: MessageEntity, text: str, bot: TelegramBot) -> bool:
 
 
 def _answered(message: Message) -> Message | None:
-    """Return what a message replies to; in a topic everything refers to the topic's beginning, which is no reply."""
+    """Return the message that a message replies to.
+
+    In a topic every message refers to the topic's first message, which does not count as a reply.
+    """
     answered = message.reply_to_message
     return None if answered is None or answered.forum_topic_created is not None else answered
 

@@ -1,8 +1,8 @@
-"""Markdown of an answer as the HTML that Telegram knows, in which no user is notified.
+"""The rendering of Markdown as Telegram's HTML, in which no user is notified.
 
-A model's text is not trusted: everything but the rendered markup is escaped, a name that a user or a bot could have is
-broken by an invisible character, and only links of the web and of mail are links. Every tag that is opened is
-closed on the same line, those of blocks before the next block, so Telegram can read whatever comes out.
+A model's text is not trusted: everything except the rendered markup is escaped, an invisible character breaks up names
+of users and bots, and only web and mail links become links. Each inline tag is closed on its line and each block tag
+before the next block, so Telegram can parse any output.
 """
 
 import html
@@ -24,7 +24,7 @@ from connectors.splitting import FENCE
 LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
 _WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
 ADDRESS = re.compile(_WEB)
-"""What Telegram makes a link of, to its end, in which an ``@`` is no name."""
+"""Addresses that Telegram turns into links; an ``@`` in them is not a user name."""
 WORD_JOINER = "\u2060"
 _NAME = re.compile(r"(?<!\w)@(?=\w)")
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
@@ -38,17 +38,17 @@ _AROUND = {
 
 
 def render(text: str) -> str:
-    """Return the text as Telegram is to show it; pure, and every text has a rendering."""
+    """Return the text as Telegram's HTML; it accepts any text."""
     return "\n".join(_blocks(text.split("\n")))
 
 
 def muted(text: str) -> str:
-    """Return plain text in which no ``@name`` is one that Telegram would notify; addresses of mail stay as they are."""
+    """Return plain text in which no ``@name`` notifies a user; mail addresses stay unchanged."""
     return _NAME.sub(f"@{WORD_JOINER}", text)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    """Yield code, quotes and tables as one, and every other line by itself."""
+    """Yield each code block, quote and table as a whole, and every other line by itself."""
     at = 0
     while at < len(lines):
         if end := end_of_code(lines, at):
@@ -64,7 +64,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _end_of_quote(lines: Sequence[str], start: int) -> int:
-    """Return where a quote that begins here ends; 0 for no quote."""
+    """Return the line after the quote that begins here, 0 if none begins."""
     end = start
     while end < len(lines) and QUOTE.match(lines[end]):
         end += 1

@@ -1,4 +1,4 @@
-"""Sends to Telegram: one message to one chat, in Telegram's markup, or as plain text where it cannot read that."""
+"""Sends to Telegram: one message to one chat, as HTML, or as plain text if Telegram cannot parse the HTML."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from connectors.splitting import length, split
 from connectors.telegram.api import (
     FILE_SECONDS,
     NO_PICTURE,
-    NOTHING_IN_IT,
+    EMPTY_TEXT,
     UNCHANGED,
     UNREADABLE,
     TelegramClient,
@@ -38,24 +38,24 @@ MAX_PICTURE_BYTES = 10 * 1000**2
 PICTURES = frozenset({"image/jpeg", "image/png"})
 Sent = TypeVar("Sent")
 How = dict[str, Any]
-"""Arguments of the library's methods."""
+"""Keyword arguments of the library's send methods."""
 
 log = structlog.get_logger(__name__)
 
 
 def measure(text: str) -> int:
-    """Return how long Telegram finds a text at most: it does not count the tags."""
+    """Return an upper bound of the length that Telegram counts for a text, which excludes the tags."""
     return length(render(text), LengthUnit.UTF16)
 
 
 def number_of(known_as: str) -> int | None:
-    """Return the number of a message, from an id of the inbox; None where it is no message."""
+    """Return a Telegram message number from an inbox id; None if the id is not a message's."""
     number = known_as.partition(":")[0]
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
 def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
-    """Return where a message goes; raises ``PermanentSend`` for what can be no chat of Telegram's."""
+    """Return the chat, topic and reply of a message; raises ``PermanentSend`` for an invalid chat id."""
     if number_of(chat.removeprefix("-")) is None:
         raise PermanentSend("this is not the id of a chat on Telegram", FailureScope.CHANNEL)
     answered = number_of(message.reply_to) if quoting else None
@@ -68,7 +68,7 @@ def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
 
 
 async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
-    """Post a message without mentions and previews of links; raises a ``SendFailure``."""
+    """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
         return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
@@ -77,7 +77,7 @@ async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> 
 
 
 async def edit(client: TelegramClient, message: OutgoingMessage, where: How) -> None:
-    """Edit a sent message; raises a ``SendFailure``, and nothing when there is no change."""
+    """Edit a sent message; an edit without a change succeeds. Raises a ``SendFailure``."""
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
@@ -91,9 +91,9 @@ async def edit(client: TelegramClient, message: OutgoingMessage, where: How) -> 
 
 
 async def upload(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
-    """Send a file, with what is said below it; words that are too long for that follow it.
+    """Send a file with its caption; a caption that is too long follows as a message.
 
-    Raises a ``SendFailure``, and ``PermanentSend`` for a file that is too large or gone.
+    Raises a ``SendFailure``, and ``PermanentSend`` for a file that is too large or missing.
     """
     content = await _content(message)
     below = message.content if message.path is not None else ""
@@ -112,7 +112,7 @@ async def upload(client: TelegramClient, message: OutgoingMessage, where: How) -
 
 
 async def _sent_file(client: TelegramClient, message: OutgoingMessage, content: bytes, how: How) -> Message:
-    """Send it as a picture if it is one that Telegram takes, and as a file of its name otherwise."""
+    """Send the file as a photo if Telegram accepts it as one, else as a document."""
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
             with telegram_errors():
@@ -126,7 +126,7 @@ async def _sent_file(client: TelegramClient, message: OutgoingMessage, content: 
 
 
 async def _follow(client: TelegramClient, text: str, where: How) -> None:
-    """Say what was too long to stand below a file. The file is there, so trouble must not send it again."""
+    """Send the text that was too long for a caption; a failure is not raised, so the file is not sent again."""
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
     async def send(piece: str, parse_mode: str | None) -> Message:
@@ -140,14 +140,14 @@ async def _follow(client: TelegramClient, text: str, where: How) -> None:
 
 
 async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
-    """Send words in Telegram's markup; what it finds nothing to read in, and so surely did not take, goes as it is."""
+    """Send a text as HTML, or as plain text if Telegram refused the HTML and so did not send it."""
     shown = render(content)
     if shown.strip():
         try:
             with telegram_errors():
                 return await send(shown, ParseMode.HTML)
         except PermanentSend as refused:
-            if not says(refused, UNREADABLE, *NOTHING_IN_IT):
+            if not says(refused, UNREADABLE, *EMPTY_TEXT):
                 raise
     with telegram_errors():
         return await send(muted(content), None)
@@ -166,12 +166,12 @@ async def _content(message: OutgoingMessage) -> bytes:
 
 
 def _no_preview() -> LinkPreviewOptions:
-    """Return that no link is looked at: that would tell an address what a model was led to write into it."""
+    """Disable link previews: a preview would request an address that a model may have been led to write."""
     return LinkPreviewOptions(is_disabled=True)
 
 
 def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
-    """Return the buttons, one below the other; each is known by the message's key and its number."""
+    """Return the buttons as one column; the message's key and the number identify each."""
     rows = [
         [InlineKeyboardButton(button.label, callback_data=f"{message.key}:{number}")]
         for number, button in enumerate(message.buttons)

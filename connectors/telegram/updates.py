@@ -19,28 +19,28 @@ from connectors.telegram.receive import KINDS
 from connectors.webhooks import WebhookEndpoint, is_same_secret, parse_object
 
 WAIT_SECONDS = 50
-"""How long Telegram may hold a poll until there is an update."""
+"""Seconds for which Telegram may hold a poll until there is an update."""
 
 STORE_SECONDS = 20.0
-"""How long a message may take to be in the inbox."""
+"""Seconds to store an update in the inbox."""
 LOOK_SECONDS = 60.0
-"""How often Telegram is asked whether it still posts to us."""
+"""Seconds between two checks of the webhook registration."""
 SECRET = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header, not a secret
 
 log = structlog.get_logger(__name__)
 
 
 class TelegramPolling:
-    """Long polling for as long as it runs.
+    """Long polling for the updates of one bot.
 
-    It begins without an offset: Telegram knows what was not confirmed. An old offset is never kept, because after a
-    quiet week Telegram counts anew, from a number that may be lower.
+    It begins without an offset, because Telegram knows which updates are confirmed. An old offset is never stored:
+    after a quiet week Telegram may continue with a lower number.
     """
 
     def __init__(
         self, client: TelegramClient, inbound: TelegramInbound, running: Callable[[], Awaitable[None]]
     ) -> None:
-        """``running`` is called after each answer that was taken in."""
+        """``running`` is called after each answer whose updates were accepted."""
         self._client = client
         self._inbound = inbound
         self._running = running
@@ -60,7 +60,7 @@ class TelegramPolling:
         self._wait = WAIT_SECONDS
 
     async def _end_webhook(self) -> None:
-        """End the webhook of an earlier process, because Telegram refuses polling beside one; waiting updates stay."""
+        """Remove an earlier webhook, because Telegram refuses polling beside one; pending updates stay."""
         if not self._alone:
             with telegram_errors():
                 await self._client.delete_webhook(drop_pending_updates=False)
@@ -70,8 +70,8 @@ class TelegramPolling:
         try:
             updates = await self._client.updates(self._offset, wait, KINDS)
         except TelegramConflict:
-            # Only a whole wait shows that no other process polls any more: a short poll would end the other's poll,
-            # which would end this one's in turn, for ever and without a pause.
+            # Only a full poll shows that no other process polls any more: a short poll would end the other's poll,
+            # which would end this one's in turn, endlessly and without a pause.
             self._alone, self._wait = False, WAIT_SECONDS
             raise
         numbered = [one for one in updates if isinstance(one.get("update_id"), int)]
@@ -94,10 +94,10 @@ class TelegramPolling:
 
 
 class TelegramEndpoint(WebhookEndpoint):
-    """Where Telegram posts updates, with the secret that it was given.
+    """The webhook endpoint for Telegram's updates, guarded by a shared secret.
 
-    Each part of an album is a message of its own here: Telegram sends the next one after the acknowledgement of the
-    one before.
+    Each part of an album is a message of its own here, because Telegram sends the next part only after the
+    acknowledgement of the last one.
     """
 
     def __init__(self, secret: str) -> None:
@@ -111,11 +111,11 @@ class TelegramEndpoint(WebhookEndpoint):
         return await super().receive(request)
 
     def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
-        """Compare the secret."""
+        """Compare the secret in the header with the configured one."""
         return is_same_secret(self._secret, headers.get(SECRET, ""))
 
     async def answer(self, _: Request, body: bytes) -> Response:
-        """Take an update in."""
+        """Store an update and acknowledge it."""
         update = parse_object(body)
         if isinstance(update, Response):
             return update
@@ -125,7 +125,7 @@ class TelegramEndpoint(WebhookEndpoint):
 
 
 class WebhookSubscription:
-    """The registration of the webhook's address with Telegram, made again when it was changed elsewhere."""
+    """The registration of the webhook's address with Telegram, renewed after a change by another program."""
 
     def __init__(self, client: TelegramClient, url: str, secret: str) -> None:
         self._client = client
@@ -142,12 +142,12 @@ class WebhookSubscription:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def subscribe(self) -> None:
-        """Tell Telegram where to post; the secret cannot be read back, so it is always sent anew."""
+        """Register the address and the secret with Telegram; the secret cannot be read back, so it is sent each time."""
         with telegram_errors():
             await self._client.set_webhook(self._url, secret_token=self._secret, allowed_updates=KINDS)
 
     async def check(self) -> str | None:
-        """Return what Telegram says went wrong since the last check, None where nothing did."""
+        """Return the webhook error that Telegram reports since the last check, None without one."""
         with telegram_errors():
             info = await self._client.get_webhook_info()
         if info.url != self._url or set(info.allowed_updates or KINDS) != set(KINDS):
@@ -159,7 +159,7 @@ class WebhookSubscription:
 
 
 def new_problem(info: WebhookInfo, since: datetime) -> str | None:
-    """Return what Telegram says went wrong with its requests after a moment, None where nothing did."""
+    """Return the webhook error that Telegram reports after ``since``, None without one."""
     if info.last_error_date is None or info.last_error_date <= since:
         return None
     return f"Telegram cannot post to webhookUrl: {info.last_error_message or 'it does not say why'}"
