@@ -136,14 +136,14 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
         return None
-    said = _message(message, bot)
+    received = _message(message, bot)
     edited = update.edited_message or update.edited_channel_post
-    if edited is None or said is None:
-        return said
+    if edited is None or received is None:
+        return received
     # Telegram reports updates of live locations and polls as edits; only a changed text or caption is one.
     if message.edit_date is None or not (message.text or message.caption):
         return None
-    return said.model_copy(
+    return received.model_copy(
         update={
             "id": f"{message.message_id}:{int(message.edit_date.timestamp())}.{update.update_id}",
             "edit_of": str(message.message_id),

@@ -19,9 +19,9 @@ from connectors.capabilities import LengthUnit
 from connectors.failures import FailureScope, PermanentSend, SendFailure
 from connectors.splitting import length, split
 from connectors.telegram.api import (
+    EMPTY_TEXT,
     FILE_SECONDS,
     NO_PICTURE,
-    EMPTY_TEXT,
     UNCHANGED,
     UNREADABLE,
     TelegramClient,
@@ -141,11 +141,11 @@ async def _follow(client: TelegramClient, text: str, where: How) -> None:
 
 async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
     """Send a text as HTML, or as plain text if Telegram refused the HTML and so did not send it."""
-    shown = render(content)
-    if shown.strip():
+    html = render(content)
+    if html.strip():
         try:
             with telegram_errors():
-                return await send(shown, ParseMode.HTML)
+                return await send(html, ParseMode.HTML)
         except PermanentSend as refused:
             if not says(refused, UNREADABLE, *EMPTY_TEXT):
                 raise

@@ -142,7 +142,7 @@ class WebhookSubscription:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def subscribe(self) -> None:
-        """Register the address and the secret with Telegram; the secret cannot be read back, so it is sent each time."""
+        """Register the address and the secret with Telegram, which never returns the secret for a comparison."""
         with telegram_errors():
             await self._client.set_webhook(self._url, secret_token=self._secret, allowed_updates=KINDS)
 

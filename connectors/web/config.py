@@ -9,28 +9,30 @@ from maestro.serving import ConnectionLimits
 
 PLATFORM = "web"
 MAX_CHUNK = 32_000
-"""Code points in one chunk of an answer; what a client sends may be as long as any message."""
+"""The most code points in one chunk of an answer; messages of clients have the general limit."""
 MAX_USER_NAME = 80
 MAX_CLIENT_ID = 128
 MAX_ATTACHMENTS = 10
 MAX_BUTTONS = 25
 MAX_FILE_BYTES = 100 * 1000**2
-"""Bytes of the largest file that is sent to a client, by an address to fetch it from."""
+"""The largest file in bytes that is sent to a client, as an address to download it from."""
 DASHBOARD_CHANNEL = "dashboard-agent-"
-"""Channels under this prefix talk to one agent; they are the operator's alone (docs/decisions.md: routing)."""
+"""The prefix of channels to one agent, which only the operator may use (docs/decisions.md: routing)."""
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class WebConfig:
-    """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme://host[:port]``.
+    """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme:
 
-    ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the
-    person at this machine is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are further names in
-    the Host header, beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's
-    folder if None. ``password_digest`` tells one ``webui.password`` from another, and ``owner_hours`` how long a login
-    lasts.
+    host[:port]``.
+
+    ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the user
+    at this machine is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are further names in the Host
+    header, beside localhost and ``host``. ``upload_dir`` is the folder for uploads that are not stored yet; the
+    system's temporary folder if None. ``password_digest`` changes with ``webui.password``, and ``owner_hours`` is the
+    lifetime of a login.
     """
 
     signing_key: bytes = field(repr=False)
@@ -52,7 +54,7 @@ class WebConfig:
     connections: ConnectionLimits | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would let strangers in; raises ``ConfigurationError``."""
+        """Reject settings that would give unknown users access; raises ``ConfigurationError``."""
         if len(self.signing_key) < 16:
             raise ConfigurationError("The web connector's signing key must be at least 16 bytes.")
         if not self.api_key and not is_loopback(self.host):
@@ -64,7 +66,7 @@ class WebConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a bind to ``host``; a name other than localhost counts as public."""
+    """Tell whether a bind to ``host`` is loopback only; a name other than localhost counts as public."""
     if host == "localhost":
         return True
     try:

@@ -27,16 +27,16 @@ from maestro.domain.network import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.serving import ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 
 SIGNED = "/platforms/"
-"""Webhooks of platforms arrive here under a public name; their signature is their guard."""
+"""The path of the platforms' webhooks, which arrive under a public name and are checked by signature."""
 
 PING_SECONDS = 20.0
 
 
 class OriginGuard:
-    """ASGI middleware that answers 403 before anything else sees a request from a foreign page.
+    """ASGI middleware that rejects requests from foreign pages with 403 before any other code sees them.
 
-    The Host keeps out names that an attacker's DNS points at this machine, and a page of another site cannot hide its
-    Origin.
+    The check of the Host header stops names that an attacker's DNS points at this machine; the check of the Origin
+    header stops pages of other sites.
     """
 
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
@@ -45,7 +45,7 @@ class OriginGuard:
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on, or reject it."""
         if scope["type"] not in ("http", "websocket") or scope["path"].startswith(SIGNED):
             await self._app(scope, receive, send)
             return
@@ -99,7 +99,7 @@ def _denied(error: Forbidden) -> JSONResponse:
 
 
 def utc_now() -> datetime:
-    """Return the time of day, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -147,7 +147,7 @@ class WebConnector:
 
     @property
     def port(self) -> int:
-        """The port in use; differs from the configured one only where that is 0."""
+        """The port in use, which differs from the configured one only if that is 0."""
         return self._port
 
     @property
@@ -156,13 +156,13 @@ class WebConnector:
         return self._settled.is_set() and self._failure is None
 
     async def started(self) -> None:
-        """Return once the port accepts connections; raises what ``run`` raises if it never will."""
+        """Return once the port accepts connections; raise the error of ``run`` if it never will."""
         await self._settled.wait()
         if self._failure is not None:
             raise self._failure
 
     async def run(self) -> None:
-        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
+        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port is not available."""
         await self._context.report(ConnectorState.STARTING)
         try:
             sockets = await asyncio.to_thread(listen, self._place())
@@ -189,11 +189,11 @@ class WebConnector:
             await self._context.report(ConnectorState.STOPPED)
 
     def stop_accepting(self) -> None:
-        """Refuse new messages from now on; sockets stay and receive what is still being answered (drain)."""
+        """Refuse new messages; open sockets stay and receive the answers to earlier messages (drain)."""
         self._services.intake.close()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Hand a chunk to every socket of its channel; a client that is away gets it on resuming. Never fails."""
+        """Pass a chunk to every socket of its channel; an absent client gets it on resuming. Never fails."""
         self._hub.push(message)
         return Receipt(platform_message_id=str(message.id))
 
@@ -202,7 +202,7 @@ class WebConnector:
         self._hub.typing(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Copy a kept upload; raises ``PermanentFetch`` when it is there no more."""
+        """Copy a stored upload; raises ``PermanentFetch`` when it no longer exists."""
         try:
             kept = await self._context.upload_file(attachment.id)
             return await asyncio.to_thread(shutil.copyfile, kept, folder / "upload")

@@ -31,7 +31,7 @@ from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts
 
 ENVELOPE = 16 * 1024
-"""Bytes a multipart body may need beside the file itself."""
+"""Bytes of a multipart body in addition to the file itself."""
 MAX_FILENAME = 200
 PREFIX = "maestro-upload-"
 BLOCK = 64 * 1024
@@ -61,7 +61,7 @@ Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
 class _Body:
-    """The request's bytes, counted; raises ``TooLarge`` as soon as they pass the cap."""
+    """The bytes of a request, counted; raises ``TooLarge`` as soon as they exceed the limit."""
 
     def __init__(self, request: Request, cap: int) -> None:
         self._receive = request.receive
@@ -77,7 +77,7 @@ class _Body:
 
 
 def too_large(cap: int) -> TooLarge:
-    """Return the error that names the cap, given in bytes."""
+    """Return the error that names the limit, given in bytes."""
     return TooLarge(f"Too large; the limit is {cap} bytes.")
 
 
@@ -112,7 +112,7 @@ async def _file_part(request: Request, cap: int) -> UploadFile:
 
 
 def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
-    """Copy a file to the folder of uploads after a look at its bytes; raises ``UnsupportedMedia``."""
+    """Copy a file to the folder of uploads after a check of its bytes; raises ``UnsupportedMedia``."""
     content_type = sniff(source)
     source.seek(0)
     if folder is not None:
@@ -125,7 +125,7 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
 
 
 def sweep(folder: Path, until: float) -> None:
-    """Remove the uploads that a killed process left under way; ``until`` is when the youngest of them changed last."""
+    """Delete unfinished uploads of a killed process that were last changed before ``until``."""
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # a file that cannot be deleted is harmless
             if path.stat().st_mtime <= until:
@@ -133,7 +133,7 @@ def sweep(folder: Path, until: float) -> None:
 
 
 def sniff(source: BinaryIO) -> str:
-    """Return the content type the bytes themselves show; raises ``UnsupportedMedia`` for markup and the unknown."""
+    """Return the content type that the bytes show; raises ``UnsupportedMedia`` for markup and unknown types."""
     head = source.read(HEAD_BYTES)
     known = by_magic(head)
     if known:
@@ -155,7 +155,7 @@ def safe_name(name: str) -> str:
 async def find_file(services: WebServices, web_user: WebUser, channel: str, delivery: int) -> OutgoingMessage:
     """Return the delivery of a requested file.
 
-    Raises ``NotFound``, also where the channel belongs to another user: no user learns what others have.
+    Raises ``NotFound``, also if the channel belongs to another user, so that no user learns of other users' files.
     """
     address = Address(platform=PLATFORM, channel=channel)
     if web_user.may_open(channel):
@@ -171,7 +171,7 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
 
 
 def file_response(message: OutgoingMessage) -> Response:
-    """Return the file as a download; raises ``NotFound`` when its bytes are not kept any more. It reads the disk."""
+    """Return the file as a download; raises ``NotFound`` when its bytes were deleted. Reads the disk."""
     if message.path is None:
         return Response(message.content.encode(), headers=_file_headers(message), media_type="text/markdown")
     path = Path(message.path)
@@ -186,7 +186,7 @@ def _file_headers(message: OutgoingMessage) -> dict[str, str]:
 
 
 class Endpoints:
-    """``POST /api/message``, ``POST /api/upload``, ``GET /api/file`` and ``GET /health``."""
+    """The endpoints ``POST /api/message``, ``POST /api/upload``, ``GET /api/file`` and ``GET /health``."""
 
     def __init__(self, services: WebServices) -> None:
         self._services = services
@@ -201,7 +201,7 @@ class Endpoints:
         ]
 
     async def message(self, request: Request) -> Mapping[str, object]:
-        """Commit one message; the answer goes to the sockets of its channel, now or when they resume."""
+        """Store one message; the answer goes to the sockets of its channel, now or when they resume."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
         fields = frames.decode(await _text(request, self._services.config.max_frame_bytes))
@@ -222,7 +222,7 @@ class Endpoints:
         }
 
     async def upload(self, request: Request) -> Mapping[str, object]:
-        """Keep one file for this user; its id may then stand in ``attachments`` of a message."""
+        """Store one file for this user; a message may then name its id in ``attachments``."""
         web_user = await self._web_user(request, {})
         upload = await receive_file(request, self._services.config.max_upload_bytes, self._services.config.upload_dir)
         try:
@@ -248,11 +248,11 @@ class Endpoints:
         return await asyncio.to_thread(file_response, message)
 
     async def health(self, _request: Request) -> Mapping[str, object]:
-        """Tell that the connector serves, and how many sockets are authenticated."""
+        """Report that the connector serves, and the number of authenticated sockets."""
         return {"status": "ok", "clients": self._services.hub.clients}
 
     async def _web_user(self, request: Request, fields: frames.Fields) -> WebUser:
-        """Return the user of a request, by its Authorization header and the credentials of its body."""
+        """Return the user of a request, from its Authorization header and the credentials of its body."""
         in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         in_header = (
@@ -283,7 +283,7 @@ def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable
         try:
             return await endpoint(request)
         except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client is gone, so the body may be empty
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # the client has disconnected, so the body may be empty
         # The API answers every error as JSON, even one of a library.
         except Exception as error:  # noqa: BLE001 - see above
             return _refusal(presentable(error))

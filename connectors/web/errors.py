@@ -11,7 +11,7 @@ log = structlog.get_logger(__name__)
 
 
 class Close(IntEnum):
-    """Close codes of a socket, for clients."""
+    """Close codes of a WebSocket."""
 
     UNAUTHORIZED = 4401
     FORBIDDEN = 4403
@@ -26,7 +26,7 @@ class ChannelTaken(Forbidden):
 
 
 class TooLarge(InvalidMessage):
-    """The body or file is over the cap; the message names the cap."""
+    """The body or file exceeds the limit; the message names the limit."""
 
     public = "Too large."
 
@@ -44,17 +44,17 @@ class ShuttingDown(Backlogged):
 
 
 class InternalError(MaestroError):
-    """An unforeseen failure; the log says what, the client only that it was not its fault."""
+    """An unexpected failure; the log has the details, the client only learns that it did not cause it."""
 
     public = "Something went wrong inside Maestro. Its log says what; try again in a moment."
 
 
 class TooSlow(Exception):
-    """A socket does not read what it is sent; it is closed and may resume."""
+    """A socket does not read its frames; it is closed and may resume."""
 
 
 def explain(error: MaestroError) -> str:
-    """Return the text for the client; internals of other errors stay in the logs."""
+    """Return the text for the client; details of other errors stay in the logs."""
     if isinstance(error, ShuttingDown):
         return "Maestro is restarting; try again in a moment. Nothing was stored."
     if error.retryable:
@@ -65,7 +65,7 @@ def explain(error: MaestroError) -> str:
 
 
 def presentable(error: Exception) -> MaestroError:
-    """Return the error for the client: a ``MaestroError`` as it is, any other as an ``InternalError``, and logged."""
+    """Return the error for the client: a ``MaestroError`` itself, any other logged and as an ``InternalError``."""
     if isinstance(error, MaestroError):
         return error
     log.error("the web connector failed", error=type(error).__name__, exc_info=error)
@@ -73,7 +73,7 @@ def presentable(error: Exception) -> MaestroError:
 
 
 def close_code(error: MaestroError) -> Close:
-    """Return the close code for a refused client, or for missed deliveries that could not be read."""
+    """Return the close code for a rejected client, or for missed deliveries that could not be read."""
     if error.retryable or isinstance(error, TooManyAttempts):
         return Close.LATER
     if isinstance(error, Forbidden):

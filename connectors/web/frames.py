@@ -1,4 +1,4 @@
-"""The frames of the web protocol: what a client may say, what the server says, and the line that sends it."""
+"""The frames of the web protocol: what a client may send, what the server sends, and each socket's queue."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ RECENT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class WebCredentials:
-    """The credentials of a client; ``user_name`` is for display only, ``bot`` says that a program writes by itself."""
+    """The credentials of a client; ``user_name`` is for display only, ``bot`` declares an automated client."""
 
     api_key: str = ""
     ticket: str = ""
@@ -42,7 +42,7 @@ class WebCredentials:
 
 @dataclass(frozen=True)
 class AuthFrame:
-    """The first frame; ``last_id`` None means that nothing old is wanted."""
+    """The first frame; ``last_id`` None means that no earlier deliveries are replayed."""
 
     credentials: WebCredentials
     channel: str
@@ -51,7 +51,7 @@ class AuthFrame:
 
 @dataclass(frozen=True)
 class ClientMessage:
-    """A message as the client wrote it, within all limits; ``client_id`` may be empty."""
+    """A message of a client, checked against all limits; ``client_id`` may be empty."""
 
     client_id: str
     content: str
@@ -72,7 +72,7 @@ def decode(text: str | None) -> Fields:
 
 
 def read_auth(fields: Fields) -> AuthFrame:
-    """Read an auth frame; raises ``InvalidMessage`` naming the field that is wrong."""
+    """Read an auth frame; raises ``InvalidMessage`` naming the invalid field."""
     return AuthFrame(
         credentials=read_credentials(fields), channel=read_channel(fields), last_id=_last_id(fields.get("lastId"))
     )
@@ -98,7 +98,7 @@ def read_channel(fields: Fields) -> str:
 
 
 def read_message(fields: Fields) -> ClientMessage:
-    """Read a message; raises ``InvalidMessage`` naming the limit it breaks."""
+    """Read a message; raises ``InvalidMessage`` naming the limit that it exceeds."""
     content = fields.get("content")
     attachments = _attachments(fields.get("attachments"))
     if not isinstance(content, str):
@@ -112,7 +112,7 @@ def read_message(fields: Fields) -> ClientMessage:
 
 
 def read_client_id(fields: Fields) -> str:
-    """Read the client's own id of a message; empty when it gives none."""
+    """Read the client's own id of a message, "" if it gives none."""
     value = fields.get("clientId")
     if value is None:
         return ""
@@ -122,14 +122,14 @@ def read_client_id(fields: Fields) -> str:
 
 
 def clean(text: str) -> str:
-    """Drop NUL and replace halves of surrogate pairs, which no store and no provider takes."""
+    """Drop NUL and replace lone surrogates, which stores and providers reject."""
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
-    """Return the answer to a good auth frame; ``client`` names this connection.
+    """Return the answer to a valid auth frame; ``client`` identifies this connection.
 
-    ``instance`` stays the same as long as the data folder does: under another, a client's ``lastId`` means nothing.
+    ``instance`` identifies the data folder: after a change, a client's ``lastId`` is meaningless.
     """
     return {
         "type": "auth_ok",
@@ -142,7 +142,7 @@ def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str,
 
 
 def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
-    """Return the word that a message is kept."""
+    """Return the acknowledgement that a message is stored."""
     frame = {"type": "ack", "messageId": message_id, "duplicate": duplicate}
     return {**frame, "clientId": client} if client else frame
 
@@ -150,8 +150,8 @@ def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
 def delivery_frame(message: OutgoingMessage) -> Fields:
     """Return the frame of one chunk.
 
-    ``more`` stands in every chunk of a text but the last, ``notice`` in what Maestro itself says. Who presses one of
-    the ``buttons`` says its value. The content of a chunk with a ``file`` is what is said below it.
+    ``more`` is set in every chunk of a text but the last, ``notice`` in messages of Maestro itself. A client that
+    presses one of the ``buttons`` sends its value. The content of a chunk with a ``file`` is the caption.
     """
     frame: Fields = {
         "type": "message",
@@ -170,7 +170,7 @@ def delivery_frame(message: OutgoingMessage) -> Fields:
 
 
 def error_frame(kind: str, message: str, client: str = "") -> Fields:
-    """Return the frame for something that did not work; ``client`` names the message it is about."""
+    """Return the frame for a failure; ``client`` identifies the message that failed."""
     frame = {"type": "error", "error": kind, "message": message}
     return {**frame, "clientId": client} if client else frame
 
@@ -189,7 +189,7 @@ def _file(message: OutgoingMessage) -> Fields | None:
 
 
 def _size(message: OutgoingMessage) -> int:
-    """Return the bytes of a file, 0 for one that is not kept any more."""
+    """Return the size of a file in bytes, 0 if it was deleted."""
     if message.path is None:
         return len(message.content.encode())
     try:
@@ -244,8 +244,8 @@ def _attachments(value: object) -> tuple[str, ...]:
 class SocketQueue:
     """The outgoing frames of one socket, in order; each delivery is queued once, by its id.
 
-    Until ``catch_up`` deliveries are held back, so that what was missed goes first. More than ``limit`` waiting frames
-    mean that the client does not read: ``drain`` then ends and the socket is closed, to resume later.
+    Live deliveries are held back until ``catch_up``, so that missed ones go first. When more than ``limit`` frames
+    wait, the client does not read: ``drain`` then ends and the socket is closed, to resume later.
     """
 
     def __init__(self, limit: int, cursor: int) -> None:
@@ -265,12 +265,12 @@ class SocketQueue:
         self._append(frame)
 
     def hint(self, frame: Fields) -> None:
-        """Queue a frame that may be lost; it is dropped while others wait."""
+        """Queue a frame that may be lost; it is dropped while other frames wait."""
         if not self._frames and self._held is None:
             self.say(frame)
 
     def push(self, message: OutgoingMessage) -> None:
-        """Queue a live delivery, unless this socket has it."""
+        """Queue a live delivery, unless this socket already got it."""
         if self._held is not None:
             self._hold(message)
         elif message.id > self.cursor:
@@ -280,7 +280,7 @@ class SocketQueue:
     async def replay(self, page: Iterable[OutgoingMessage]) -> None:
         """Queue a page of missed deliveries, oldest first, and return when it is written.
 
-        Live deliveries stay held back; those that were in the page are not held any longer.
+        Live deliveries stay held back, except those that were in the page, which are dropped.
         """
         for message in page:
             if message.id > self.cursor:
@@ -290,9 +290,10 @@ class SocketQueue:
         await self._written.wait()
 
     def catch_up(self, missed: Iterable[OutgoingMessage]) -> None:
-        """Queue the rest of the missed deliveries, oldest first, then let live deliveries through.
+        """Queue the last missed deliveries, oldest first, then let live deliveries through.
 
-        It runs in one go, and the socket was in the hub before ``missed`` was read: hence no gap and no double.
+        It does not yield to other tasks, and the socket was in the hub before ``missed`` was read, so no delivery is
+        lost or sent twice.
         """
         waiting = {message.id: message for message in (*missed, *(self._held or ()))}
         self._held = None
@@ -310,7 +311,7 @@ class SocketQueue:
             self._written.set()
 
     async def until_full(self) -> None:
-        """Wait until the client has fallen too far behind; raises ``TooSlow``."""
+        """Wait until the client is too far behind; raises ``TooSlow``."""
         await self._full.wait()
         raise TooSlow
 
@@ -330,8 +331,8 @@ class SocketQueue:
 class SocketHub:
     """The sockets of each channel.
 
-    It also remembers the last deliveries for a moment: between handing a chunk over and its row saying so, a client
-    that resumes would find it neither in the store nor on its line.
+    It also holds the last deliveries for a moment: between the send of a chunk and the update of its row, a resuming
+    client would otherwise miss it.
     """
 
     def __init__(self) -> None:
@@ -340,12 +341,12 @@ class SocketHub:
 
     @property
     def clients(self) -> int:
-        """How many sockets are authenticated."""
+        """The number of authenticated sockets."""
         return sum(len(queues) for queues in self._queues.values())
 
     @contextmanager
     def subscribed(self, channel: str, queue: SocketQueue) -> Iterator[None]:
-        """Let the queue have everything sent to the channel from now on, until its socket is gone."""
+        """Send the queue all deliveries and hints of the channel while the block runs."""
         self._queues[channel].append(queue)
         try:
             yield
@@ -355,7 +356,7 @@ class SocketHub:
                 del self._queues[channel]
 
     def push(self, message: OutgoingMessage) -> None:
-        """Hand a delivery to every socket of its channel."""
+        """Pass a delivery to every socket of its channel."""
         self._recent.append((time.monotonic(), message))
         for queue in self._queues.get(message.address.channel, ()):
             queue.push(message)
@@ -366,7 +367,7 @@ class SocketHub:
             queue.hint({"type": "typing", "channelId": channel})
 
     def recent(self, channel: str, after_id: int) -> Sequence[OutgoingMessage]:
-        """Return what went to the channel in the last moments."""
+        """Return the channel's deliveries of the last moments."""
         oldest = time.monotonic() - RECENT_SECONDS
         return [
             message

@@ -22,7 +22,7 @@ from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)
-"""How long a user may stay away; an owner's time is that of a login."""
+"""The lifetime of a user's resume token; an owner's has the lifetime of a login."""
 PURPOSE = b"maestro web resume token 1\n"
 OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
@@ -31,10 +31,10 @@ LOCAL_USER = "local"
 
 @dataclass(frozen=True)
 class WebUser:
-    """An authenticated user; with ``dashboard`` a ticket, or being local, opened the operator's channels.
+    """An authenticated user; with ``dashboard``, a ticket or local access opened the operator's channels.
 
-    ``bot`` says that a program writes by itself, as a client with the key may say of itself and never take back.
-    ``since`` is when the owner behind a resume token came in without one, in seconds since 1970.
+    ``bot`` marks an automated client; a client with the key may declare it and cannot withdraw it. ``since`` is the
+    time of the owner's last full login behind a resume token, in seconds since 1970.
     """
 
     identity: Identity
@@ -44,17 +44,17 @@ class WebUser:
 
     @property
     def owns(self) -> bool:
-        """Whether this user may do what only the owner may."""
+        """Whether this user has the rights of the owner."""
         return self.dashboard or self.identity.role is IdentityRole.OWNER
 
     def may_open(self, channel: str) -> bool:
-        """Tell whether this user may use a channel of this name at all."""
+        """Tell whether this user may use a channel of this name."""
         return self.dashboard or not channel.startswith(DASHBOARD_CHANNEL)
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of token, of owners or of other users: its signing key and its lifetime."""
+    """A kind of token, for owners or for other users: its signing key and its lifetime."""
 
     key: bytes
     lifetime: timedelta
@@ -64,10 +64,10 @@ class _Kind:
 
 
 class ResumeTokens:
-    """Signs and reads the tokens by which a client is the same user again.
+    """The signed tokens by which a returning client is the same user.
 
-    A user's is valid for 30 days, and each visit gives a new one. An owner's is worth a login: it ends when a login
-    would, however often it is renewed, and at once with another password or key.
+    A user's token is valid for 30 days, and each visit gives a new one. An owner's token ends with the lifetime of a
+    login, however often it is renewed, and at once after a change of the password or key.
     """
 
     def __init__(self, config: WebConfig, clock: Callable[[], datetime]) -> None:
@@ -79,11 +79,11 @@ class ResumeTokens:
 
     @property
     def instance(self) -> str:
-        """A name for this installation, as lasting as its key."""
+        """A name for this installation that stays the same as long as its key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
     def issue(self, web_user: WebUser) -> str:
-        """Return a token that stands for this user until it expires."""
+        """Return a token that identifies this user until it expires."""
         identity = web_user.identity
         now = int(self._clock().timestamp())
         claims = {
@@ -102,7 +102,7 @@ class ResumeTokens:
         return self._signer(token) is not None
 
     def read(self, token: str) -> WebUser:
-        """Return the user of a token; raises ``Unauthorized`` when it is forged, overtaken or too old."""
+        """Return the user of a token; raises ``Unauthorized`` when it is forged, revoked or expired."""
         kind = self._signer(token)
         if kind is None:
             raise _invalid()
@@ -126,7 +126,7 @@ class ResumeTokens:
 
 
 class WebAuthenticator:
-    """Decides which user a client is; no client chooses its user id."""
+    """The authentication of clients; a client cannot choose its user id."""
 
     def __init__(
         self, config: WebConfig, context: ConnectorContext, tokens: ResumeTokens, clock: Callable[[], datetime]
@@ -137,12 +137,12 @@ class WebAuthenticator:
         self._throttle = Throttle(clock, "keys")
 
     async def admit(self, given: WebCredentials, caller: str) -> WebUser:
-        """Return the user of these credentials; ``caller`` is the network address they came from.
+        """Return the user of these credentials; ``caller`` is the client's network address.
 
-        Raises ``Unauthorized`` saying what to do, and ``TooManyAttempts`` after too many wrong keys.
+        Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
 
-        A ticket beats everything; a resume token makes a client the user it was; the right key without one makes a
-        new user; without any credentials the local user is the owner, where the configuration allows that.
+        A ticket has precedence; then a resume token restores its user; the key alone makes a new user. Without
+        credentials the local user is the owner, if the configuration allows it.
         """
         if given.ticket:
             return _named(await self._redeemed(given.ticket), given.user_name)
@@ -179,7 +179,7 @@ class WebAuthenticator:
 
 
 def _bot(web_user: WebUser, given: WebCredentials) -> WebUser:
-    """Mark a user as a bot where the client says so; the owner of Maestro never is one."""
+    """Mark a user as a bot if the client declares it; the owner never is one."""
     return replace(web_user, bot=web_user.bot or (given.bot and not web_user.owns))
 
 

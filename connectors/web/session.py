@@ -1,4 +1,4 @@
-"""One socket from its first frame to its close; what it says becomes a committed message."""
+"""One WebSocket session from its first frame to its close; its messages are stored before they are acknowledged."""
 
 import asyncio
 import contextlib
@@ -30,13 +30,13 @@ from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, O
 STOP = "/stop"
 
 CLOSE_PATIENCE = 5.0
-"""Seconds a client that does not read gets to take the close frame."""
+"""Seconds to wait until a client that does not read accepts the close frame."""
 REPLAY_PAGE = 100
-"""Deliveries in memory at once for a client that comes back after a long absence."""
+"""The most deliveries in memory at once during the replay for a returning client."""
 
 
 class WebIntake:
-    """Takes messages of authenticated users; shared by sockets and HTTP."""
+    """The intake of messages of authenticated users, shared by sockets and HTTP."""
 
     def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
         self._context = context
@@ -46,7 +46,7 @@ class WebIntake:
         """New channels without a message, and the users that opened them: only a message makes one worth a row."""
 
     def close(self) -> None:
-        """Take no further message; what was acknowledged stays."""
+        """Refuse further messages; acknowledged ones stay stored."""
         self._open = False
 
     async def open_channel(self, web_user: WebUser, channel: str) -> Address:
@@ -61,11 +61,11 @@ class WebIntake:
         return address
 
     def leave(self, address: Address) -> None:
-        """Forget a new channel without messages."""
+        """Release a new channel without messages."""
         self._unwritten.pop(address.channel, None)
 
     async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> AcceptedMessage:
-        """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
+        """Store a message; raises the errors of ``ConnectorContext.accept``, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
         user = web_user.identity
@@ -120,7 +120,7 @@ class WebSession:
         self._socket = socket
 
     async def serve(self) -> None:
-        """Authenticate the client, then talk until either side has had enough."""
+        """Authenticate the client, then handle frames until either side closes the connection."""
         await self._socket.accept()
         try:
             web_user, address, auth = await self._enter()
@@ -253,11 +253,11 @@ class WebSession:
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Return the network address of the other end."""
+    """Return the network address of the client."""
     return connection.client.host if connection.client else ""
 
 
 def _echo(fields: Mapping[str, object]) -> str:
-    """Return the clientId of a frame that failed, so that the sender knows which message it was."""
+    """Return the clientId of a failed frame, so that the client knows which message failed."""
     client = fields.get("clientId")
     return frames.clean(client) if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""

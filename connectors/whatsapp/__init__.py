@@ -1,1 +1,1 @@
-"""WhatsApp: nothing here is imported before a number is connected, but what can be set of one."""
+"""The WhatsApp package. Only its options are imported until a number is connected."""

@@ -1,4 +1,4 @@
-"""The client of WhatsApp's Graph API: each call is made once, and its failure is classified without Meta's texts."""
+"""The client of WhatsApp's Graph API: it makes each call once and classifies a failed one without Meta's texts."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ WINDOW_CLOSED = 131047
 WRONG_PART = 100
 TOKEN_ENDED = 190
 NO_SUCH_OBJECT = (WRONG_PART, 33)
-"""The code and the subcode of an id that is wrong, or that the token may not see."""
+"""The code and the subcode of an id that is wrong or not visible to the token."""
 NO_SUCH_NUMBER = (
     "WhatsApp knows no such id, or the accessToken may not see it: check the phoneNumberId, and give the system user "
     "the number's account as an asset"
@@ -74,26 +74,26 @@ BUSY: Mapping[int, timedelta] = {
     131048: timedelta(minutes=5),
     PAIR: timedelta(seconds=1),
 }
-"""After how long it is worth trying again; only nothing was done."""
-UNSURE = frozenset({1, 2, 131000, 131016, 131057})
-"""Errors of WhatsApp's own, after which the outcome is unknown."""
+"""The wait before a retry, by error code; after these errors WhatsApp did nothing."""
+UNKNOWN_OUTCOME = frozenset({1, 2, 131000, 131016, 131057})
+"""Internal errors of WhatsApp, after which the outcome is unknown."""
 ACCOUNT = frozenset({0, 3, 10, TOKEN_ENDED, 368, 131005, 131031, 131037, 131045, 133010})
 PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
-AFTER_ALL = timedelta(seconds=30)
-"""The pause after a rate limit of WhatsApp that names none."""
+DEFAULT_RETRY_AFTER = timedelta(seconds=30)
+"""The wait after a rate limit in which WhatsApp names no time."""
 LONGEST = timedelta(hours=1)
-"""The longest pause, whatever WhatsApp asks for."""
+"""The longest wait, even if WhatsApp asks for more."""
 MOST_DIGITS = 9
 
 BASE_URL = "https://graph.facebook.com"
 CALL_SECONDS = 20.0
-"""How long one call may take from its first byte to its last."""
+"""The timeout of one call, in seconds."""
 CONNECT_SECONDS = 10.0
 MAX_ANSWER = 1024 * 1024
-"""Bytes of the longest answer that is read; Meta's have a few hundred."""
+"""The longest answer that is read, in bytes; Meta's have a few hundred."""
 UPLOAD_SECONDS = 180.0
-"""How long WhatsApp may take to get a file, and to look into it."""
+"""The timeout of an upload in seconds; WhatsApp also checks the file in this time."""
 PRODUCT = {"messaging_product": "whatsapp"}
 BAD_PROXY = (
     "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that WhatsApp can be reached through: set "
@@ -106,31 +106,37 @@ _NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 
 
 class PairRateLimit(RetryableSend):
-    """The rate limit of messages from one number to one person."""
+    """The rate limit of messages from one number to one user."""
 
 
 def sentence(code: int) -> str:
-    """Return the sentence for an error code."""
+    """Return the message for the operator about an error code."""
     known = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
     return f"WhatsApp says {code}" + (f": {known}" if known else "")
 
 
 def failure_sentence(errors: object) -> str:
-    """Return why a sent message failed after all, from the error codes of its status."""
+    """Return the reason why an accepted message failed later, from the error codes of its status."""
     found = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     code = next((code for code in found if isinstance(code, int)), None)
     return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
 
 
 def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> SendFailure:
-    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none."""
+    """Return the failure that an unsuccessful answer means; ``retry_after`` is the header's text or ""."""
     error = answer.get("error")
     fields = error if isinstance(error, dict) else {}
     code, subcode = _number(fields.get("code")), _number(fields.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
         limit = PairRateLimit if code == PAIR else RetryableSend
-        return limit(sentence(code if code >= 0 else status), _pause(retry_after) or BUSY.get(code, AFTER_ALL))
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNSURE or (code < 0 and status != HTTPStatus.UNAUTHORIZED):
+        return limit(
+            sentence(code if code >= 0 else status), _pause(retry_after) or BUSY.get(code, DEFAULT_RETRY_AFTER)
+        )
+    if (
+        status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        or code in UNKNOWN_OUTCOME
+        or (code < 0 and status != HTTPStatus.UNAUTHORIZED)
+    ):
         return AmbiguousSend(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
         return PermanentSend(NO_SUCH_NUMBER, FailureScope.ACCOUNT, str(code))
@@ -140,7 +146,7 @@ def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> 
 
 
 def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
-    """Return what a failed upload means for the message of the file: the message was surely not sent."""
+    """Return the failure of a message after its file's upload failed: the message was not sent."""
     if isinstance(failure, PermanentSend) and (failure.code, failure.scope) == (str(WRONG_PART), FailureScope.MESSAGE):
         return PermanentSend(f"WhatsApp takes no file of the type {content_type}", FailureScope.MESSAGE)
     return NotDispatched(str(failure)) if isinstance(failure, AmbiguousSend) else failure
@@ -153,7 +159,7 @@ def _scope(code: int) -> FailureScope:
 
 
 def _pause(retry_after: str) -> timedelta | None:
-    """Return the pause that WhatsApp asks for, None where it does not say."""
+    """Return the wait that WhatsApp asks for, None if it names none."""
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -161,12 +167,12 @@ def _pause(retry_after: str) -> timedelta | None:
 
 
 def _number(value: object) -> int:
-    """Return a code as Meta writes it, -1 for what is none."""
+    """Return an error code as a number, -1 if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 class GraphClient:
-    """Calls on behalf of one number; none is logged, because addresses hold ids and bodies hold messages."""
+    """The API calls of one number; none is logged, because addresses contain ids and bodies contain messages."""
 
     def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
         base = (base_url or BASE_URL).rstrip("/")
@@ -186,13 +192,13 @@ class GraphClient:
             raise ConfigurationError(BAD_PROXY) from None
 
     async def number(self, fields: str) -> Fields:
-        """Return what is known of the number; raises a ``GraphTrouble``."""
+        """Return Meta's data about the number; raises a ``GraphTrouble``."""
         return await self._called(
             self._http.build_request("GET", self._number, params={"fields": fields}), CALL_SECONDS
         )
 
     async def media(self, media_id: str) -> Fields:
-        """Return where a file is and what it is; raises a ``GraphTrouble``."""
+        """Return the download link and the type of a file; raises a ``GraphTrouble``."""
         asked = self._http.build_request("GET", media_id, params={"phone_number_id": self._number})
         return await self._called(asked, CALL_SECONDS)
 
@@ -202,7 +208,7 @@ class GraphClient:
         return await self._called(asked, CALL_SECONDS)
 
     async def upload(self, content: bytes, filename: str, content_type: str) -> str:
-        """Bring a file and return the id under which it is sent; raises a ``GraphTrouble``."""
+        """Upload a file and return the id by which a message refers to it; raises a ``GraphTrouble``."""
         asked = self._http.build_request(
             "POST",
             f"{self._number}/media",
@@ -231,7 +237,7 @@ class GraphClient:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """Return what was answered, nothing where that is no answer of WhatsApp's but much too long for one."""
+    """Return the fields of an answer, empty if it is not an answer of WhatsApp or far too long."""
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece

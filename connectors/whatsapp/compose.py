@@ -1,4 +1,4 @@
-"""Outgoing messages as request bodies of WhatsApp's API, and Markdown as its marks."""
+"""Outgoing messages as request bodies of WhatsApp's API, and Markdown as WhatsApp's markup."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ Body = Mapping[str, Any]
 
 MAX_TEXT = 4_096
 MAX_BODY = 1_024
-"""Characters of a text that has buttons, of a caption, and of a template's variable."""
+"""The most characters of a text with buttons, of a caption, and of a template's variable."""
 MAX_REPLIES, MAX_ROWS = 3, 10
 MAX_REPLY, MAX_ROW, MAX_DESCRIPTION = 20, 24, 72
 MENU = "Choose"
-"""What stands on the button that opens a list."""
+"""The label of the button that opens a list."""
 PLAIN = "text/plain"
 ANY_FILE = "application/octet-stream"
 
@@ -27,9 +27,9 @@ _TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml",
 
 
 def marked(text: str) -> str:
-    """Return the text as WhatsApp is to show it; a block of code that is not closed is closed at the end.
+    """Return the text in WhatsApp's markup; a code block that is not closed is closed at the end.
 
-    Of marks around nothing nothing would be left, and WhatsApp takes no empty message: they stay as they are.
+    Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
     """
     source = [line for block in blocks(text.split("\n")) for line in block]
     written = list(lines("\n".join(source), DIALECT))
@@ -39,12 +39,12 @@ def marked(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text in which no three ticks begin a block of code."""
+    """Return text in which no three backticks begin a code block."""
     return text.replace(TICKS, APART)
 
 
 def _literal(mark: str) -> str:
-    """WhatsApp knows no way to say that a mark is meant as it is."""
+    """Return a mark that WhatsApp does not interpret; its markup has no escape."""
     return mark + (ZERO_WIDTH if mark in "*_~`>" else "")
 
 
@@ -61,7 +61,7 @@ DIALECT = MarkdownDialect(plain=_plain, literal=_literal, code=_code, block=_pla
 
 
 class MediaShape(StrEnum):
-    """How WhatsApp shows a file."""
+    """The form in which WhatsApp shows a file."""
 
     IMAGE = "image"
     AUDIO = "audio"
@@ -80,7 +80,7 @@ SHAPES: Mapping[str, MediaShape] = {
     "video/3gpp": MediaShape.VIDEO,
     "video/mp4": MediaShape.VIDEO,
 }
-"""What WhatsApp shows or plays itself; everything else is a document."""
+"""The content types that WhatsApp shows or plays itself; every other file is a document."""
 MAX_BYTES: Mapping[MediaShape, int] = {
     MediaShape.IMAGE: 5 * 1024**2,
     MediaShape.AUDIO: 16 * 1024**2,
@@ -91,29 +91,29 @@ MAX_BYTES: Mapping[MediaShape, int] = {
 
 @dataclass(frozen=True)
 class WhatsAppUpload:
-    """A file that WhatsApp has, and how it is shown."""
+    """A file uploaded to WhatsApp, and its form."""
 
     media_id: str
     shape: MediaShape
 
 
 def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
-    """Return how a file is shown: one that is too large, or audio with a caption, is a document."""
+    """Return the form of a file; one that is too large, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
     silenced = shape is MediaShape.AUDIO and bool(message.content.strip())
     return MediaShape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
 
 
 def uploaded_as(message: OutgoingMessage) -> str:
-    """Return the type under which a file is uploaded: WhatsApp takes any text as plain text, under its own name."""
+    """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
     kind = message.content_type or (PLAIN if message.path is None else ANY_FILE)
     return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
 
 
 def text(message: OutgoingMessage) -> Body:
-    """Return a text, with its buttons where there is room for them; raises ``PermanentSend`` for one that is too long.
+    """Return a text with its buttons, if they fit; raises ``PermanentSend`` for a text that is too long.
 
-    A text that is too long for buttons goes without: it says how to answer.
+    A text that is too long for buttons is sent without them: the text itself explains how to answer.
     """
     written = marked(message.content)
     if len(written) > MAX_TEXT:
@@ -126,7 +126,7 @@ def text(message: OutgoingMessage) -> Body:
 
 
 def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
-    """Return a file with its caption, which is cut where it is too long."""
+    """Return a file with its caption, which is truncated if too long."""
     part: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():
         part["caption"] = cut(marked(message.content), MAX_BODY)
@@ -136,14 +136,14 @@ def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
 
 
 def template(message: OutgoingMessage, name: str, language: str) -> Body:
-    """Return the text as the one variable of a template, which takes no line breaks and no rows of blanks."""
+    """Return the text as the only variable of a template, without line breaks and repeated spaces."""
     said = cut(" ".join(marked(message.content).split()), MAX_BODY)
     parts = [{"type": "body", "parameters": [{"type": "text", "text": said}]}]
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
 
 def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
-    """Return a body with its receiver and the message's key, which comes back in every status."""
+    """Return a body with its receiver and the message's key, which WhatsApp returns in every status."""
     whole = {**receiver(message.address.channel), **body}
     if message.key:
         whole["biz_opaque_callback_data"] = message.key
@@ -153,17 +153,17 @@ def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
 
 
 def receiver(channel: str) -> Body:
-    """Return the receiver of a message or a reaction: a number, or Meta's own id of a user without a visible one."""
+    """Return the receiver of a message or reaction: a number, or Meta's id of a user without a visible number."""
     return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text that is not longer than this; that something is missing shows."""
+    """Return a text of at most this length; a truncated text ends with a visible mark."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _choices(message: OutgoingMessage, written: str) -> Body:
-    """Return buttons that are pressed at once where all of them fit, else a list with the labels in full."""
+    """Return reply buttons if all of them fit, else a list with the full labels."""
     labels = [button.label for button in message.buttons]
     fit = len(labels) <= MAX_REPLIES and len(set(labels)) == len(labels) and max(map(len, labels)) <= MAX_REPLY
     body = {"text": written}

@@ -48,12 +48,12 @@ SIGNATURE, SCHEME = "x-hub-signature-256", "sha256"
 
 HOSTS = frozenset({"lookaside.fbsbx.com"})
 TRIES = 2
-"""What arrives may be broken; then it is fetched once more."""
+"""The most attempts at a download, because a downloaded file may be damaged."""
 
 TYPING_SECONDS = 20.0
-"""WhatsApp shows it for 25 seconds."""
+"""Seconds between two typing signals; WhatsApp shows one for 25 seconds."""
 LOOK_SECONDS = 300.0
-"""How often the token is checked."""
+"""Seconds between two checks of the token."""
 FIELDS = "display_phone_number,verified_name,quality_rating"
 LOW_QUALITY = "RED"
 
@@ -140,14 +140,14 @@ class WhatsAppEndpoint(WebhookEndpoint):
 
 
 def connect(instance: Instance, context: ConnectorContext) -> "WhatsAppConnector":
-    """Make the connector of a number."""
+    """Create the connector of a number."""
     if not isinstance(instance.options, WhatsAppOptions):
         raise ConfigurationError(f"whatsapp/{instance.account}: these are no options of WhatsApp")
     return WhatsAppConnector(instance, context, instance.options)
 
 
 class WhatsAppConnector(AccountConnector):
-    """A number; it needs an address that Meta can reach."""
+    """The connector of one number; it needs a public address for Meta's requests."""
 
     platform = PLATFORM
 
@@ -203,22 +203,22 @@ class WhatsAppConnector(AccountConnector):
         return await self._statuses.find(message)
 
     async def typing(self, address: Address) -> None:
-        """Show below the newest message of a chat that an answer is being written, where one came since the start."""
+        """Show below the newest message of a chat that an answer is being written, if one came since the start."""
         newest = self._inbound.newest(address.channel)
         if newest:
             await self._sender.show_typing(newest)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message."""
+        """Add the reaction of the settings to a message."""
         if self._options.ack_reaction:
             await self._sender.react(address.channel, message_id, self._options.ack_reaction)
 
     def render(self, text: str) -> str:
-        """Return Markdown as WhatsApp's own marks."""
+        """Return Markdown in WhatsApp's markup."""
         return marked(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Get a file by its id, over a link that lives for five minutes; raises a ``FetchFailure``."""
+        """Download a file by its id, over a link valid for five minutes; raises a ``FetchFailure``."""
         self._media.check_size(attachment.size)
         if not attachment.id.isalnum():
             # The id becomes a part of a URL, so its form is checked first.
@@ -232,7 +232,7 @@ class WhatsAppConnector(AccountConnector):
         raise PermanentFetch("the file is another one than WhatsApp's checksum says, again and again")
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return where Meta posts: ``/platforms/whatsapp/<account>``."""
+        """Return the route for Meta's requests: ``/platforms/whatsapp/<account>``."""
         return self._endpoint.routes()
 
     async def _file_info(self, media_id: str) -> Fields:
@@ -246,7 +246,7 @@ class WhatsAppConnector(AccountConnector):
         return file
 
     async def _introduce(self) -> Fields:
-        """Ask which number this is; asked again later, it shows whether the token still holds."""
+        """Read the number's data from Meta; a later call shows whether the token is still valid."""
         return await self._graph.number(FIELDS)
 
     def _described(self, number: Fields) -> str:
@@ -257,7 +257,7 @@ class WhatsAppConnector(AccountConnector):
 
 
 def _is_whole(path: Path, told: Fields) -> bool:
-    """Tell whether a file has its checksum; one that WhatsApp names none for is taken as it is."""
+    """Tell whether a file has the expected checksum; without a checksum the file is accepted."""
     expected = str(told.get("sha256") or "")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""WhatsApp as a platform: what its secrets are and where the connector is."""
+"""WhatsApp's entry in the list of platforms: its secrets, options and connector."""
 
 from connectors.platforms import Platform
 from connectors.whatsapp.config import (

@@ -1,4 +1,4 @@
-"""Requests of Meta as events: messages of every kind, statuses of sent messages, and new numbers."""
+"""Meta's requests as events: messages of every kind, statuses of sent messages, and new numbers of users."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from maestro.domain.messages import Address, Attachment, IncomingMessage, Receip
 Json = Mapping[str, Any]
 
 SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
-"""Kinds without content."""
+"""Kinds of messages without content."""
 MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
 UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
 MOST_LISTED = 10
@@ -35,7 +35,7 @@ _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 @dataclass(frozen=True)
 class MessageText:
-    """The content of a message; ``handed_back`` is the payload of a pressed button, empty where none was pressed."""
+    """The content of a message; ``handed_back`` is the payload of a pressed button or ""."""
 
     content: str
     attachments: tuple[Attachment, ...] = ()
@@ -43,7 +43,7 @@ class MessageText:
 
 
 def text_of(message: Json) -> MessageText:
-    """Return the content of a message; raises ``ValueError`` and the like for one of another shape."""
+    """Return the content of a message; raises ``ValueError`` or a similar error for an unknown form."""
     kind = str(message.get("type") or "")
     if kind in MEDIA:
         return _media(message[kind])
@@ -70,7 +70,7 @@ def _interactive(part: Json) -> MessageText:
 
 
 def _button(part: Json) -> MessageText:
-    """Read a quick reply below a template; its payload is what the operator gave it."""
+    """Read a quick reply below a template; the operator defined its payload."""
     return MessageText(str(part["text"]), handed_back=str(part.get("payload") or ""))
 
 
@@ -123,7 +123,7 @@ class WhatsAppNumber:
 
 @dataclass(frozen=True)
 class WhatsAppPress:
-    """A press of a button, by the key of its message and its number."""
+    """A button press: the key of its message and its number."""
 
     key: str
     number: int
@@ -131,7 +131,7 @@ class WhatsAppPress:
 
 @dataclass(frozen=True)
 class WhatsAppMessage:
-    """A message; with a ``press`` what the button says is asked for, and the content is what stands on it."""
+    """A message; if it has a ``press``, its content is only the label of the pressed button."""
 
     message: IncomingMessage
     press: WhatsAppPress | None = None
@@ -155,14 +155,14 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class ForeignEvents:
-    """The number of events of a request that are about another number."""
+    """The number of events in a request that concern another number."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class SkippedEvent:
-    """An event that is skipped, and why."""
+    """A skipped event, and the reason."""
 
     why: str
 
@@ -171,7 +171,7 @@ WhatsAppEvent = WhatsAppMessage | StatusReport | NumberChange | ForeignEvents | 
 
 
 def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
-    """Yield all that a request tells of, in its order."""
+    """Yield all events of a request, in their order."""
     for entry in _objects(payload.get("entry")):
         for change in _objects(entry.get("changes")):
             if change.get("field") == FIELD:
@@ -179,13 +179,13 @@ def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
 
 
 def press_in(handed_back: str) -> WhatsAppPress | None:
-    """Return the sent button with this payload, None for any other."""
+    """Return the button press with this payload, None for any other payload."""
     found = _PRESS.fullmatch(handed_back)
     return WhatsAppPress(found[1], int(found[2])) if found else None
 
 
 def author_of(message: Json) -> str:
-    """Return the author's id: the number without its plus, or Meta's own id of a user without a visible number."""
+    """Return the author's id: the number without its plus, or Meta's id of a user without a visible number."""
     return str(message.get("from") or message.get("from_user_id") or "")
 
 
@@ -239,7 +239,7 @@ def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -
 
 
 def _edited(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
-    """Return the new text of a message; the edit has an id of its own."""
+    """Return the new text of an edited message; the edit has an id of its own."""
     edit = message[EDIT]
     said = _received({**message, **edit["message"]}, number, names).message
     own = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
@@ -261,7 +261,7 @@ def _status(status: Json) -> StatusReport | None:
 
 
 def _names(value: Json) -> Mapping[str, str]:
-    """Return what people call themselves, by either of their ids."""
+    """Return the display names of users, by both of their ids."""
     return {
         str(contact[of]): str(_object(contact.get("profile")).get("name") or "")
         for contact in _objects(value.get("contacts"))

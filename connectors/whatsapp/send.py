@@ -1,4 +1,4 @@
-"""Sends to WhatsApp: texts and files under their keys, within 24 hours of the person's last message."""
+"""Sends to WhatsApp: texts and files under their keys, within 24 hours of the user's last message."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,19 +23,19 @@ from maestro.domain.messages import OutgoingMessage, Receipt
 LOOK_SECONDS = 0.5
 
 WINDOW = timedelta(hours=24)
-"""How long after a user's message WhatsApp takes free text to this user."""
+"""The time after a user's message in which WhatsApp accepts free text to this user."""
 CLOSED = (
     "more than 24 hours have passed since they wrote last; their next message opens the chat. With the setting "
     "template, what is said meanwhile goes as a template"
 )
 NO_FILES = "more than 24 hours have passed since they wrote last, and a template brings no file"
 LONGEST_ROW = 5
-"""After so many refusals in a row the wait does not grow any more: it is about 17 minutes."""
+"""The number of refusals in a row after which the wait stops growing, at about 17 minutes."""
 MOST_UPLOADS = 100
 
 
 class StatusWaiter:
-    """A wait for the status that settles an ambiguous send: WhatsApp cannot be asked, but reports by itself."""
+    """A wait for the status that settles an ambiguous send: WhatsApp reports statuses but cannot be queried."""
 
     def __init__(self, context: ConnectorContext, seconds: float, clock: Callable[[], datetime]) -> None:
         self._context = context
@@ -44,7 +44,7 @@ class StatusWaiter:
         self._since: datetime | None = None
 
     def expect(self) -> None:
-        """Expect statuses from now on: those that were not acknowledged come again."""
+        """Expect statuses from now on: Meta repeats those that were not acknowledged."""
         self._since = self._clock()
 
     async def find(self, message: OutgoingMessage) -> Receipt:
@@ -77,9 +77,9 @@ class WhatsAppSender:
         self._uploads: dict[int, compose.WhatsAppUpload] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
+        """Send a chunk, or its content as a file, once; raises a ``SendFailure``.
 
-        Nothing follows a user to another number: the old number may belong to another user by now.
+        Messages do not follow a user to a new number: the old number may belong to another user by now.
         """
         body = await self._composed(message)
         channel = message.address.channel
@@ -94,12 +94,12 @@ class WhatsAppSender:
         return Receipt(platform_message_id=known_as)
 
     async def react(self, channel: str, message_id: str, emoji: str) -> None:
-        """Put a reaction to a message; raises a ``GraphTrouble``."""
+        """Add a reaction to a message; raises a ``GraphTrouble``."""
         part = {"message_id": message_id, "emoji": emoji}
         await self._graph.message({**compose.receiver(channel), "type": "reaction", "reaction": part})
 
     async def show_typing(self, message_id: str) -> None:
-        """Show below a message that an answer is being written, and that it was read; raises a ``GraphTrouble``.
+        """Mark a message as read and show that an answer is being written; raises a ``GraphTrouble``.
 
         WhatsApp shows it for 25 seconds, or until the answer.
         """
@@ -130,7 +130,7 @@ class WhatsAppSender:
         return compose.template(message, self._options.template, self._options.template_language)
 
     async def _uploaded(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
-        """Return the uploaded file; it is kept while its message fails, so that it is uploaded once."""
+        """Return the uploaded file; its id is reused while its message is retried, so that it is uploaded once."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known
@@ -147,7 +147,7 @@ class WhatsAppSender:
         return self._uploads[message.id]
 
     def _pause(self, channel: str, asked: timedelta) -> timedelta:
-        """Return the pause before the next message to a person: each refusal in a row makes it four times as long."""
+        """Return the wait before the next message to a user: each refusal in a row multiplies it by four."""
         row = self._refused.get(channel, 0)
         self._refused[channel] = min(row + 1, LONGEST_ROW)
         return asked * float(4**row)
