@@ -1,4 +1,4 @@
-"""What the connectors of chat platforms share: the life of a run, the order of incoming messages, the rate of sends."""
+"""The shared parts of the chat platforms' connectors: running, message order and rate limiting of sends."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class AccountConnector:
-    """The run of one account: from its first report until only an operator can repair it."""
+    """The base of a connector of one account, which receives until the platform refuses the account."""
 
     platform: str
     capabilities: Capabilities
@@ -52,19 +52,19 @@ class AccountConnector:
         raise NotImplementedError
 
     async def report_running(self, detail: str) -> None:
-        """Report to operators that messages are received; an unchanged state is not reported again."""
+        """Report to the operator that messages are received; an unchanged state is not reported again."""
         if self._reported != (ConnectorState.RUNNING, detail):
             await self._report(ConnectorState.RUNNING, detail)
 
     async def report_broken(self, why: str) -> None:
-        """Report to operators that no messages are received."""
+        """Report to the operator that no messages are received."""
         log.warning(f"{self.platform}.disconnected", account=self.account, reason=why)
         await self._report(ConnectorState.DEGRADED, why)
 
     async def retry(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
-        """Repeat ``work`` until it succeeds, after growing pauses, or those that the platform asks for.
+        """Repeat ``work`` until it succeeds, after growing waits or those that the platform asks for.
 
-        Raises ``AccountRefused`` when only an operator can help. A store that is full or busy is tried again as well.
+        Raises ``AccountRefused`` when only an operator can fix the problem. A full or busy store is retried as well.
         """
         waits = pauses or backoff_seconds()
         while True:
@@ -80,7 +80,7 @@ class AccountConnector:
                 await asyncio.sleep(max(next(waits), asked))
 
     def refuse(self, refused: AccountRefused) -> None:
-        """End the run, because only an operator can repair the account."""
+        """End the run, because only an operator can fix the account."""
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_result(refused)
 
@@ -118,23 +118,23 @@ async def run_together(*work: Coroutine[None, None, None]) -> None:
 
 
 class MessageIntake:
-    """Commits the messages of an account, in each channel one after another."""
+    """The intake of an account's messages: it stores those of one channel in order."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def in_order(self, channel: str) -> asyncio.Lock:
-        """Return the lock of a channel, which is given in the order in which it is asked for."""
+        """Return the lock of a channel; waiting callers get it in the order of their calls."""
         return self._turns.setdefault(channel, asyncio.Lock())
 
     async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Commit a message behind those of its channel that came before it."""
+        """Store a message after the earlier messages of its channel."""
         async with self.in_order(message.address.channel):
             return await self.accept(message)
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Commit a message; None for an invalid one, because no repetition would repair it."""
+        """Store a message; return None for an invalid one, because a retry would not help."""
         try:
             return await self._context.accept(message)
         except InvalidMessage as error:
@@ -147,12 +147,12 @@ class SendRateLimiter:
     """The rate limit of sends to each channel."""
 
     def __init__(self, seconds: Callable[[str], float]) -> None:
-        """``seconds`` says how many lie between two messages to a channel."""
+        """``seconds`` returns the least number of seconds between two messages to a channel."""
         self._seconds = seconds
         self._next: dict[str, float] = {}
 
     async def wait(self, channel: str) -> None:
-        """Wait until the channel takes another message."""
+        """Wait until the next message to the channel is allowed."""
         now = time.monotonic()
         at = max(now, self._next.get(channel, 0.0))
         if len(self._next) >= MAX_CHANNELS:
@@ -162,5 +162,5 @@ class SendRateLimiter:
 
 
 def backoff_seconds() -> Iterator[float]:
-    """Yield the pauses in seconds between attempts to connect: the first after a loss is made at once."""
+    """Yield the seconds to wait before each connection attempt; the first wait is 0."""
     return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -116,7 +116,7 @@ class KnownChannel:
 
 @dataclass(frozen=True)
 class Upload:
-    """A received file before it is kept; the store moves ``path`` away, ``size`` is in bytes."""
+    """A received file that is not stored yet; the store moves the file at ``path``, ``size`` is in bytes."""
 
     path: Path
     filename: str
@@ -128,22 +128,23 @@ class ConnectorContext(Protocol):
     """The services of Maestro for a connector; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message; only then may the platform be acknowledged (docs/invariants.md: durable before ack).
+        """Store the message; only then acknowledge it to the platform (docs/invariants.md: durable before ack).
 
-        A message with ``edit_of`` changes the text of that one while no job works on it. Control words such as
-        ``/stop`` are messages like others. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a
-        broken rule, and what the store raises: the platform is then not acknowledged, so that it sends again.
+        A message with ``edit_of`` changes the text of the edited message while no job works on it. Control words such
+        as ``/stop`` are accepted in the same way. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for
+        a broken rule, and the errors of the store: the connector then does not acknowledge, so that the platform sends
+        again.
         """
         ...
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        """Return up to which message of the platform a channel is in the inbox; None for one never seen."""
+        """Return the message id up to which a channel is in the inbox; None for an unknown channel."""
         ...
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
         """Record that everything up to ``mark`` is in the inbox, which must hold for each earlier message.
 
-        It never goes back: of two marks the longer one is the later, then the one that sorts later.
+        The cursor never goes back: of two marks the longer one is later, and of equal length the one that sorts later.
         """
         ...
 
@@ -152,7 +153,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def known_channels(self) -> Sequence[KnownChannel]:
-        """Return every channel and thread of this account that was ever seen, the one seen last first."""
+        """Return every known channel and thread of this account, the most recently used first."""
         ...
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
@@ -160,41 +161,41 @@ class ConnectorContext(Protocol):
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return what was sent to this channel after the given delivery, oldest first, at most ``limit`` of it."""
+        """Return the deliveries to this channel after the given one, oldest first, at most ``limit``."""
         ...
 
     async def newest_delivery(self) -> int:
-        """Return an id between all present and all later deliveries: a larger cursor is of another store.
+        """Return an upper bound of all present delivery ids: a larger cursor comes from another store.
 
-        It is the highest id ever given in this store, or where its ids began at the last start.
+        It is the highest id ever given in this store, or the start of its ids at the last start of Maestro.
         """
         ...
 
     async def last_heard(self, channel: str) -> datetime | None:
-        """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
+        """Return the time of a channel's newest message in the inbox; None without one."""
         ...
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        """Record a status of a sent message, whatever the order of statuses; false for a message of another sender.
+        """Record a status of a sent message, in any order; false for a message of another sender.
 
-        A status that is further on stays. A failure marks the delivery as failed.
+        A later status is never replaced by an earlier one. A failure marks the delivery as failed.
         """
         ...
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return the platform's id of a sent message; None as long as the platform has not reported it."""
+        """Return the platform's id of a sent message; None until the platform has reported it."""
         ...
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text behind a button of a sent message, counted from 0; None where there is no such button."""
+        """Return the text behind a button of a sent message, counted from 0; None if the button does not exist."""
         ...
 
     async def moved(self, channel: str, to: str) -> None:
-        """Record that a channel continues under another id: bindings and conversations go along."""
+        """Record that a channel has a new id: its bindings and conversations move to it."""
         ...
 
     async def moved_to(self, channel: str) -> str:
-        """Return the id under which a channel continues, its own where it was never moved."""
+        """Return the current id of a channel, which is its own id if it never changed."""
         ...
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
@@ -209,27 +210,27 @@ class ConnectorContext(Protocol):
         ...
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
-        """Keep an uploaded file under a new id that only this user can refer to."""
+        """Store an uploaded file under a new id that only this user can refer to."""
         ...
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        """Return the user's uploads by id; raises ``InvalidMessage`` naming an id that is not theirs."""
+        """Return the user's uploads by id; raises ``InvalidMessage`` naming an id of another user."""
         ...
 
     async def upload_file(self, attachment_id: str) -> Path:
-        """Return where a kept upload is, to be read only; raises ``NotFound``."""
+        """Return the path of a stored upload, for reading only; raises ``NotFound``."""
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Report the connector's state to operators; the last event and its lag are noted by ``accept``.
+        """Report the connector's state to the operator; ``accept`` records the last event and its lag.
 
-        The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error; it never holds a token.
+        The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error, so it must not contain a token.
         """
         ...
 
 
 class Connector(Protocol):
-    """A connector of one account; ``token_digest`` distinguishes its token from others, empty where it has none."""
+    """A connector of one account; ``token_digest`` distinguishes its token from others, "" without a token."""
 
     platform: str
     account: str
@@ -237,43 +238,45 @@ class Connector(Protocol):
     capabilities: Capabilities
 
     async def run(self) -> None:
-        """Receive until cancelled; raises ``AccountRefused`` when only an operator can help.
+        """Receive until cancelled; raises ``AccountRefused`` when only an operator can fix the account.
 
-        The connector itself reconnects. After any other exception it is run again, after a pause that grows.
+        The connector itself reconnects. After any other exception Maestro runs it again, after a growing wait.
         """
         ...
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Hand one chunk to the platform under ``message.key``; raises a ``SendFailure``.
+        """Send one chunk to the platform under ``message.key``; raises a ``SendFailure``.
 
-        With a ``filename`` the content, or what is at its ``path``, goes as a file of this name. A press of a
-        button stands for what ``ConnectorContext.pressed`` returns. It never tries twice by itself, unless the
-        platform surely did not take it (docs/invariants.md: one layer retries). Mentions and previews of links are off.
+        With a ``filename`` the content, or the file at ``path``, is sent as a file of this name. A button press stands
+        for the text that ``ConnectorContext.pressed`` returns. The connector does not retry unless the platform
+        certainly did not accept the message (docs/invariants.md: one layer retries). Mentions and link previews are
+        off.
         """
         ...
 
     async def typing(self, address: Address) -> None:
-        """Show once that an answer is being written; called again every ``typing_interval``."""
+        """Show once that an answer is being written; called every ``typing_interval`` seconds."""
         ...
 
 
 @runtime_checkable
 class Renders(Protocol):
-    """A connector of a platform with its own markup: text is measured as rendered, and split before."""
+    """A connector of a platform with its own markup: text is split so that each rendered chunk fits."""
 
     def render(self, text: str) -> str:
-        """Return a chunk of Markdown as ``send`` writes it; a pure function that never fails."""
+        """Return a chunk of Markdown in the markup of ``send``; a pure function that never fails."""
         ...
 
 
 @runtime_checkable
 class Reconciles(Protocol):
-    """A connector that can look whether the platform has a sent message."""
+    """A connector that can check whether the platform has a sent message."""
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for ``message.key`` among what came since ``message.tried_at``; None when it surely is not there.
+        """Find ``message.key`` among the messages since ``message.tried_at``; None when it is certainly absent.
 
-        Raises ``Unsettled`` when it can never be known, another ``SendFailure`` when the platform cannot be asked now.
+        Raises ``Unsettled`` when the outcome can never be known, another ``SendFailure`` when the platform cannot
+        answer now.
         """
         ...
 
@@ -283,26 +286,26 @@ class EditsMessages(Protocol):
     """A connector that can edit a sent message, for streaming."""
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Change the message that the platform knows as ``message.edits``, formatted as ``send`` would.
+        """Replace the text of the message with the platform's id ``message.edits``, formatted as by ``send``.
 
-        No change is a success. Raises ``PermanentSend`` for a message that is gone or too old, and what
-        ``send`` raises.
+        An edit without a change succeeds. Raises ``PermanentSend`` for a message that was deleted or is too old, and
+        the errors of ``send``.
         """
         ...
 
 
 @runtime_checkable
 class AcknowledgesMessages(Protocol):
-    """A connector that can show at once, at the message itself, that it was seen."""
+    """A connector that can mark a message as seen, on the message itself."""
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message of the inbox, nothing where none is set; again is harmless."""
+        """Add the reaction of the settings, if any, to an inbox message; a repeat is harmless."""
         ...
 
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """A connector that can take in the messages missed in an outage."""
+    """A connector that can accept the messages missed in an outage."""
 
     async def catch_up(self) -> None:
         """Take in what every known channel has after its cursor, oldest first, within the caps of the settings.
@@ -323,11 +326,11 @@ class HasRoutes(Protocol):
 
 @runtime_checkable
 class FetchesMedia(Protocol):
-    """A connector that can get the files its messages refer to; it is asked after permission only."""
+    """A connector that can download the files of its messages; called only after the access check."""
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Put the file into ``folder``, which is empty, and return its path; raises a ``FetchFailure``.
+        """Download the file into the empty ``folder`` and return its path; raises a ``FetchFailure``.
 
-        ``attachment.id`` is what ``accept`` was given: enough to ask for a link again when one has expired.
+        ``attachment.id`` is the id given to ``accept``, which is enough to get a new link after the old one expired.
         """
         ...

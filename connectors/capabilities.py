@@ -1,4 +1,4 @@
-"""What a platform can do, as a value: every difference between platforms that the rest of Maestro must know of."""
+"""The capabilities of a platform as a value: every difference between platforms that other code depends on."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class LengthUnit(StrEnum):
-    """How a platform counts the length of a message."""
+    """The unit in which a platform counts the length of a message."""
 
     CODE_POINTS = "code points"
     UTF16 = "utf-16 units"
 
 
 class Idempotency(StrEnum):
-    """What a platform offers so that a repeated send is not seen twice."""
+    """A platform's means against showing a repeated send twice."""
 
     NATIVE = "native"
     RECONCILE = "reconcile"
@@ -23,8 +23,8 @@ class Idempotency(StrEnum):
 class OnAmbiguous(StrEnum):
     """The rule for ambiguous sends, which the platform may or may not have.
 
-    ``RESEND`` sends it again, so that it may be there twice; ``HOLD`` leaves it to an operator. ``AUTO`` resends what a
-    user waits for and holds what no user waits for, such as a scheduled post.
+    ``RESEND`` sends the message again, so that it may appear twice; ``HOLD`` leaves it to an operator. ``AUTO`` resends
+    answers to users and holds messages without a waiting user, such as a scheduled post.
     """
 
     AUTO = "auto"
@@ -33,7 +33,7 @@ class OnAmbiguous(StrEnum):
 
 
 class Markup(StrEnum):
-    """What a platform's messages are written in: Markdown as models write it, a markup of its own, or plain text."""
+    """The markup of a platform's messages: Markdown, a markup of its own, or plain text."""
 
     MARKDOWN = "markdown"
     OWN = "own"
@@ -41,7 +41,7 @@ class Markup(StrEnum):
 
 
 class PlatformTransport(StrEnum):
-    """How messages reach the connector; only webhooks need a public address."""
+    """The way messages reach the connector; only webhooks need a public address."""
 
     SOCKET = "socket"
     POLLING = "polling"
@@ -52,11 +52,11 @@ class PlatformTransport(StrEnum):
 class Capabilities:
     """The abilities of a platform; lengths in ``unit``, intervals in seconds.
 
-    ``native_window`` is how long the platform remembers the key of a message, None where it does so for ever.
-    ``max_file_bytes`` is the size of the largest file to send, 0 where it takes none. ``catches_up`` says whether
-    messages missed in an outage can be read later. ``on_ambiguous`` rules where neither a key nor a look settles what
-    became of a message. ``max_buttons`` is how many buttons a message may have, 0 where it has none. ``edit_interval``
-    is how often a message that grows may be written anew, 0 where answers are sent when they are whole.
+    ``native_window`` is how long the platform remembers the key of a message, None for ever. ``max_file_bytes`` is the
+    size of the largest file to send, 0 if it accepts none. ``catches_up`` tells whether messages missed in an outage
+    can be read later. ``on_ambiguous`` applies when neither a key nor a search settles an ambiguous send.
+    ``max_buttons`` is the most buttons of a message, 0 for none. ``edit_interval`` is the least time between two edits
+    while an answer streams, 0 without streaming.
     """
 
     max_length: int

@@ -1,6 +1,6 @@
-"""The one hierarchy of failed calls of platforms, typed, so that a step knows what may be repeated.
+"""The class hierarchy of failed platform calls; the type of a failure tells which calls may be repeated.
 
-The client of each platform maps what the platform answers into a ``SendFailure`` once, for sends and for other calls.
+The client of each platform maps each failed answer to a ``SendFailure`` once, for sends and for other calls.
 """
 
 from datetime import timedelta
@@ -10,17 +10,17 @@ from maestro.domain.errors import MaestroError, Patience
 
 
 class AccountRefused(MaestroError):
-    """The platform does not let this account in: a wrong token, a missing intent or scope.
+    """The platform rejects this account: a wrong token, a missing intent or scope.
 
-    A connector raises it from ``run`` and is not started again before an operator changed something; the message says
-    what is wrong and how to mend it, and never holds the token.
+    A connector raises it from ``run`` and is not started again before an operator changed something; the message names
+    the problem and the fix, and never contains the token.
     """
 
     public = "The platform refuses this account."
 
 
 class FailureScope(StrEnum):
-    """What a permanent failure is about."""
+    """The object that a permanent failure affects."""
 
     MESSAGE = "message"
     CHANNEL = "channel"
@@ -28,7 +28,7 @@ class FailureScope(StrEnum):
 
 
 class SendFailure(MaestroError):
-    """A failed call of a platform; each subclass says whether the platform may have done what it was asked."""
+    """A failed platform call; each subclass tells whether the call may have taken effect."""
 
     public = "The platform did not take the message."
     patience = Patience.PLATFORM
@@ -36,7 +36,7 @@ class SendFailure(MaestroError):
 
 
 class NotDispatched(SendFailure):
-    """A call that surely did not reach the platform; trying again is free."""
+    """A call that certainly did not reach the platform; a retry is safe."""
 
     public = "The platform could not be reached."
     retryable = True
@@ -44,7 +44,7 @@ class NotDispatched(SendFailure):
 
 
 class RetryableSend(SendFailure):
-    """A rate limit: the platform did nothing and asked for a pause of ``retry_after``."""
+    """A rate limit: the platform did nothing and asked to wait for ``retry_after``."""
 
     public = "The platform asked to try again."
     retryable = True
@@ -63,13 +63,13 @@ class AmbiguousSend(SendFailure):
 
 
 class Unsettled(SendFailure):
-    """A send of forever unknown outcome: ``Capabilities.on_ambiguous`` rules."""
+    """A send of permanently unknown outcome: ``Capabilities.on_ambiguous`` applies."""
 
     public = "Nobody can say whether the platform has the message."
 
 
 class PermanentSend(SendFailure):
-    """A refusal: trying again is pointless; ``scope`` says what is broken, ``code`` is the platform's own word."""
+    """A refusal, so a retry is useless; ``scope`` is the affected object, ``code`` the platform's error code."""
 
     public = "The platform refused the message for good."
     surely_unsent = True
@@ -81,14 +81,14 @@ class PermanentSend(SendFailure):
 
 
 class FetchFailure(MaestroError):
-    """The base of what can go wrong with fetching a file."""
+    """The base of failures to download a file."""
 
     public = "The file could not be fetched."
     patience = Patience.PLATFORM
 
 
 class RetryableFetch(FetchFailure):
-    """A file that cannot be had now; ``after`` is the pause that the platform asked for, if it did."""
+    """A file that is not available now; ``after`` is the wait that the platform asked for, if any."""
 
     public = "The file cannot be fetched now."
     retryable = True
@@ -99,13 +99,13 @@ class RetryableFetch(FetchFailure):
 
 
 class PermanentFetch(FetchFailure):
-    """A file that is gone, too large or not allowed: trying again is pointless."""
+    """A file that was deleted, is too large or is not allowed: a retry is useless."""
 
     public = "The file is not available."
 
 
 def fetch_failure(failure: SendFailure) -> FetchFailure:
-    """Return what a failed call means for the file that it was about."""
+    """Return the download failure that a failed platform call means."""
     if isinstance(failure, PermanentSend):
         return PermanentFetch(str(failure))
     return RetryableFetch(str(failure), failure.retry_after)

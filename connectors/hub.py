@@ -1,4 +1,4 @@
-"""The connectors that this process holds: how a chunk is handed to one, and the typing indicators they show.
+"""The connectors of this process: how a chunk is sent through one, and their typing indicators.
 
 See docs/adr/0022.
 """
@@ -28,7 +28,7 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
 LONGEST_TYPING = 600.0
-"""Seconds after which an indicator ends by itself, whatever its job does."""
+"""Seconds after which an indicator ends by itself, even if its job is still open."""
 
 LONGEST_ACKNOWLEDGEMENT = 30.0
 
@@ -50,7 +50,7 @@ async def _outcome(call: Awaitable[T]) -> T | SendFailure:
 
 
 class SendAction(StrEnum):
-    """What is done with a chunk: send it, look for it first, send it again in doubt, or leave it unconfirmed."""
+    """The action for a chunk: send, search first, resend despite doubt, or leave unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
@@ -59,11 +59,11 @@ class SendAction(StrEnum):
 
 
 def choose_action(message: OutgoingMessage, connector: Connector, now: datetime) -> SendAction:
-    """Return what is safe to do with a chunk.
+    """Return the safe action for a chunk.
 
-    One that surely never arrived is sent, and so is one that takes the place of another: it may do so twice. While the
-    platform remembers the key of a message, a repeat is harmless. After that, or where it knows no keys, it is looked
-    for; where that cannot be done either, the rule of its account counts.
+    A chunk that certainly never arrived is sent, and so is an edit, which may be repeated. While the platform remembers
+    the key of a message, a repeat is harmless. After that, or without keys, the platform is searched; if that is not
+    possible either, the rule of its account applies.
     """
     if message.tried_at is None or message.edits:
         return SendAction.SEND
@@ -75,17 +75,17 @@ def choose_action(message: OutgoingMessage, connector: Connector, now: datetime)
 
 
 def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
-    """Return the action for a chunk of forever unknown outcome: send it again, or leave it unconfirmed."""
+    """Return the action for a chunk of permanently unknown outcome: resend it, or leave it unconfirmed."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
     return SendAction.LEAVE if held else SendAction.RESEND
 
 
 async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAction) -> Receipt | SendFailure:
-    """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value.
+    """Search for the chunk if the action says so, send it unless found, and return the outcome as a value.
 
-    One that takes the place of another message is written there. A file that is gone is gone for good: only what the
-    platform may have of it already is looked for.
+    A chunk that replaces another message is sent as an edit of it. If its file was deleted, the chunk cannot be sent,
+    only searched for.
     """
     if message.edits:
         return await _edit(connector, message)
@@ -106,7 +106,7 @@ async def _edit(connector: Connector, message: OutgoingMessage) -> Receipt | Sen
 
 
 class ConnectorHub:
-    """The connectors that this process holds, by platform and account."""
+    """The connectors of this process, by platform and account."""
 
     def __init__(self) -> None:
         self._connectors: dict[tuple[str, str], Connector] = {}
@@ -114,7 +114,7 @@ class ConnectorHub:
 
     @contextlib.contextmanager
     def running(self, connector: Connector, refused: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Let the connector be found for the length of the block.
+        """Register the connector while the block runs.
 
         ``refused`` is called, from any thread, with the reason when the platform refuses the account.
         """
@@ -126,13 +126,13 @@ class ConnectorHub:
             del self._connectors[place], self._refusals[place]
 
     def refused(self, address: Address, reason: str) -> None:
-        """Tell the keeper of a connector that the platform refuses its account from now on."""
+        """Report to the owner of a connector that the platform refuses its account."""
         tell = self._refusals.get((address.platform, address.account))
         if tell is not None:
             tell(reason)
 
     def all(self) -> Sequence[Connector]:
-        """Return every connector that this process holds now."""
+        """Return every connector of this process."""
         return list(self._connectors.values())
 
     def find(self, address: Address) -> Connector | None:
@@ -140,7 +140,7 @@ class ConnectorHub:
         return self._connectors.get((address.platform, address.account))
 
     def holds(self, address: Address) -> bool:
-        """Say whether this process holds the connector."""
+        """Tell whether this process holds the connector."""
         return self.find(address) is not None
 
     def holding(self, address: Address) -> Connector:
@@ -152,10 +152,9 @@ class ConnectorHub:
 
 
 class TypingIndicators:
-    """Typing indicators, kept alive in the background; may be called from any thread.
+    """Typing indicators, refreshed in the background; may be called from any thread.
 
-    ``is_open`` says whether a job has still something to do: the process in which it ends may be another than the one
-    that shows its indicator.
+    ``is_open`` tells whether a job is still open: it may end in another process than the one that shows its indicator.
     """
 
     def __init__(
@@ -167,14 +166,14 @@ class TypingIndicators:
         self._hub = hub
         self._loop = loop
         self._is_open = is_open
-        self._shown: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._seen: set[asyncio.Task[None]] = set()
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Show the indicator now and again until ``stop``; false when another process holds the connector.
+        """Show the indicator repeatedly until ``stop``; false when another process holds the connector.
 
-        Where it is shown already, it goes on as it is. ``seen`` are the platform's ids of messages that are
-        acknowledged at once, in their order.
+        An indicator that is already task continues. ``seen`` are the platform's ids of the messages to acknowledge, in
+        their order.
         """
         connector = self._hub.find(address)
         if connector is None:
@@ -185,13 +184,13 @@ class TypingIndicators:
         return True
 
     def stop(self, job_id: str) -> None:
-        """Show it no more."""
+        """End the indicator of a job."""
         self._loop.call_soon_threadsafe(self._end, job_id)
 
     def _begin(self, job_id: str, connector: Connector, address: Address) -> None:
-        shown = self._shown.get(job_id)
+        shown = self._tasks.get(job_id)
         if shown is None or shown.done():
-            self._shown[job_id] = self._loop.create_task(self._show(job_id, connector, address))
+            self._tasks[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
     def _see(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
         acknowledging = self._loop.create_task(_acknowledge_all(connector, address, seen))
@@ -199,7 +198,7 @@ class TypingIndicators:
         acknowledging.add_done_callback(self._seen.discard)
 
     def _end(self, job_id: str) -> None:
-        task = self._shown.pop(job_id, None)
+        task = self._tasks.pop(job_id, None)
         if task is not None:
             task.cancel()
 
@@ -217,8 +216,8 @@ class TypingIndicators:
             # The typing indicator is optional: its failure must not stop the answer.
             log.info("typing.failed", platform=address.platform, error=type(error).__name__)
         finally:
-            if self._shown.get(job_id) is asyncio.current_task():
-                del self._shown[job_id]
+            if self._tasks.get(job_id) is asyncio.current_task():
+                del self._tasks[job_id]
 
 
 async def _acknowledge_all(connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:

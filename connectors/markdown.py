@@ -1,6 +1,6 @@
-"""The Markdown of models, rendered for platforms with another markup.
+"""The rendering of Markdown from models for platforms with another markup.
 
-Each line stays a line, but for the fences around a table, so that a text can be cut before or after it is written anew.
+Each line stays one line, except the added fences around a table, so that a text can be split before or after rendering.
 
 The scanner is not markdown-it, which keeps neither blank lines nor indentation and took six to nine times as long: a
 long answer is rendered about a dozen times per chunk while it is split.
@@ -49,11 +49,11 @@ _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \
 
 @dataclass(frozen=True)
 class MarkdownDialect:
-    """How a platform writes what Markdown says.
+    """The markup of a platform, by Markdown element.
 
-    ``plain`` writes text, ``literal`` a mark that is meant as it is, ``code`` a piece of code within a line, ``block``
-    a line of a block of code, and ``link`` a label, which may be blank, and an address. ``around`` is what stands
-    before and after what is ``bold``, ``italic``, ``both`` or ``struck``, ``inline`` what is found within a line.
+    ``plain`` renders text, ``literal`` a mark without formatting effect, ``code`` inline code, ``block`` a line of a
+    code block, and ``link`` a label, which may be blank, and an address. ``around`` holds the marks before and after
+    ``bold``, ``italic``, ``both`` or ``struck`` text, and ``inline`` is the pattern of inline elements.
     """
 
     plain: Callable[[str], str]
@@ -66,7 +66,7 @@ class MarkdownDialect:
 
 
 def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
-    """Yield the lines of a text as a platform with fences of three ticks and quotes of ``>`` is to show them."""
+    """Yield the rendered lines of a text, for platforms with three-backtick fences and ``>`` quotes."""
     marker = ""
     for line in text.split("\n"):
         fence = FENCE.match(line)
@@ -82,7 +82,7 @@ def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
 
 
 def inline(text: str, dialect: MarkdownDialect) -> str:
-    """Return what stands in a line as the platform writes it."""
+    """Return the inline elements of a line in the platform's markup."""
     out, at = [], 0
     for found in dialect.inline.finditer(text):
         out += [dialect.plain(text[at : found.start()]), _rendered(found, dialect)]
@@ -91,9 +91,9 @@ def inline(text: str, dialect: MarkdownDialect) -> str:
 
 
 def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
-    """Yield what belongs together of the lines of a text: code, tables as code, and each other line by itself.
+    """Yield the blocks of a text: code, tables as code, and each other line by itself.
 
-    What is no code goes through ``line``.
+    ``line`` renders the lines that are not code.
     """
     at = 0
     while at < len(source):
@@ -115,7 +115,7 @@ def _line(line: str, dialect: MarkdownDialect) -> str:
 
 
 def block_line(line: str, dialect: MarkdownDialect) -> str:
-    """Return a line that is no code, quote or table as the platform writes it."""
+    """Return a line outside code, quotes and tables in the platform's markup."""
     if RULE.match(line):
         return "———"
     heading = HEADING.match(line)
@@ -128,7 +128,7 @@ def block_line(line: str, dialect: MarkdownDialect) -> str:
 
 
 def _rendered(found: re.Match[str], dialect: MarkdownDialect) -> str:
-    """Return one piece of a line as the platform writes it; the last group of the pattern names its kind."""
+    """Return one inline element in the platform's markup; the last group of the match names its kind."""
     kind = found.lastgroup or ""
     match kind:
         case "literal":
@@ -144,7 +144,7 @@ def _rendered(found: re.Match[str], dialect: MarkdownDialect) -> str:
 
 
 def end_of_code(source: Sequence[str], start: int) -> int:
-    """Return where a fence that opens here is closed, the end of the text where it is not; 0 for no fence."""
+    """Return the line where a fence that opens here closes, the end of the text if it does not; 0 for no fence."""
     opening = FENCE.match(source[start])
     if opening is None:
         return 0
@@ -157,7 +157,7 @@ def end_of_code(source: Sequence[str], start: int) -> int:
 
 
 def end_of_table(source: Sequence[str], start: int) -> int:
-    """Return where a table that begins here ends; 0 for no table."""
+    """Return the line where a table that begins here ends; 0 for no table."""
     is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
     if not is_table or not _COLUMNS.match(source[start + 1]):
         return 0

@@ -1,4 +1,4 @@
-"""Downloads of the files that messages refer to: from a platform's own hosts, within the size of the settings."""
+"""Downloads of message files: only from the platform's own hosts, within the size limit of the settings."""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -13,7 +13,7 @@ HTTPS = frozenset({443})
 
 
 class MediaDownloads:
-    """Downloads for one account; ``bearer`` is shown to the host of a file and to no other."""
+    """Downloads for one account; ``bearer`` is sent only to the host of the file."""
 
     def __init__(
         self, platform: str, options: Options, hosts: frozenset[str], *, seconds: float = 120, bearer: str = ""
@@ -27,7 +27,7 @@ class MediaDownloads:
         )
 
     def check_size(self, size: int) -> None:
-        """Raise ``PermanentFetch`` for a file that is too large by the platform's word: it is not asked for."""
+        """Raise ``PermanentFetch`` if the size that the platform reports exceeds the limit."""
         if size > self._limits.max_bytes:
             most = f"at most {self._limits.max_bytes:,} are fetched (maxMediaBytes)"
             raise PermanentFetch(f"the file has {size:,} bytes, and {most}")
@@ -40,7 +40,7 @@ class MediaDownloads:
         return head
 
     async def ask(self, url: str, path: Path) -> FetchHead:
-        """Download whatever is at an address, and say with which status; raises a ``FetchFailure``."""
+        """Download the content of an address and return the HTTP status; raises a ``FetchFailure``."""
         try:
             return await download(url, path, self._limits, self._access)
         except FetchRefused as refused:
@@ -49,6 +49,6 @@ class MediaDownloads:
             raise RetryableFetch(str(failed)) from None
 
     def failure_of(self, status: int) -> FetchFailure:
-        """Return what a status that is no success means: trouble of the server passes, a refusal does not."""
+        """Return the failure that an HTTP status means: server errors are retryable, refusals permanent."""
         passing = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         return (RetryableFetch if passing else PermanentFetch)(f"{self._platform}'s file server answered {status}")

@@ -1,4 +1,4 @@
-"""What can be set of a bot, whatever its platform; light to import, for every command reads the settings."""
+"""The options of a connector on any platform; light to import, because every command reads the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ HttpAddress = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address tha
 
 
 class Options(Value):
-    """The options of a connector beside its secrets; every platform adds its own. camelCase in JSON."""
+    """The options of a connector except its secrets; each platform adds its own. camelCase in JSON."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -78,7 +78,7 @@ class StreamingOptions(Options):
 
     @property
     def edit_interval(self) -> float:
-        """The seconds between two edits, 0 where answers are sent when they are whole."""
+        """The seconds between two edits, 0 if answers are not streamed."""
         return self.streaming_seconds if self.streaming else 0
 
 
@@ -100,7 +100,7 @@ class QuoteOptions(Options):
     )
 
     def quotes(self, *, in_group: bool) -> bool:
-        """Tell whether an answer quotes."""
+        """Tell whether an answer quotes its message."""
         return self.quote_replies == "always" or (in_group and self.quote_replies == "groups")
 
 
@@ -117,7 +117,7 @@ class AmbiguityOptions(Options):
 
 @dataclass(frozen=True)
 class Instance:
-    """One account to connect: its ``secrets`` by name, revealed, and its options.
+    """One account to connect: its ``secrets`` by name, in plain text, and its options.
 
     ``token_digest`` distinguishes its token from others without revealing it.
     """
@@ -128,5 +128,5 @@ class Instance:
     token_digest: str = ""
 
     def secret(self, name: str) -> str:
-        """Return a secret, empty where none was given."""
+        """Return a secret, "" if it is not set."""
         return self.secrets.get(name, SecretStr("")).get_secret_value()

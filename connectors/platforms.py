@@ -1,4 +1,4 @@
-"""What a package offers that connects a platform, found by the entry point ``maestro.connectors``."""
+"""The entry of a platform package, found by the entry point ``maestro.connectors``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ ENTRY_POINTS = "maestro.connectors"
 class Platform:
     """A platform's options and the module of its connector; light to import, because every command reads the settings.
 
-    ``connector`` is ``module:name`` of what makes one from an ``Instance`` and a ``ConnectorContext``; the vendor's
-    library is imported there, when the first account is connected. ``secrets`` says of each secret what it is, the one
-    that identifies the account first. ``complete`` returns what is missing or does not fit, as one sentence that
-    names the fix, None when nothing is: it is asked before an account is kept.
+    ``connector`` is the ``module:name`` of a function that creates one from an ``Instance`` and a ``ConnectorContext``;
+    it imports the vendor's library when the first account is connected. ``secrets`` describes each secret, the one that
+    identifies the account first. ``complete`` returns a missing or wrong option as one sentence that names the fix,
+    None if there is none; it is called before an account is saved.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Platform:
     complete: Callable[[Instance], str | None] = field(default=lambda _: None)
 
     def connect(self, instance: Instance, context: ConnectorContext) -> Connector:
-        """Make the connector of an account; imports the vendor's library, which takes a moment the first time.
+        """Create the connector of an account; imports the vendor's library, which is slow the first time.
 
         Raises ``ConfigurationError`` when something is missing or the library is not installed.
         """
@@ -48,12 +48,12 @@ class Platform:
 
 
 def platforms() -> tuple[str, ...]:
-    """Return the names of the platforms that packages of this installation connect, in order."""
+    """Return the sorted names of the installed platforms."""
     return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINTS)}))
 
 
 def platform(name: str) -> Platform:
-    """Return what connects a platform; raises ``ConfigurationError`` naming those that there are."""
+    """Return the entry of a platform; raises ``ConfigurationError`` naming the installed ones."""
     for point in entry_points(group=ENTRY_POINTS, name=name):
         found = point.load()
         if not isinstance(found, Platform):

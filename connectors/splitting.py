@@ -1,4 +1,4 @@
-"""Splits a long answer into messages a platform takes, without breaking code fences, words or emoji."""
+"""The splitting of a long answer into messages that fit, without breaking code fences, words or emoji."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ import regex  # type: ignore[import-untyped]
 from connectors.capabilities import LengthUnit
 
 Measure = Callable[[str], int]
-"""Returns how long a platform finds a text, once it is written in the platform's own markup."""
+"""Returns the length of a text in the platform's unit, after rendering in its markup."""
 
 MINIMUM = 64
 """The smallest limit; below it a reopened fence would leave no room for text."""
 ENOUGH = 0.4
-"""A border is worth taking when this share of the chunk is full."""
+"""The share of the chunk that must be full before a better border is chosen."""
 MAX_MARKER = 12
 MAX_INDENT = 12
 
@@ -24,21 +24,21 @@ SENTENCE = re.compile(r"[.!?…][\"'”’)\]]*(?=[ \t])|[。！？][”’」�
 BLANK_LINE = re.compile(r"[ \t]*\n")
 BLANK_LINES = re.compile(rf"(?:{BLANK_LINE.pattern})+")
 CHARACTER = regex.compile(r"\X")
-"""What a reader sees as one character (Unicode, annex 29)."""
+"""One visible character, a grapheme cluster (Unicode, annex 29)."""
 BLANKS = " \t\n"
 
 
 def split(text: str, limit: int, measure: Measure) -> tuple[str, ...]:
     """Cut ``text`` into chunks that measure at most ``limit``, preferring paragraph, line, sentence and word borders.
 
-    A code fence that spans chunks is closed and opened again with its info string. Nothing is lost but blanks at the
-    cuts. Blank text gives no chunk; text that fits is returned as it is. Raises ``ValueError`` below a limit of 64.
+    A code fence that spans chunks is closed and opened again with its info string. Only white space at the cuts is
+    lost. Blank text gives no chunk; text that fits is returned unchanged. Raises ``ValueError`` for a limit below 64.
     """
     return tuple(chunks(text, limit, measure))
 
 
 def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
-    """Yield what ``split`` returns, each chunk when it is asked for: a long text takes a while."""
+    """Yield the chunks of ``split`` one by one, because a long text takes a while."""
     if limit < MINIMUM:
         raise ValueError(f"the limit must be at least {MINIMUM}")
     text = text.replace("\r\n", "\n")
@@ -51,13 +51,13 @@ def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
 
 
 def length(text: str, unit: LengthUnit) -> int:
-    """Return how long a platform that counts in ``unit`` finds the text."""
+    """Return the length of the text in the platform's ``unit``."""
     return len(text) + (sum(character > "\uffff" for character in text) if unit is LengthUnit.UTF16 else 0)
 
 
 @dataclass(frozen=True)
 class _Fence:
-    """An open code fence: how it is opened again, and what closes it."""
+    """An open code fence: the line that reopens it, and the marker that closes it."""
 
     opening: str
     marker: str
@@ -74,7 +74,7 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Break:
-    """The end of a line at ``at``, with the fence that is open there; ``good`` unless it only just opened."""
+    """The end of a line at ``at``, with the fence that is open there; not ``good`` right after the fence opened."""
 
     at: int
     fence: _Fence | None
@@ -96,7 +96,7 @@ class _Splitter:
             text, fence = _carry(text, cut, after)
 
     def _cut(self, text: str, fence: _Fence | None, prefix: str) -> tuple[int, _Fence | None]:
-        """Return where to cut and the fence open there; the whole chunk is measured, for code is written otherwise."""
+        """Return the position of the cut and the open fence; it measures the whole rendered chunk."""
         window = self._fitting(text, prefix, 0)
         while True:
             cut = window if window == len(text) else self._border(text, window, fence)
@@ -144,7 +144,7 @@ class _Splitter:
         return _Fence(opening=opening, marker=found[2], indent=indent)
 
     def _fitting(self, text: str, prefix: str, closing: int) -> int:
-        """Return how many characters from the start fit into a chunk, at least one."""
+        """Return the number of characters from the start that fit into a chunk, at least one."""
         most = min(len(text), self._limit)
         if self._fits(prefix + text[:most], closing):
             return most
@@ -166,7 +166,7 @@ def _chunk(prefix: str, body: str, after: _Fence | None) -> str:
 
 
 def _carry(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
-    """Return what the next chunk starts with, and the fence open there."""
+    """Return the start of the next chunk, and the fence open there."""
     rest = text[cut:]
     if fence is not None:
         rest = rest.removeprefix("\n")
@@ -183,13 +183,13 @@ def _unspaced(rest: str) -> str:
 
 
 def _inside_line(text: str, window: int, enough: int) -> int:
-    """Return the best place within a line, where what follows does not turn into a fence of its own."""
+    """Return the best cut within a line, where the rest does not become a fence."""
     whole = (at for at in _places(text, window, enough) if not _makes_fence(text, at))
     return next(whole, None) or next(_places(text, window, enough), window)
 
 
 def _places(text: str, window: int, enough: int) -> Iterator[int]:
-    """Yield places within a line, best first: after a sentence, else a word, else between two characters."""
+    """Yield cuts within a line, best first: after a sentence, else a word, else between two characters."""
     ends = _ends(text, window)
     yield from (at for at in reversed([found.end() for found in SENTENCE.finditer(text, enough, window)]) if at in ends)
     words = (at for at in range(window, 0, -1) if text[at] in BLANKS)
@@ -198,12 +198,12 @@ def _places(text: str, window: int, enough: int) -> Iterator[int]:
 
 
 def _ends(text: str, window: int) -> frozenset[int]:
-    """Return where what a reader sees as one character ends, up to just behind the window."""
+    """Return the ends of visible characters (grapheme clusters), up to just behind the window."""
     return frozenset(found.end() for found in CHARACTER.finditer(text, 0, window + 2))
 
 
 def _makes_fence(text: str, at: int) -> bool:
-    """Tell whether a part of a line that is no fence would be one when it stands alone."""
+    """Tell whether a part of a line that is no fence would become one on a line of its own."""
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[start : end if end >= 0 else len(text)]
     left, right = line[: at - start], line[at - start :].lstrip()  # also of blanks that a platform may drop
@@ -211,7 +211,7 @@ def _makes_fence(text: str, at: int) -> bool:
 
 
 def _outside_fence_line(text: str, cut: int) -> int:
-    """Move a cut that would tear a fence line apart to the end of the line before, where there is one."""
+    """Move a cut inside a fence line to the end of the line before, if there is one."""
     start = text.rfind("\n", 0, cut) + 1
     end = text.find("\n", cut)
     line = text[start : end if end >= 0 else len(text)]

@@ -1,4 +1,4 @@
-"""Webhooks of platforms: routes that come and go with their connectors, and bodies of limited size with signatures."""
+"""Webhooks of platforms: routes added and removed with their connectors, size limits and signature checks."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.texts import tidied
 
 MAX_BODY = 1024 * 1024
-"""Bytes of the largest body that is read."""
+"""The largest body that is read, in bytes."""
 
 log = structlog.get_logger(__name__)
 
 
 async def read_body(request: Request) -> bytes | Response:
-    """Return the raw body, over which signatures are made, or the answer that refuses the request."""
+    """Return the raw body, which the signature covers, or the response that rejects the request."""
     try:
         body = await _read(request)
     except ClientDisconnect:
@@ -36,9 +36,10 @@ async def read_body(request: Request) -> bytes | Response:
 
 
 def parse_object(body: bytes) -> dict[str, Any] | Response:
-    """Return the JSON object that a body is, or what to answer to one that is none.
+    """Return the JSON object of a body, or the response that rejects it.
 
-    What no store takes is replaced in it: else it would be posted again and again, and hold up what comes with it.
+    Characters that the store rejects are replaced: otherwise the platform would repeat the request without end and
+    block later ones.
     """
     try:
         payload = tidied(json.loads(body))
@@ -55,7 +56,7 @@ def ask_to_resend() -> Response:
 
 
 def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
-    """Tell whether a signature ``<scheme>=<HMAC-SHA256 in hex>`` is over this; a wrong one takes as long as another."""
+    """Check a signature ``<scheme>=<HMAC-SHA256 in hex>`` in constant time."""
     expected = f"{scheme}={hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()}"
     return is_same_secret(expected, signature)
 
@@ -66,7 +67,7 @@ def is_same_secret(expected: str, given: str) -> bool:
 
 
 async def _read(request: Request) -> bytes | None:
-    """Return the raw body, None when it is too large: then the rest of it is not read."""
+    """Return the raw body, None when it is too large: then reading stops."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_BODY:
         return None
@@ -79,24 +80,24 @@ async def _read(request: Request) -> bytes | None:
 
 
 class WebhookEndpoint:
-    """Where a platform posts; any answer but 200 lets it send the request again."""
+    """The endpoint of a platform's requests; after any answer but 200 the platform repeats the request."""
 
     paths: Sequence[str] = ("/",)
     methods: Sequence[str] = ("POST",)
 
     def __init__(self, platform: str, seconds: float) -> None:
-        """``seconds`` is how long a request may take to be in the inbox, less than the platform waits."""
+        """``seconds`` is the time limit for storing a request, less than the platform waits."""
         self.take: Callable[..., Awaitable[str | None]] | None = None
         """What stores the events of a request; None until the connector knows its account."""
         self._platform = platform
         self._seconds = seconds
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, below the account's own address."""
+        """Return the routes, below the account's path."""
         return [Route(path, self.receive, methods=list(self.methods)) for path in self.paths]
 
     async def receive(self, request: Request) -> Response:
-        """Answer one request; its body is parsed only when the platform proved to have sent it."""
+        """Answer one request; parse its body only after the signature or secret was checked."""
         body = await read_body(request)
         if isinstance(body, Response):
             return body
@@ -105,11 +106,11 @@ class WebhookEndpoint:
         return await self.answer(request, body)
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Tell whether the platform sent this."""
+        """Tell whether the platform sent the request."""
         raise NotImplementedError
 
     async def answer(self, request: Request, body: bytes) -> Response:
-        """Answer a request that the platform sent."""
+        """Answer a genuine request."""
         raise NotImplementedError
 
     async def store(self, *events: Any) -> Response:
@@ -133,14 +134,14 @@ class WebhookEndpoint:
 
 
 class PlatformWebhooks:
-    """Serves the routes of connectors under ``/<platform>/<account>`` while they run; nothing else is found there."""
+    """The routes of running connectors under ``/<platform>/<account>``; other paths are not found."""
 
     def __init__(self) -> None:
         self.router = Router()
 
     @contextlib.contextmanager
     def serving(self, connector: Connector) -> Iterator[None]:
-        """Serve a connector's routes, if it has any, for the length of the block."""
+        """Serve a connector's routes, if it has any, while the block runs."""
         routes = _routes_below(f"/{connector.platform}/{connector.account}", connector)
         self.router.routes.extend(routes)
         try:
@@ -151,7 +152,7 @@ class PlatformWebhooks:
 
 
 def _routes_below(prefix: str, connector: Connector) -> list[BaseRoute]:
-    """Return a connector's routes under a prefix, which stands for their ``/``: platforms follow no redirect."""
+    """Return a connector's routes under a prefix; the prefix itself serves ``/``, as platforms follow no redirect."""
     if not isinstance(connector, HasRoutes):
         return []
     return [_prefixed(prefix, route) for route in connector.routes()]
