@@ -1,4 +1,4 @@
-"""Authentication of programs: bearer tokens of agents outside, and signatures of webhook requests."""
+"""Authentication of programs: bearer tokens of external agents, and signatures of webhook requests."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from maestro.store.store import Clock, Store
 
 
 class TokenAuthentication:
-    """Lets agents in by their tokens."""
+    """The authentication of external agents by their tokens."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._throttle = Throttle(clock, "tokens")
 
     def admit(self, request: Request) -> None:
-        """Return if the request shows a valid token, and store its agent in the request.
+        """Return if the request has a valid token, and store its agent in the request.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
         """
@@ -57,10 +57,10 @@ class TokenAuthentication:
         return holder
 
     def _refuse(self, address: str) -> None:
-        """Count a wrong token and note it; raises ``TooManyAttempts`` while none is looked at.
+        """Count and log a wrong token; raises ``TooManyAttempts`` while its address is locked out.
 
-        A token that holds is never locked out with the wrong ones of its address: one machine may run many agents, and
-        nobody guesses 256 random bits.
+        A valid token is never locked out with the wrong ones of its address: one machine may run many agents, and 256
+        random bits cannot be guessed.
         """
         self._throttle.refuse(address)
         with self._store.begin() as tx:
@@ -84,14 +84,14 @@ class SignedRequest:
 
 
 class SignatureAuthentication:
-    """Lets deliveries in by their signatures."""
+    """The authentication of webhook requests by their signatures."""
 
     def __init__(self, hooks: WebhookIntake, clock: Clock) -> None:
         self._hooks = hooks
         self._throttle = Throttle(clock, "signatures")
 
     async def admit(self, request: Request) -> None:
-        """Return if the signature of a request fits, and note what it delivers.
+        """Return if the signature of a request is valid, and store the delivery in the request.
 
         Raises ``Unauthorized``, ``NotFound``, ``BadSignature``, ``WebhookUnready``, ``TooManyAttempts``, and
         ``HTTPException`` for a body that is too large.
@@ -104,7 +104,7 @@ class SignatureAuthentication:
         request.state.delivery = await asyncio.to_thread(self._checked, request, webhook, body)
 
     async def _body(self, request: Request) -> bytes:
-        """Read the body; what says of itself that it is too large is not read at all."""
+        """Read the body, unless its declared length exceeds the limit."""
         said, most = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
         if said.isdecimal() and int(said) > most:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {most} bytes.")
@@ -121,10 +121,10 @@ class SignatureAuthentication:
             raise
 
     def refuse(self, request: Request, webhook: Webhook, reason: str) -> None:
-        """Count and note a delivery that is refused; raises ``TooManyAttempts`` while none is looked at.
+        """Count and log a rejected delivery; raises ``TooManyAttempts`` while its address is locked out.
 
-        A signature that fits is never locked out with the wrong ones of its address, which may be that of a proxy in
-        front of all senders.
+        A valid signature is never locked out with the wrong ones of its address, which may be that of a proxy in front
+        of all senders.
         """
         address = request.client.host if request.client else ""
         self._throttle.refuse(address)

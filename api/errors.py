@@ -38,7 +38,7 @@ BEARER = 'Bearer realm="Maestro"'
 
 
 class UnknownHost(MaestroError):
-    """The request was sent to a name that is not ours, perhaps by DNS rebinding."""
+    """The Host header has a name that is not allowed, perhaps by DNS rebinding."""
 
     public = "This is not one of my host names."
 
@@ -76,7 +76,7 @@ UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there
 
 
 def answer(error: MaestroError) -> JSONResponse:
-    """Return the response for one of our errors; one without a status of its own tells only its fixed sentence."""
+    """Return the response for a Maestro error; one without a status of its own shows only its fixed sentence."""
     status = status_of(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         return _json(status, type(error).__name__, error.public)
@@ -88,25 +88,25 @@ def answer(error: MaestroError) -> JSONResponse:
 
 
 def status_of(error: MaestroError) -> HTTPStatus:
-    """Return what an error means in HTTP."""
+    """Return the HTTP status of an error."""
     known = (status for kind, status in STATUS if isinstance(error, kind))
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def waiting(error: MaestroError) -> dict[str, str]:
-    """Return the header that says when to come back, for an error that knows."""
+    """Return the Retry-After header of an error that has a wait."""
     if error.retry_after is None:
         return {}
     return {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))}
 
 
 def unexpected() -> JSONResponse:
-    """Return the response for a bug."""
+    """Return the response for an unexpected error."""
     return _json(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", UNEXPECTED)
 
 
 def register(app: FastAPI) -> None:
-    """Let the app answer every kind of failure in our form."""
+    """Make the app answer every failure in this JSON form."""
     app.add_exception_handler(MaestroError, _ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _invalid)

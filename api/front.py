@@ -66,7 +66,7 @@ class FrontDoor:
         self._hosts = KnownHosts.of(parts.guard.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it on and put the headers on its answer."""
+        """Reject the request, or pass it on and add the security headers to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -111,10 +111,10 @@ class FrontDoor:
         return None
 
     def _own_page(self, headers: Headers) -> bool:
-        """Say whether the request comes from one of our pages or from no page at all.
+        """Tell whether the request comes from a page of the dashboard or from no page at all.
 
-        Browsers send cached Basic credentials and, in the open mode, need none: only where a request comes from tells
-        the operator from a foreign page. Programs that are no browsers send neither header.
+        Browsers send cached Basic credentials and, in the open mode, need none: only the origin of a request
+        distinguishes the operator from a foreign page. Programs that are not browsers send neither header.
         """
         if headers.get("sec-fetch-site", "none") not in OWN_SITE:
             return False
@@ -122,7 +122,7 @@ class FrontDoor:
 
 
 class _Capped:
-    """Receives a body, up to the cap."""
+    """A receiver of a body up to a size limit."""
 
     def __init__(self, receive: Receive, cap: int) -> None:
         self._receive = receive
@@ -139,7 +139,7 @@ class _Capped:
 
 
 class _Headed:
-    """Sends a response on with our headers, and knows whether it has begun."""
+    """A sender that adds the security headers, and records whether the response has begun."""
 
     def __init__(self, send: Send, policy: str, scheme: str) -> None:
         self._send = send

@@ -43,7 +43,7 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class RouteGuard(StrEnum):
-    """What a route asks of a request."""
+    """The authentication that a route requires."""
 
     PASSWORD = "password"  # noqa: S105 - the name of a guard
     BEARER = "bearer"
@@ -115,21 +115,21 @@ class GuardedRoute(APIRoute):
 
 
 class PasswordRoute(GuardedRoute):
-    """A route for people: HTTP Basic or the cookie of a login. A viewer may only send requests that change nothing."""
+    """A route that requires HTTP Basic or a login cookie; a viewer may only send requests that change nothing."""
 
     guard = RouteGuard.PASSWORD
     security = ("password", "login")
 
 
 class BearerRoute(GuardedRoute):
-    """A route for an agent outside: it shows one of its tokens, and ``caller`` returns the agent."""
+    """A route for an external agent with a token; ``caller`` returns the agent."""
 
     guard = RouteGuard.BEARER
     security = ("token",)
 
 
 class SignatureRoute(GuardedRoute):
-    """A route for programs outside: their requests are signed, and ``signed_request`` returns them."""
+    """A route for external programs with signed requests; ``signed_request`` returns them."""
 
     guard = RouteGuard.SIGNATURE
     security = ("signature",)
@@ -231,18 +231,18 @@ def role_of(request: Request) -> DashboardRole | None:
 
 
 def is_form(request: Request) -> bool:
-    """Say whether the body is that of an HTML form."""
+    """Tell whether the body is an HTML form."""
     return request.headers.get("content-type", "").startswith(FORMS)
 
 
 def is_page(request: Request) -> bool:
-    """Return whether a browser opens a page or sends a form: it is led to the login instead of an error."""
+    """Tell whether a browser opens a page or sends a form: it is redirected to the login instead of an error."""
     of_a_page = request.method in SAFE_METHODS or is_form(request)
     return of_a_page and "text/html" in request.headers.get("accept", "")
 
 
 def _to_login(request: Request) -> RedirectResponse:
-    """Send a person to the login page, and from there back; what a form sent is not done, which is said there."""
+    """Redirect to the login page, and from there back; the login page says that a sent form was not carried out."""
     if request.method in SAFE_METHODS:
         asked = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
     else:
@@ -251,7 +251,7 @@ def _to_login(request: Request) -> RedirectResponse:
 
 
 def _came_from(request: Request) -> str:
-    """Return the page whose form was sent; the home page if the browser does not say or it cannot be opened."""
+    """Return the page that sent the form, or the home page if it is unknown or cannot be opened."""
     _, ours, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
     path = f"/{rest.partition('?')[0]}"
     opened = {**request.scope, "method": "GET", "path": unquote(path)}
@@ -260,7 +260,7 @@ def _came_from(request: Request) -> str:
 
 
 async def _token(request: Request) -> str:
-    """Return what a request shows to prove that it comes from a page of ours."""
+    """Return the token by which a request proves that it comes from a page of the dashboard."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
         token = str((await request.form()).get(CSRF_FIELD, ""))
@@ -268,7 +268,7 @@ async def _token(request: Request) -> str:
 
 
 def _basic(request: Request) -> tuple[str, str]:
-    """Return name and password; raises ``Unauthorized`` for anything else, which is a mistake and no guess."""
+    """Return name and password; raises ``Unauthorized`` for a malformed header, which does not count as a guess."""
     scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
@@ -282,5 +282,5 @@ def _basic(request: Request) -> tuple[str, str]:
 
 
 def _challenge(request: Request) -> str:
-    """Ask for name and password, but no script of a page: the browser would pop up its own box for them."""
+    """Ask for name and password, except a page's script: the browser would open its own dialog."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""

@@ -172,7 +172,7 @@ class TypingIndicators:
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Show the indicator repeatedly until ``stop``; false when another process holds the connector.
 
-        An indicator that is already task continues. ``seen`` are the platform's ids of the messages to acknowledge, in
+        An indicator that is already shown continues. ``seen`` are the platform's ids of the messages to acknowledge, in
         their order.
         """
         connector = self._hub.find(address)
@@ -188,8 +188,8 @@ class TypingIndicators:
         self._loop.call_soon_threadsafe(self._end, job_id)
 
     def _begin(self, job_id: str, connector: Connector, address: Address) -> None:
-        shown = self._tasks.get(job_id)
-        if shown is None or shown.done():
+        task = self._tasks.get(job_id)
+        if task is None or task.done():
             self._tasks[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
     def _see(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:

@@ -26,10 +26,10 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @router.get("")
 def show(request: Request) -> HTMLResponse:
-    """List what was done, newest first; a filter that cannot be is said above the form."""
+    """List the entries, newest first; an error in the filter is shown above the form."""
     typed = {name: request.query_params.get(name, "") for name in FILTERS}
     try:
-        wanted = _wanted(typed, request.query_params.get("cursor", ""))
+        wanted = _query_of(typed, request.query_params.get("cursor", ""))
     except InvalidEdit as error:
         return _page(request, typed, AuditQuery(), error)
     return _page(request, typed, wanted)
@@ -50,8 +50,8 @@ def _page(
     )
 
 
-def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:
-    """Return what the form asks for; a field that is left empty asks for nothing."""
+def _query_of(typed: Mapping[str, str], cursor: str) -> AuditQuery:
+    """Return the filter of the form; empty fields do not filter."""
     given = {name: text.strip() for name, text in {**typed, "cursor": cursor}.items() if text.strip()}
     return read(AuditQuery, {name: moment_with_zone(text) if name in MOMENTS else text for name, text in given.items()})
 

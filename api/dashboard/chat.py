@@ -28,7 +28,7 @@ posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 @pane.get(PAGE)
 def show(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the newest posts and a place to write; a sentence where the configuration has no chat."""
+    """Show the newest posts and a form for a new one; a notice if the configuration has no chat."""
     if parts.chat is None:
         return render(request, "agent-chat-off.html", title=TITLE)
     return _page(request, parts.chat)
@@ -36,7 +36,7 @@ def show(request: Request, parts: Parts) -> HTMLResponse:
 
 @posting.post(PAGE)
 def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
-    """Post what the form says, where no script does it; the text comes back when it cannot be taken."""
+    """Post the form's text, for browsers without scripts; a rejected text is shown again."""
     chat = chat_of(parts)
     return submit(
         lambda: chat.service.post(HUMAN, text),
@@ -46,12 +46,12 @@ def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> R
 
 
 def hue(author: str) -> int:
-    """Return which of the colours an author has, the same for ever."""
+    """Return the number of an author's colour, which is always the same."""
     return zlib.crc32(author.encode()) % HUES
 
 
 def clock_time(moment: str) -> str:
-    """Return when a post was made, for browsers that run no scripts."""
+    """Return the time of a post, for browsers without scripts."""
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
 
 

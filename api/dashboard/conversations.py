@@ -57,7 +57,7 @@ RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 
 @list_router.get("")
 def show_list(request: Request, parts: Parts, done: str = "") -> Response:
-    """List conversations, the one that was spoken in last first; a filter that cannot be is said above the form."""
+    """List conversations, the most recently used first; an error in the filter is shown above the form."""
     same = unchanged(request)
     if same is not None:
         return same
@@ -66,14 +66,14 @@ def show_list(request: Request, parts: Parts, done: str = "") -> Response:
     with parts.store.view() as tx:
         values = {**_choices(tx), "typed": typed, "said": DONE.get(done, ""), "first": not cursor}
     try:
-        shown = parts.conversations.list(_wanted(typed, cursor))
+        shown = parts.conversations.list(_query_of(typed, cursor))
     except InvalidEdit as error:
         return _list_page(request, {**values, "shown": NOTHING, "problem": error})
     return _list_page(request, {**values, "shown": shown, "problem": ""})
 
 
-def _wanted(typed: Mapping[str, str], cursor: str) -> ConversationQuery:
-    """Return what the form asks for; a field that is left empty asks for nothing."""
+def _query_of(typed: Mapping[str, str], cursor: str) -> ConversationQuery:
+    """Return the filter of the form; empty fields do not filter."""
     return read(ConversationQuery, {name: text for name, text in {**typed, "cursor": cursor}.items() if text})
 
 
@@ -90,10 +90,10 @@ def _list_page(request: Request, values: Mapping[str, object]) -> HTMLResponse:
 
 
 class MessagesQuery(Value):
-    """Which part of a conversation is looked at: what contains ``q``, or the messages that stand together.
+    """The part of a conversation to show: messages that contain ``q``, or consecutive messages.
 
-    Those after an id, those before one, those around the moment at which a fact was learned, or the newest. ``whole``
-    is the id of a message that is shown to its end.
+    Consecutive messages are those after an id, before an id, around the time a fact was learned, or the newest.
+    ``whole`` is the id of a message to show in full.
     """
 
     q: SearchText | None = None
@@ -106,14 +106,14 @@ class MessagesQuery(Value):
 
 @router.get("/{conversation_id}")
 def show(request: Request, conversation_id: Number, done: str = "") -> Response:
-    """Show a conversation as a chat, its end first, or where in it something was said."""
+    """Show a conversation as a chat, its end first, or the messages found by a search."""
     same = unchanged(request)
     return same if same is not None else _page(request, conversation_id, said=DONE_IN_CONVERSATION.get(done, ""))
 
 
 @router.post("/{conversation_id}/close")
 def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
-    """End a conversation, and lead back to it."""
+    """End a conversation, and redirect to it."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
         lambda _: lead_back(f"{LIST}/{conversation_id}", done="closed"),
@@ -123,13 +123,13 @@ def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
 
 @router.get("/{conversation_id}/delete")
 def ask_to_delete(request: Request, conversation_id: Number) -> HTMLResponse:
-    """Say what would go and what would stay, and ask whether it is meant."""
+    """Show what a deletion removes and keeps, and ask for confirmation."""
     return _doomed(request, conversation_id)
 
 
 @router.post("/{conversation_id}/delete")
 def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
-    """Delete a conversation, and lead back to the list; why one cannot be deleted is said where it was asked for."""
+    """Delete a conversation and redirect to the list; an error is shown on the confirmation page."""
     return submit(
         lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
         lambda _: lead_back(LIST, done="deleted"),
@@ -161,7 +161,7 @@ def _page(
 
 
 def _messages(tx: Transaction, record: ConversationRecord, look: MessagesQuery) -> Mapping[str, object]:
-    """Return what happened in the part of the conversation that is looked at."""
+    """Return the entries of the requested part of the conversation."""
     number = record.listed.conversation.id or 0
     after, before = look.after, look.before
     if look.fact is not None:
@@ -177,7 +177,7 @@ def _messages(tx: Transaction, record: ConversationRecord, look: MessagesQuery) 
 
 
 def room_for_each(lengths: Sequence[int], room: int = ROOM) -> int:
-    """Return how many characters of each text there is room for: what short ones leave is for the long ones."""
+    """Return the most characters for each text; space that short texts do not need goes to long ones."""
     for taken, length in enumerate(sorted(lengths)):
         if length * (len(lengths) - taken) > room:
             return room // (len(lengths) - taken)
@@ -190,7 +190,7 @@ def _text(whole: int | None, most: int, one: MessageView) -> TextExcerpt:
 
 
 def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
-    """Return the id before which the messages stand after which a fact was learned, None for the newest."""
+    """Return the id before which to list, so that the learned fact's messages appear; None for the newest."""
     fact = tx.memory.learned_in(number, fact_id)
     last = tx.conversations.lists.last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
@@ -202,7 +202,7 @@ def _ends(stretch: MessageRange) -> Mapping[str, object]:
 
 
 def _found(tx: Transaction, number: int, look: MessagesQuery) -> Mapping[str, object]:
-    """Return where in the conversation something was said, newest first."""
+    """Return the search results in the conversation, newest first."""
     found, following = tx.conversations.lists.containing(look.q or "", look.cursor, SHOWN, number)
     hits = [(message_view(one), excerpt_around(one.message.content, look.q or "")) for one in found]
     return {"told": (), "hits": hits, "older": None, "newer": None, "following": following}

@@ -1,4 +1,4 @@
-"""How the form of a page is read, carried out and answered."""
+"""Reading, carrying out and answering the forms of a page."""
 
 import asyncio
 import re
@@ -25,19 +25,19 @@ class TextForm(BaseModel):
     """The base of forms: every field is a text, which the input of the operation checks."""
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return what is in the fields, without the blanks around it."""
+        """Return the fields without surrounding blanks."""
         return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
 
 
 def reason_of(text: str) -> str:
-    """Return the reason of an edit as it is stored: without blanks around it, and cut."""
+    """Return the reason of an edit as stored: without surrounding blanks, and truncated."""
     return text.strip()[:MAX_REASON]
 
 
 def submit(
     operation: Callable[[], Result], done: Callable[[Result], Response], refused: Callable[[MaestroError], Response]
 ) -> Response:
-    """Carry out what a form asks for, and answer with ``done``, or with ``refused`` when an error says why not."""
+    """Carry out a form and answer with ``done``, or with ``refused`` after an error."""
     try:
         result = operation()
     except MaestroError as error:
@@ -50,7 +50,7 @@ async def submit_async(
     done: Callable[[Result], Response],
     refused: Callable[[MaestroError], Response],
 ) -> Response:
-    """Do the same with an operation that waits; ``refused`` reads the store, so a thread calls it."""
+    """Do the same with an async operation; ``refused`` reads the store, so a thread calls it."""
     try:
         result = await operation()
     except MaestroError as error:
@@ -59,6 +59,6 @@ async def submit_async(
 
 
 def moment_with_zone(text: str) -> str:
-    """Return what was typed as a moment with a zone; a day alone is its beginning, and what is none stays as it is."""
+    """Return the entered time with a zone; a day alone means its start, other text is returned unchanged."""
     moment = f"{text}T00:00" if _DAY.fullmatch(text) else text
     return moment if _ZONE.search(moment) else f"{moment}Z"

@@ -28,7 +28,7 @@ for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 class Login(Value):
     """The form of a login; ``next`` is the page to open after it.
 
-    The password says who somebody is. The name of one of the users is there for programs that keep passwords.
+    The password alone decides the role. The field for a name is for password managers.
     """
 
     user: str = USER
@@ -52,7 +52,7 @@ def login_page(request: Request, next: str = HOME, left: bool = False, unsent: b
 
 @for_everybody.post("/login")
 async def login(request: Request) -> Response:
-    """Begin a session: a form is led on to its page, JSON is answered with the session's ``csrfToken``."""
+    """Start a session: redirect a form to its page, answer JSON with the session's ``csrfToken``."""
     given = await _given(request)
     try:
         cookie, token = await _begin(request, given)
@@ -116,6 +116,6 @@ async def _given(request: Request) -> Login:
 
 
 def _own_page(path: str) -> str:
-    """Return a path of ours, or the chat for anything that would lead elsewhere."""
+    """Return a path of the dashboard, or the chat for an address that leads elsewhere."""
     within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if within else HOME

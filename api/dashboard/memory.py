@@ -1,4 +1,4 @@
-"""The page of what an agent remembers: its facts and states, looked for, mended and forgotten with plain forms."""
+"""The page of an agent's memory: search, correct and delete its facts and states with plain forms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ Slug = Annotated[str, Form()]
 
 
 class MemoryForm(BaseModel):
-    """What stands in a form; ``number`` is that of the fact that it changes, empty for one that is to be added."""
+    """The form of the memory page; ``number`` is that of the fact to change, empty for a new one."""
 
     number: str = ""
     content: str = ""
@@ -55,22 +55,22 @@ class MemoryForm(BaseModel):
     place: str = ""
 
     def fact(self) -> NewFact:
-        """Return the fact that is to be added."""
+        """Return the fact to add."""
         return read(NewFact, {"content": self.content, "category": self.category, "place": self.place})
 
     def change(self) -> FactChange:
-        """Return what is to be changed of a fact; what is empty stays."""
+        """Return the changes of a fact; empty fields stay."""
         given = {"content": self.content.strip(), "category": self.category, "confidence": self.confidence.strip()}
         return read(FactChange, {name: text for name, text in given.items() if text})
 
     def state(self) -> StateChange:
-        """Return what is to be kept under the key."""
+        """Return the value to store under the key."""
         return read(StateChange, {"value": self.value.strip(), "place": self.place})
 
 
 @dataclass(frozen=True)
 class _MemoryPageState:
-    """What was typed, and what came of it."""
+    """The entered text of the forms and the result of the one that was sent."""
 
     typed: MemoryForm = field(default_factory=MemoryForm)
     problem: MaestroError | None = None
@@ -85,7 +85,7 @@ def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
 
 @router.post("/facts")
 def add(request: Request, parts: Parts, agent: Slug, typed: Annotated[MemoryForm, Form()]) -> Response:
-    """Tell the agent a fact; one that it knows is refused, and said which."""
+    """Add a fact; a duplicate is refused, with the existing fact named."""
     shown = _MemoryPageState(typed, done="added")
     return _done(request, agent, lambda: parts.memory.add_fact(agent, typed.fact(), OPERATOR), shown)
 
@@ -104,7 +104,7 @@ def change(request: Request, agent: Slug, number: RowId, typed: Annotated[Memory
 
 @router.post("/facts/stick")
 def stick(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
-    """Have the model told a fact every time."""
+    """Make a fact part of every prompt."""
     sticky = FactChange(category=FactCategory.STICKY)
     shown = _MemoryPageState(done="changed")
     return _done(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), shown)
@@ -112,14 +112,14 @@ def stick(request: Request, parts: Parts, agent: Slug, number: RowId) -> Respons
 
 @router.post("/facts/forget")
 def forget(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
-    """Forget a fact."""
+    """Delete a fact."""
     shown = _MemoryPageState(done="forgotten")
     return _done(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), shown)
 
 
 @router.post("/states")
 def keep(request: Request, parts: Parts, agent: Slug, typed: Annotated[MemoryForm, Form()]) -> Response:
-    """Keep a value under a key, in the place of the one before."""
+    """Store a value under a key, in place of the old one."""
     return _done(
         request,
         agent,
@@ -132,7 +132,7 @@ def keep(request: Request, parts: Parts, agent: Slug, typed: Annotated[MemoryFor
 def forget_state(
     request: Request, agent: Slug, key: Annotated[str, Form()], place: Annotated[str, Form()] = ""
 ) -> Response:
-    """Forget a key in just its place."""
+    """Delete a key in just its scope."""
     memory = parts_of(request).memory
     shown = _MemoryPageState(done="forgotten")
     return _done(request, agent, lambda: memory.forget_state(agent, key, OPERATOR, place), shown)
@@ -140,7 +140,7 @@ def forget_state(
 
 @router.post("/clear")
 def clear(request: Request, parts: Parts, agent: Slug) -> Response:
-    """Forget everything that an agent knows, facts and states."""
+    """Delete all facts and states of an agent."""
     return _done(request, agent, lambda: parts.memory.clear(agent, OPERATOR), _MemoryPageState(done="cleared"))
 
 

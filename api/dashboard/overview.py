@@ -1,4 +1,4 @@
-"""The page that everything begins with: what works, what waits, what fails, and what it costs today."""
+"""The start page: what works, what waits, what fails, and today's cost."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class _Sums:
 
 @dataclass(frozen=True)
 class OpenProblem:
-    """Something that does not work now, and the page that shows it."""
+    """A present problem, and the page that shows it."""
 
     subject: str
     words: str
@@ -80,7 +80,7 @@ class OpenProblem:
 
 @router.get(HOME)
 async def show(request: Request, parts: Parts) -> Response:
-    """Show how everything is now."""
+    """Show the state of the installation."""
     checks = await parts.health.checks()
     return await asyncio.to_thread(_answered, request, checks)
 
@@ -138,7 +138,7 @@ def _broken_parts(checks: Mapping[str, str]) -> Iterator[OpenProblem]:
 
 
 def _problems(sums: _Sums, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
-    """Yield what people notice although every part of the process works."""
+    """Yield the problems that users notice although every part of the process works."""
     if sums.failed:
         count = f"{sums.failed:,} or more" if sums.failed >= SAMPLE else f"{sums.failed:,}"
         yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)

@@ -47,7 +47,7 @@ Flag = Annotated[bool, Form()]
 
 @accounts.get("")
 def show(request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = "") -> HTMLResponse:
-    """Show everything, with the form open that changes what is named."""
+    """Show all lists of the page, with the form for the named item open."""
     try:
         return accounts_page(request, _opened(parts, edit, connector, client))
     except MaestroError as error:
@@ -56,7 +56,7 @@ def show(request: Request, parts: Parts, edit: str = "", connector: str = "", cl
 
 @accounts.post("/add")
 def add_account(request: Request, parts: Parts, typed: Annotated[AccountForm, Form()]) -> Response:
-    """Make an account, and lead back to the list."""
+    """Add an account, and redirect to the list."""
     shown = AccountsPageState("account", account=_without_key(typed))
     return submit_form(
         request, shown, "added", lambda: parts.accounts.add(read(NewAccount, _account_fields(typed)), OPERATOR)
@@ -67,7 +67,7 @@ def add_account(request: Request, parts: Parts, typed: Annotated[AccountForm, Fo
 def change_account(
     request: Request, parts: Parts, typed: Annotated[AccountForm, Form()], forget_key: Annotated[bool, Form()] = False
 ) -> Response:
-    """Change an account, and lead back to the list; a key that is left empty stays, unless it is to be forgotten."""
+    """Change an account, and redirect to the list; an empty key stays unless the form asks to delete it."""
 
     def wish() -> None:
         fields = {
@@ -84,14 +84,14 @@ def change_account(
 
 @accounts.post("/enable")
 def enable_account(request: Request, parts: Parts, name: Name) -> Response:
-    """Let an account be asked, from now on: what limited it is forgotten."""
+    """Enable an account and clear its limits."""
     status = AccountChange(status=AccountStatus.ACTIVE)
     return submit_form(request, AccountsPageState(), "enabled", lambda: parts.accounts.change(name, status, OPERATOR))
 
 
 @accounts.post("/disable")
 def disable_account(request: Request, parts: Parts, name: Name) -> Response:
-    """Ask an account nothing more."""
+    """Disable an account for further calls."""
     status = AccountChange(status=AccountStatus.DISABLED)
     return submit_form(request, AccountsPageState(), "disabled", lambda: parts.accounts.change(name, status, OPERATOR))
 
@@ -130,19 +130,19 @@ def _client_form(parts: ApiParts, name: str) -> ClientForm:
 
 
 def _account_fields(typed: AccountForm) -> dict[str, object]:
-    """Return what was typed, without the blanks around it; models stand apart from each other by blanks or commas."""
+    """Return the fields without surrounding blanks; blanks or commas separate models."""
     found: dict[str, object] = {name: text.strip() for name, text in typed.model_dump(exclude={"models"}).items()}
     return {**found, "models": typed.models.replace(",", " ").split()}
 
 
 def _without_key(typed: AccountForm) -> AccountForm:
-    """Return what may stand in the page that says what is wrong."""
+    """Return the fields without the key, to show them again beside an error."""
     return typed.model_copy(update={"api_key": ""})
 
 
 @connectors.post("/add")
 def add_connector(request: Request, parts: Parts, typed: ConnectorFormData) -> Response:
-    """Add a connector, which is connected at once, and lead back to the list."""
+    """Add a connector, which connects at once, and redirect to the list."""
 
     def wish() -> None:
         where = {"platform": typed.platform, "account": typed.account.strip(), "agent": typed.agent}
@@ -154,7 +154,7 @@ def add_connector(request: Request, parts: Parts, typed: ConnectorFormData) -> R
 
 @connectors.post("/change")
 def change_connector(request: Request, parts: Parts, typed: ConnectorFormData) -> Response:
-    """Change a connector, and lead back to the list; a secret that is left empty stays."""
+    """Change a connector, and redirect to the list; an empty secret stays."""
 
     def wish() -> None:
         before = parts.connectors.show(typed.platform, typed.account).options
@@ -168,13 +168,13 @@ def change_connector(request: Request, parts: Parts, typed: ConnectorFormData) -
 
 @connectors.post("/enable")
 def enable_connector(request: Request, parts: Parts, platform: Word, account: Word) -> Response:
-    """Connect a connector again."""
+    """Enable a connector, which connects again."""
     return _switch(request, parts, (platform, account), enabled=True)
 
 
 @connectors.post("/disable")
 def disable_connector(request: Request, parts: Parts, platform: Word, account: Word) -> Response:
-    """Let a connector rest: nothing comes in and nothing goes out there."""
+    """Disable a connector: it neither receives nor sends."""
     return _switch(request, parts, (platform, account), enabled=False)
 
 
@@ -188,7 +188,7 @@ def remove_connector(request: Request, parts: Parts, platform: Word, account: Wo
 
 @connectors.post("/open-channel")
 def open_channel(request: Request, parts: Parts, platform: Word, account: Word, channel: Word) -> Response:
-    """Send to a channel again that its platform had closed."""
+    """Allow sends again to a channel that its platform had refused."""
     return submit_form(
         request,
         AccountsPageState(),
@@ -204,13 +204,13 @@ def _switch(request: Request, parts: Parts, which: tuple[str, str], *, enabled: 
 
 
 def _secrets(typed: ConnectorForm) -> Mapping[str, str]:
-    """Return the secrets that were typed."""
+    """Return the secrets of the form."""
     given = {name.removeprefix(SECRET): str(text) for name, text in _extra(typed).items() if name.startswith(SECRET)}
     return {name: text.strip() for name, text in given.items() if text.strip()}
 
 
 def _options(typed: ConnectorForm) -> dict[str, Any]:
-    """Return the options that were typed; raises ``InvalidEdit`` for what is no JSON object."""
+    """Return the options of the form; raises ``InvalidEdit`` for text that is not a JSON object."""
     try:
         found = json.loads(typed.options.strip() or "{}")
     except (ValueError, RecursionError):
@@ -225,13 +225,13 @@ def _extra(typed: ConnectorForm) -> Mapping[str, object]:
 
 
 def _without_secrets(typed: ConnectorForm) -> ConnectorForm:
-    """Return what may stand in the page that says what is wrong."""
+    """Return the fields without the secrets, to show them again beside an error."""
     return ConnectorForm(**typed.model_dump(include=set(ConnectorForm.model_fields)))
 
 
 @people.post("/pairings/approve")
 def approve(request: Request, parts: Parts, pairing: Word, owner: Flag = False) -> Response:
-    """Let a person in, as a user or as an owner, and tell them."""
+    """Give a user access, as a user or as an owner, and notify them."""
     word = "owner" if owner else "user"
     return submit_form(
         request,
@@ -243,26 +243,26 @@ def approve(request: Request, parts: Parts, pairing: Word, owner: Flag = False) 
 
 @people.post("/pairings/refuse")
 def refuse(request: Request, parts: Parts, pairing: Word) -> Response:
-    """Keep a person out, without a word to them."""
+    """Refuse a user access without a notification."""
     return submit_form(request, AccountsPageState(), "refused", lambda: parts.people.refuse(pairing, OPERATOR))
 
 
 @people.post("/pairings/invite")
 def invite(request: Request, parts: Parts, owner: Flag = False) -> Response:
-    """Make a pairing code, and show it, the only time."""
+    """Create a pairing code and show it once."""
     invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
     return accounts_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
 
 @people.post("/people/remove")
 def remove_person(request: Request, parts: Parts, person: Word) -> Response:
-    """Know a person no longer, from their next message on."""
+    """Remove a user's access, from the next message on."""
     return submit_form(request, AccountsPageState(), "forgotten", lambda: parts.people.remove(person, OPERATOR))
 
 
 @people.post("/clients/add")
 def add_client(request: Request, parts: Parts, typed: Annotated[ClientForm, Form()]) -> Response:
-    """Make a client, which agents and channels may name."""
+    """Add a client, which agents and channels may name."""
     shown = AccountsPageState("client", client=typed)
     return submit_form(
         request, shown, "added", lambda: parts.clients.add(read(NewClient, _client_fields(typed)), OPERATOR)
@@ -288,6 +288,6 @@ def remove_client(request: Request, parts: Parts, name: Word) -> Response:
 
 
 def _client_fields(typed: ClientForm) -> dict[str, object]:
-    """Return what was typed, without the blanks around it; a budget that is left empty is none of its own."""
+    """Return the fields without surrounding blanks; an empty budget means no budget of its own."""
     found: dict[str, object] = {name: text.strip() for name, text in typed.model_dump().items()}
     return {**found, "daily_budget_usd": found["daily_budget_usd"] or None}

@@ -1,4 +1,4 @@
-"""The page of accounts, connectors, clients and people, whichever of its forms was sent."""
+"""The page of accounts, connectors, clients and users, shown after each of its forms too."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ SHOWN = 100
 
 
 class AccountForm(BaseModel):
-    """The form of an account; its ``name`` is fixed when it is changed."""
+    """The form of an account; its ``name`` cannot change later."""
 
     name: str = ""
     type: str = "api_key"
@@ -86,7 +86,7 @@ class AccountsPageState:
 
 @dataclass(frozen=True)
 class AccountLists:
-    """What is read in one look at the store; ``spent`` is today's of each account, ``refused`` of the newest wishes."""
+    """The page's data, read in one transaction; ``spent`` is today's cost of each account."""
 
     accounts: Sequence[AccountView]
     spent: Mapping[str, float | None]
@@ -118,7 +118,7 @@ def accounts_page(request: Request, shown: AccountsPageState, status: HTTPStatus
 
 
 def submit_form(request: Request, shown: AccountsPageState, word: str, operation: Callable[[], object]) -> Response:
-    """Do what was asked for, and lead back to the page; what cannot be is said on it, with what was typed."""
+    """Carry out the form and redirect to the page; on an error show the page with the reason and the entered text."""
     return submit(
         operation,
         lambda _: lead_back(PAGE, done=word),
@@ -127,14 +127,14 @@ def submit_form(request: Request, shown: AccountsPageState, word: str, operation
 
 
 def connector_form(view: ConnectorView) -> ConnectorForm:
-    """Return what stands in the form to change a connector; its secrets never do."""
+    """Return the values of a connector's edit form, without its secrets."""
     options = json.dumps(view.options, indent=2, ensure_ascii=False)
     return ConnectorForm(platform=view.platform, account=view.account, agent=view.agent, options=options)
 
 
 @cache
 def _platforms() -> Mapping[str, Mapping[str, str]]:
-    """Return what each platform is told in secret; what is installed is looked up once."""
+    """Return the descriptions of each platform's secrets; the installed platforms are looked up once."""
     return {name: platform(name).secrets for name in platforms()}
 
 

@@ -84,7 +84,7 @@ class AgentForm(BaseModel, extra="allow"):
         return str((self.model_extra or {}).get(name, ""))
 
     def fields(self) -> dict[str, object]:
-        """Return the fields of an agent, but for its status; an empty field stands for the common setting."""
+        """Return the fields of an agent except its status; an empty field means the common setting."""
         return {
             **{name: getattr(self, name).strip() for name in WORDS},
             **{name: self.line(name).strip() for name in LINES},
@@ -98,11 +98,11 @@ class AgentForm(BaseModel, extra="allow"):
         }
 
     def change(self) -> dict[str, object]:
-        """Return the same, with what says which version it was made for."""
+        """Return the fields with the version that the form was made for."""
         return {**self.fields(), "version": self.version or None, "force": self.force}
 
     def new(self) -> dict[str, object]:
-        """Return the same, with the slug of an agent that is to be made."""
+        """Return the fields with the slug of the new agent."""
         return {**self.fields(), "slug": self.slug.strip()}
 
     def _list(self, name: str) -> list[str] | None:
@@ -110,7 +110,7 @@ class AgentForm(BaseModel, extra="allow"):
 
 
 def form_of_agent(agent: AgentDetail) -> AgentForm:
-    """Return what stands in the form to change an agent."""
+    """Return the values of the form that changes an agent."""
     lists = {name: getattr(agent, name) for name in LISTS}
     return AgentForm(
         slug=agent.slug,
@@ -128,7 +128,7 @@ def form_of_agent(agent: AgentDetail) -> AgentForm:
 
 @dataclass(frozen=True)
 class AgentListEntry:
-    """An agent with its channels, the jobs it was given today, how many of them failed, and what they cost."""
+    """An agent with its channels, today's jobs, their failures, and their cost."""
 
     agent: Agent
     channels: Sequence[str]
@@ -139,7 +139,7 @@ class AgentListEntry:
 
 @list_router.get("")
 def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cursor: str = "") -> HTMLResponse:
-    """List the agents by slug; without a filter all but those in the archive."""
+    """List the agents by slug; without a filter all that are not archived."""
     with parts.store.view() as tx:
         everybody = tx.agents.all()
         found = [agent for agent in everybody if _fits(agent, q.strip(), status) and agent.slug > cursor]
@@ -160,13 +160,13 @@ def show_list(request: Request, parts: Parts, q: str = "", status: str = "", cur
 
 @list_router.get("/new")
 def ask(request: Request) -> HTMLResponse:
-    """Show the form for an agent that is to be made."""
+    """Show the form for a new agent."""
     return _new_form(request, AgentForm())
 
 
 @list_router.post("")
 def make(request: Request, parts: Parts, typed: Annotated[AgentForm, Form()]) -> Response:
-    """Make an agent, and lead to its page; what cannot be made is said above the form."""
+    """Create an agent and redirect to its page; an error is shown above the form."""
     return submit(
         lambda: parts.agents.add(read(NewAgent, typed.new()), OPERATOR, reason_of(typed.reason)),
         lambda agent: lead_back(f"{AGENT_PAGE}/{agent.slug}", done="made"),
@@ -217,7 +217,7 @@ def _channels(bindings: Sequence[AgentChannel]) -> Mapping[int, Sequence[str]]:
 
 
 class ChannelForm(BaseModel):
-    """What stands in the form of a channel."""
+    """The form of a channel."""
 
     platform: str = "web"
     account: str = DEFAULT_ACCOUNT
@@ -229,14 +229,14 @@ class ChannelForm(BaseModel):
     client: str = ""
 
     def fields(self) -> dict[str, object]:
-        """Return what was typed, without the blanks around it."""
+        """Return the fields without surrounding blanks."""
         texts = {name: text.strip() for name, text in self.model_dump().items() if isinstance(text, str)}
         return {**self.model_dump(), **texts, "busy": texts["busy"] or None}
 
 
 @dataclass(frozen=True)
 class _AgentPageState:
-    """What was typed, and what came of it."""
+    """The entered text of the forms and the result of the one that was sent."""
 
     typed: AgentForm | None = None
     channel: ChannelForm = field(default_factory=ChannelForm)
@@ -252,7 +252,7 @@ def show(request: Request, slug: str, done: str = "") -> HTMLResponse:
 
 @router.post("/{slug}")
 def change(request: Request, parts: Parts, slug: str, typed: Annotated[AgentForm, Form()]) -> Response:
-    """Change an agent, and lead back to it; what cannot be is said above the form, with what was typed."""
+    """Change an agent and redirect to it; an error is shown above the form with the entered text."""
     return _submit(
         request,
         slug,
@@ -269,7 +269,7 @@ def change_status(
     reason: Annotated[str, Form()] = "",
     force: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Pause an agent, let it answer again, or archive it."""
+    """Pause, resume or archive an agent."""
     wanted = AgentChange(status=status, force=force)
     return _submit(
         request,
@@ -281,7 +281,7 @@ def change_status(
 
 @router.post("/{slug}/purge")
 def purge(request: Request, parts: Parts, slug: str, force: Annotated[bool, Form()] = False) -> Response:
-    """Remove an agent for good, and lead back to the list."""
+    """Delete an agent permanently, and redirect to the list."""
     return submit(
         lambda: parts.agents.remove(slug, OPERATOR, purge=True, force=force),
         lambda _: lead_back(AGENTS_PAGE),
@@ -302,7 +302,7 @@ def bind(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelFo
 
 @router.post("/{slug}/channels/remove")
 def free(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
-    """Free a channel."""
+    """Remove the binding of a channel."""
     return _submit(request, slug, lambda: parts.bindings.remove(number, OPERATOR), _AgentPageState(done="freed"))
 
 

@@ -1,4 +1,4 @@
-"""The page of the tokens of agents outside: made, listed and revoked, with plain forms."""
+"""The page of the tokens of external agents: create, list and revoke them with plain forms."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,7 +28,7 @@ Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 @dataclass(frozen=True)
 class _TokenFormState:
-    """The chosen agent, the text of the form, and the new token or the reason why there is none."""
+    """The chosen agent, the text of the form, and the new token or the error."""
 
     agent: str = ""
     name: str = ""
@@ -41,7 +41,7 @@ _EMPTY = _TokenFormState()
 
 @router.get("")
 def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
-    """List the tokens that are not revoked, and offer to make another, for ``agent`` if that is given."""
+    """List the active tokens, with the form for another one, for ``agent`` if given."""
     return _page(request, _TokenFormState(agent), before=cursor)
 
 
@@ -49,7 +49,7 @@ def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLRespon
 def make(
     request: Request, parts: Parts, agent: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
 ) -> Response:
-    """Make a token and show it, the only time; what cannot be made is said on the page."""
+    """Create a token and show it once; an error is shown on the page."""
     return submit(
         lambda: parts.tokens.add(agent, read(NewToken, {"name": name.strip()}), OPERATOR),
         lambda made: _page(request, _TokenFormState(agent, made=made)),
@@ -59,7 +59,7 @@ def make(
 
 @router.post("/revoke")
 def revoke(request: Request, parts: Parts, agent: Annotated[str, Form()], number: FormRow) -> Response:
-    """Revoke a token, and lead back to the list."""
+    """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
         lambda _: lead_back(PAGE),

@@ -1,4 +1,4 @@
-"""The pages of what is done with many jobs at once: told before, begun when confirmed, and watched."""
+"""The pages of batches: preview an action on many jobs, start it after confirmation, and follow it."""
 
 import json
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class JobSelectionForm(BaseModel):
-    """What a form says is to be done with which jobs.
+    """The form that selects jobs and an action.
 
-    With ``all`` those that ``filter``, the JSON of one, finds; else those with the ``ids``, several of which may stand
-    in one field with blanks between them. ``expected`` is how many the person saw.
+    With ``all`` the jobs that ``filter``, a JSON object, finds; else those with the ``ids``, which may be separated by
+    blanks. ``expected`` is the number of jobs that the page showed.
     """
 
     action: str = ""
@@ -57,22 +57,22 @@ class JobSelectionForm(BaseModel):
 
     @property
     def picked(self) -> tuple[str, ...]:
-        """The ids, each once."""
+        """The ids without duplicates."""
         return tuple(dict.fromkeys(" ".join(self.ids).split()))
 
     @property
     def kind(self) -> str:
-        """What is done with each job."""
+        """The action on each job."""
         return BatchAction.RESTART if self.action == WITH_EDITS else self.action
 
     @property
     def edits(self) -> dict[str, str]:
-        """What a restart changes, without what was left empty."""
+        """The changes of a restart, without empty fields."""
         typed = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
         return {name: text for name, text in typed.items() if text.strip()}
 
     def wish(self) -> BatchRequest:
-        """Return what is asked for; raises ``InvalidEdit``."""
+        """Return the requested batch; raises ``InvalidEdit``."""
         if not self.all and not self.picked:
             raise InvalidEdit(NOTHING_CHOSEN)
         fields: dict[str, Any] = {
@@ -107,7 +107,7 @@ Form_ = Annotated[JobSelectionForm, Form()]
 
 @dataclass(frozen=True)
 class _BatchPlan:
-    """What the page of a wish says: what would happen, or why nothing can."""
+    """The preview of a batch, or the reason why it is impossible."""
 
     forecast: BatchPreview | None = None
     problem: MaestroError | None = None
@@ -115,13 +115,13 @@ class _BatchPlan:
 
 @router.post("/replay/preview")
 def preview(request: Request, parts: Parts, chosen: Form_) -> HTMLResponse:
-    """Tell what would become of the jobs that are chosen; nothing is changed."""
+    """Show what a batch would do with the chosen jobs; nothing is changed."""
     return _confirm(request, chosen, _plan(parts, chosen))
 
 
 @router.post("/replay")
 def begin(request: Request, parts: Parts, chosen: Form_) -> Response:
-    """Begin a batch and lead to it; what stands in the way is told beside what would happen by now."""
+    """Start a batch and redirect to it; an error is shown beside a new preview."""
     try:
         batch = parts.batches.begin(chosen.wish(), OPERATOR)
     except MaestroError as error:
@@ -151,14 +151,14 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
 
 @router.get("/batches/{batch_id}")
 def show(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
-    """Show how far a batch is, and what came of each job."""
+    """Show the progress of a batch and the result of each job."""
     same = unchanged(request)
     return same if same is not None else _batch(request, batch_id, (state, cursor))
 
 
 @router.post("/batches/{batch_id}/stop")
 def stop(request: Request, parts: Parts, batch_id: str) -> Response:
-    """Let no more jobs of a batch begin, and lead back to it."""
+    """Stop starting further jobs of a batch, and redirect to it."""
     try:
         parts.batches.stop(batch_id, OPERATOR)
     except MaestroError as error:

@@ -1,4 +1,4 @@
-"""The page of one job: what it was about, what it did step by step, and what each model saw."""
+"""The page of one job: its input, its steps, and the prompt of each model call."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class TextExcerpt(NamedTuple):
-    """A text, or the beginning of one; ``more`` are the characters that are left out."""
+    """A text or its beginning; ``more`` is the number of characters left out."""
 
     shown: str
     more: int = 0
@@ -53,7 +53,7 @@ class TextExcerpt(NamedTuple):
 
 @dataclass(frozen=True)
 class CallTotals:
-    """What all model calls of a job took together."""
+    """The sums over all model calls of a job."""
 
     calls: int
     answered: int
@@ -63,7 +63,7 @@ class CallTotals:
 
     @classmethod
     def of(cls, calls: Sequence[CallView]) -> "CallTotals":
-        """Add up."""
+        """Return the sums of these calls."""
         return cls(
             calls=len(calls),
             answered=sum(call.state == "answered" for call in calls),
@@ -84,7 +84,7 @@ class OriginalJob:
 
 @dataclass(frozen=True)
 class JobContent:
-    """Everything that the page of a job shows."""
+    """The content of a job's page."""
 
     job: JobDetail
     row: Job
@@ -98,11 +98,11 @@ class JobContent:
 
     @property
     def stretches(self) -> Sequence[RunTimeline]:
-        """The runs that are shown: the newest, or every one if those were asked for."""
+        """The runs to show: the newest, or all if requested."""
         return self.course.stretches if self.every else self.course.newest(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
-        """Return a text, whole if it was asked for."""
+        """Return a text, in full if requested."""
         return beginning(text, None if self.whole == name else SHORT)
 
     @property
@@ -113,12 +113,12 @@ class JobContent:
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model answers, so that another one might: a script and a line of our own ask none."""
+        """Whether a model answers: only then a restart can use another one."""
         return not (self.row.notice or is_script(self.row))
 
     @property
     def work_words(self) -> str:
-        """What it does now, in words."""
+        """The current work of the job, in words."""
         return purpose_of(self.work.step) if self.work is not None else ""
 
     @property
@@ -157,7 +157,7 @@ def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str
 
 @router.get("/calls/{call_id}")
 def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn: int = 0) -> HTMLResponse:
-    """Show one model call as the model saw it; ``turn`` is shown to its end, counted from 1."""
+    """Show one model call as the model saw it; ``turn``, counted from 1, is shown in full."""
     try:
         with parts.store.view() as tx:
             seen = recorded_call_view(tx.llm.requests.seen(job_id, call_id))
@@ -192,7 +192,7 @@ def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
 
 
 def beginning(text: str, most: int | None) -> TextExcerpt:
-    """Return the beginning of a text; all of it for None, or where the rest would be shorter than the way to it."""
+    """Return the beginning of a text; all of it for None, or if the rest is shorter than the link to it."""
     if most is None or len(text) <= most + most // 10:
         return TextExcerpt(text)
     return TextExcerpt(text[:most], len(text) - most)
@@ -208,7 +208,7 @@ class PromptEntry(NamedTuple):
 
 
 def _turns(seen: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
-    """Return the turns; the last one, which is answered, is never folded."""
+    """Return the messages of a prompt; the last one, which is answered, is never folded."""
     fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
     most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
     return [
@@ -223,7 +223,7 @@ def _turns(seen: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
 
 
 def _real(tx: Transaction, record: JobRecord) -> OriginalJob | None:
-    """Return what the job of which this is a what-if really answered."""
+    """Return the actual answer of the job to which a what-if belongs."""
     job = record.listed.job
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:

@@ -1,4 +1,4 @@
-"""The page of jobs: how many of which status, a filter, and failures grouped by their cause."""
+"""The page of jobs: counts by status, a filter, and failures grouped by cause."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,9 +62,9 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class JobListQuery(BaseModel):
-    """What the address of the page says; what is wrong with it is said by the rules of what it becomes.
+    """The parameters of the page's address, which the job filter validates.
 
-    ``age`` is one of ``AGES``, ``group`` is ``error`` where failures are grouped. A form sends ``at`` without a zone.
+    ``age`` is one of ``AGES``, ``group`` is ``error`` to group failures. A form sends ``at`` without a zone.
     """
 
     status: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class JobListQuery(BaseModel):
     cursor: str = ""
 
     def filter(self, now: datetime) -> JobFilter:
-        """Return which jobs are meant; raises ``InvalidEdit``."""
+        """Return the job filter; raises ``InvalidEdit``."""
         found: dict[str, Any] = {name: value for name, value in self._given() if name in JobFilter.model_fields}
         if "at" in found:
             found["at"] = moment_with_zone(found["at"])
@@ -100,7 +100,7 @@ class JobListQuery(BaseModel):
         return read(JobFilter, found)
 
     def besides(self) -> Mapping[str, str]:
-        """Return what narrows the list and has no field in the form."""
+        """Return the filters that have no field in the form."""
         return {name: str(value) for name, value in self._given() if name in _BESIDES}
 
     def _given(self) -> Iterator[tuple[str, Any]]:
@@ -117,13 +117,13 @@ _BESIDES = frozenset(JobFilter.model_fields) - OFFERED
 
 
 def page_of(wanted: JobFilter) -> str:
-    """Return the address of the page that lists the jobs of a filter."""
+    """Return the address of the job list with this filter."""
     given = wanted.model_dump(mode="json", exclude_defaults=True)
     return PAGE + (f"?{urlencode(given, doseq=True)}" if given else "")
 
 
 def words_of(wanted: JobFilter) -> str:
-    """Say a filter in words, such as ``status failed, agent ada``."""
+    """Return a filter in words, such as ``status failed, agent ada``."""
     given = wanted.model_dump(exclude_defaults=True)
     return ", ".join(f"{name} {_word(value)}" for name, value in given.items()) or "every job"
 
@@ -158,18 +158,18 @@ class JobListing:
 
     @property
     def every(self) -> int:
-        """How many there are, whatever their status."""
+        """The number of jobs of any status."""
         return sum(self.counts.values())
 
     @property
     def total(self) -> int:
-        """How many match."""
+        """The number of matching jobs."""
         chosen = self.wanted.status or tuple(self.counts)
         return sum(self.counts.get(status, 0) for status in set(chosen))
 
     @property
     def pause(self) -> int:
-        """Milliseconds until the page looks again."""
+        """Milliseconds until the page refreshes."""
         if self.grouped:
             return GROUPS_MS
         busy = any(self.counts.get(status) for status in OPEN) and not self.wanted.q
@@ -209,7 +209,7 @@ def show(request: Request, parts: Parts, asked: Annotated[JobListQuery, Query()]
 
 
 def group_filter(wanted: JobFilter, group: ErrorGroup) -> JobFilter:
-    """Return the filter of a group of failures: their error and step, and a reason like theirs."""
+    """Return the filter of a group of failures: same error and step, and a similar reason."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
     return wanted.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 

@@ -1,4 +1,4 @@
-"""The pages that show what a resume, restart, what-if or cancellation will do, and begin it."""
+"""The pages that preview a resume, restart, what-if or cancellation, and start it."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class ReplayForm(BaseModel):
-    """What the forms send. Only where ``edited``, the other fields count, and empty ones change nothing."""
+    """The form of a replay. The other fields count only if ``edited``; empty ones change nothing."""
 
     mode: ReplayMode = ReplayMode.RESUME
     edited: bool = False
@@ -38,7 +38,7 @@ class ReplayForm(BaseModel):
 
     @property
     def edits(self) -> JobEdits | None:
-        """Return what is changed, None to leave it to the job; raises ``InvalidEdit``."""
+        """Return the edits, None to keep those of the job; raises ``InvalidEdit``."""
         if not self.edited:
             return None
         # Browsers send line ends as CR LF.
@@ -47,7 +47,7 @@ class ReplayForm(BaseModel):
 
     @classmethod
     def of(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
-        """Return what the forms send for these edits."""
+        """Return the form for these edits."""
         if edits is None:
             return cls(mode=mode)
         given = edits.model_dump(by_alias=False, exclude_none=True)
@@ -55,26 +55,26 @@ class ReplayForm(BaseModel):
 
     @property
     def fields(self) -> dict[str, str]:
-        """Return what a form sends along unseen."""
+        """Return the hidden fields of the form."""
         told = {"agent": self.agent, "model": self.model, "prompt": self.prompt} if self.edited else {}
         return {"mode": str(self.mode), **({"edited": "true"} if self.edited else {}), **told}
 
 
 @router.get("/replay")
 def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
-    """Show what a replay would do, pay and repeat, and ask."""
+    """Show what a replay would do, cost and repeat, and ask for confirmation."""
     return _plan(request, job_id, ReplayForm(mode=mode))
 
 
 @router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
 def confirm_edits(request: Request, job_id: str, typed: Annotated[ReplayForm, Form()]) -> HTMLResponse:
-    """Show what a replay with these edits would do, and ask; what does not fit is said above the form."""
+    """Show what a replay with these edits would do, and ask; an error is shown above the form."""
     return _plan(request, job_id, typed)
 
 
 @router.post("/replay")
 async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[ReplayForm, Form()]) -> Response:
-    """Replay the job, and lead to the one that runs now."""
+    """Replay the job, and redirect to the new run."""
 
     async def operation() -> str:
         return await parts.jobs.replay(job_id, typed.mode, OPERATOR, typed.edits)
@@ -88,19 +88,19 @@ async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[R
 
 @router.get("/edit")
 def edit(request: Request, job_id: str, typed: Annotated[ReplayForm, Query()]) -> HTMLResponse:
-    """Offer to change the agent, the model and the prompt."""
+    """Show the form for the agent, the model and the prompt."""
     return _form(request, job_id, typed)
 
 
 @router.get("/cancel")
 def ask_to_cancel(request: Request, job_id: str) -> HTMLResponse:
-    """Tell what a cancellation does, and ask."""
+    """Show what a cancellation does, and ask for confirmation."""
     return _cancellation(request, job_id)
 
 
 @router.post("/cancel")
 async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
-    """Stop the job, and lead back to it."""
+    """Cancel the job, and redirect to it."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
         lambda job: lead_back(f"/queue/{job.id}"),
@@ -164,7 +164,7 @@ def _cancellation(request: Request, job_id: str, problem: MaestroError | None = 
 
 
 def _changed(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
-    """Leave out a prompt that says what was asked the first time: the form has it filled in."""
+    """Remove an unchanged prompt from the edits: the form is filled in with the original one."""
     if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits
     left = edits.model_copy(update={"prompt": None})
@@ -172,7 +172,7 @@ def _changed(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | No
 
 
 def _request_text(tx: Transaction, job: Job) -> str:
-    """Return what the model was asked the first time, as far as it can be changed."""
+    """Return the editable part of the original request to the model."""
     if job.task or job.inbox_id is None:
         return job.task
     return tx.inbox.read(job.inbox_id).content.replace("\r\n", "\n")
