@@ -57,7 +57,7 @@ class TokenAuthentication:
         return holder
 
     def _refuse(self, address: str) -> None:
-        """Count and log a wrong token; raises ``TooManyAttempts`` while its address is locked out.
+        """Count a wrong token and add it to the audit log; raises ``TooManyAttempts`` after too many.
 
         A valid token is never locked out with the wrong ones of its address: one machine may run many agents, and 256
         random bits cannot be guessed.
@@ -121,7 +121,7 @@ class SignatureAuthentication:
             raise
 
     def refuse(self, request: Request, webhook: Webhook, reason: str) -> None:
-        """Count and log a rejected delivery; raises ``TooManyAttempts`` while its address is locked out.
+        """Count and record a rejected delivery; raises ``TooManyAttempts`` after too many.
 
         A valid signature is never locked out with the wrong ones of its address, which may be that of a proxy in front
         of all senders.

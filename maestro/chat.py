@@ -1,4 +1,4 @@
-"""The #maestro chat: posts are scanned and cut before they are stored."""
+"""The #maestro chat: posts are scanned and truncated before they are stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class PostedMessage:
 
 
 class ChatService:
-    """One channel for agents and people; the rules are asked for at each use, because they may change meanwhile."""
+    """The operations on the channel for agents and users; its rules are read at each use, because they may change."""
 
     def __init__(self, store: Store, scanner: SecretScanner, rules: Callable[[], ChatSettings]) -> None:
         self._store = store
@@ -28,16 +28,16 @@ class ChatService:
         self._rules = rules
 
     def post(self, author: str, text: str) -> PostedMessage:
-        """Keep a post; ``author`` is ``@human`` or ``@`` and the slug of an agent.
+        """Store a post; ``author`` is ``@human`` or ``@`` and the slug of an agent.
 
-        Raises ``InvalidEdit`` when there is nothing to say, ``Forbidden`` for an author that does not take part.
+        Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
         """
         prepared = self.prepared(text)
         with self._store.begin() as tx:
             return PostedMessage(tx.chat.post(author, prepared))
 
     def prepared(self, text: str) -> str:
-        """Return a text as it may be stored, redacted and cut; takes as long as the scanner may.
+        """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
 
         A caller with a transaction of its own calls this before it. Raises ``InvalidEdit`` for an empty text.
         """
@@ -48,17 +48,17 @@ class ChatService:
         return scan_post(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
 
     def get_new(self, slug: str) -> UnreadPosts:
-        """Return every post of the session that an agent has not read, its own too; its cursor stays."""
+        """Return the session's posts that an agent has not read, its own included; its cursor stays."""
         with self._store.view() as tx:
             return tx.chat.unread(slug)
 
     def mark_read(self, slug: str, pointer: int) -> None:
-        """Note that an agent has read up to the post ``pointer``."""
+        """Record that an agent has read up to the post ``pointer``."""
         with self._store.begin() as tx:
             tx.chat.mark_read(slug, pointer)
 
     def get_new_outside(self, slug: str) -> UnreadPosts:
-        """Return what an agent outside has not read; asking again says it has read what it got before.
+        """Return the posts that an external agent has not read; each call marks the previous result as read.
 
         See docs/decisions.md: agent chat.
         """
@@ -77,9 +77,9 @@ class ChatService:
 
 
 def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> None:
-    """Open a session where none is open, and just the one of ``session.id`` where that is set.
+    """Open a session if none is open, or the session ``session.id`` if that is set.
 
-    One that a crash has left open goes on, so that nothing in it stays unread.
+    A session that a crash left open continues, so that all its posts can still be read.
     """
     if chat.enabled:
         with store.begin() as tx:
@@ -89,7 +89,7 @@ def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> 
 def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
     """End the open session.
 
-    Without a chat there is none. One of ``session.id`` stays open where other processes share the store: their next
+    Without a chat there is none. A session of ``session.id`` stays open if other processes share the store: their next
     post would open another.
     """
     if chat.enabled and not (session.id and shared):

@@ -1,7 +1,7 @@
-"""Programs that are started, fed and ended: their whole process group is gone before their output is read.
+"""Running child programs: their whole process group is ended before their output is read.
 
 Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
-(measured: an answer that was there became a timeout), and one that is not read while it writes hangs.
+(measured: a complete answer became a timeout), and a program whose pipe is not read hangs.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 GRACE_SECONDS = 2.0
-"""How long a program may take to end after it was asked to."""
+"""Seconds a program may take to end after the first signal."""
 LOOK_SECONDS = 0.25
-"""How often the size of what it writes is looked at."""
+"""Seconds between two checks of the output's size."""
 _GONE_LOOK_SECONDS = 0.02
 
 # The guard reads the id of the process group, then kills the group when its input ends, that is when Maestro ends.
@@ -31,7 +31,7 @@ _HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANG
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """What to run: the program with its arguments, where, in which environment, and what it reads."""
+    """The program with its arguments, its folder, its environment and its input."""
 
     words: tuple[str, ...]
     folder: Path
@@ -41,14 +41,14 @@ class ProgramCommand:
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """How many seconds it may take, and how many bytes it may write, to each of its outputs."""
+    """The limits of a program: seconds of run time, and bytes of each output."""
 
     seconds: float
     output_bytes: int
 
 
 class ProgramEnd(Enum):
-    """How a program ended: by itself, or stopped because it took too long or wrote too much."""
+    """How a program ended: by itself, or stopped because it ran too long or wrote too much."""
 
     EXITED = auto()
     TOO_LONG = auto()
@@ -57,7 +57,7 @@ class ProgramEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """What became of it; ``code`` counts only where it exited, and is negative when a signal ended it."""
+    """The result of a program; ``code`` counts only if it exited, and is negative after a signal."""
 
     outcome: ProgramEnd
     code: int
@@ -66,10 +66,10 @@ class ProgramResult:
 
 
 async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
-    """Run a program to its end, and end everything it left behind, also when cancelled.
+    """Run a program to its end, then end its remaining child processes, also when cancelled.
 
-    When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are cut
-    at the bound. What has left its process group, as a daemon does, is out of reach.
+    When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are
+    truncated at the limit. A process that left the group, as a daemon does, is not ended.
     """
     child = _RunningProgram(command)
     try:
@@ -83,7 +83,7 @@ async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what any program needs of an environment: no key, no password and nothing of ours is among it."""
+    """Return the environment that any program needs, without keys, passwords and Maestro's variables."""
     return {name: value for name, value in environment.items() if name in _HARMLESS or name.startswith("LC_")}
 
 
@@ -100,7 +100,7 @@ class _RunningProgram:
         self._gone = False
 
     def start(self) -> None:
-        """Start it, unless it was given up: a thread goes on after the task that waits for it was cancelled."""
+        """Start the program, unless it was cancelled: a thread continues after its waiting task was cancelled."""
         with tempfile.TemporaryFile() as said:
             said.write(self._command.said)
             said.seek(0)
@@ -120,7 +120,7 @@ class _RunningProgram:
                     self._guard.stdin.write(b"%d\n" % self._process.pid)
 
     async def over(self, bounds: ProgramLimits) -> ProgramEnd:
-        """Return when it has exited or may not go on; it alone counts, not what it left behind."""
+        """Return when the program has exited or must be stopped; its child processes do not count."""
         assert self._process is not None
         exit_ = asyncio.create_task(_exit_of(self._process))
         try:
@@ -152,14 +152,14 @@ class _RunningProgram:
                 self._process.poll()
 
     def ended(self, outcome: ProgramEnd, most: int) -> ProgramResult:
-        """Return what it wrote."""
+        """Return the result with the output."""
         assert self._process is not None
         return ProgramResult(
             outcome, self._process.returncode or 0, *(_read(file, most) for file in (self._output, self._errors))
         )
 
     def close(self) -> None:
-        """Let go of its files, which have no name any more, and of its guard, before that sees its input end."""
+        """Close its unnamed files and end its guard, before the guard sees its input end."""
         self._files.close()
         if self._guard is not None:
             self._guard.kill()

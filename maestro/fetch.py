@@ -1,7 +1,7 @@
-"""The one downloader for addresses that come from outside: it asks public hosts only (SSRF), within limits.
+"""The downloader for addresses from untrusted sources: it requests public hosts only (SSRF), within limits.
 
-The name is resolved here, every address it stands for is checked, and the connection goes to the very address that was
-checked, so that a name cannot point elsewhere a moment later. Proxies of the environment are not used.
+It resolves the name, checks every address of it, and connects to the very address that it checked, so that a name
+cannot point elsewhere a moment later. Proxies of the environment are not used.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from maestro.domain.network import DEFAULT_PORTS, is_plain_host, is_public
 from maestro.domain.release import release
 
 CONNECT_SECONDS = 10.0
-"""How long one address of a host may take to answer before the next one is tried."""
+"""Seconds for a connection to one address of a host before the next one is tried."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host, best first; raises ``OSError``."""
@@ -45,7 +45,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class FetchRefused(MaestroError):
-    """The address, or what it leads to, may not be fetched; the text says why and names at most the host."""
+    """The address, or one it redirects to, is not allowed; the text says why and names at most the host."""
 
     public = "An address may not be fetched."
 
@@ -60,9 +60,9 @@ class FetchFailed(MaestroError):
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """What a fetch may take: bytes of the unpacked body, seconds for everything, redirects followed.
+    """The limits of a fetch: bytes of the decompressed body, seconds in all, redirects followed.
 
-    With ``cut`` a longer body ends at the limit; otherwise it is refused.
+    With ``cut`` a longer body is truncated at the limit; otherwise it is refused.
     """
 
     max_bytes: int
@@ -73,10 +73,10 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class FetchAccess:
-    """What a fetch may ask: only ``hosts``, or any when empty, and only ``ports``, or any when empty.
+    """The allowed targets of a fetch: ``hosts`` and ``ports``, each unrestricted when empty.
 
-    ``private_hosts`` may be at addresses that are not public. The bearer token is shown to the origin of the first
-    address and never to another one that a redirect leads to.
+    ``private_hosts`` may have addresses that are not public. The bearer token is sent to the origin of the first
+    address only, never to another one after a redirect.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class FetchAccess:
 
 @dataclass(frozen=True)
 class FetchHead:
-    """How an answer begins: the address is the last one, after redirects; ``content_type`` is the header as sent."""
+    """The head of a response: the address after redirects; ``content_type`` is the header as sent."""
 
     status: int
     content_type: str
@@ -97,20 +97,20 @@ class FetchHead:
 
 @dataclass(frozen=True)
 class Fetched(FetchHead):
-    """An answer with its body, unpacked."""
+    """A response with its decompressed body."""
 
     body: bytes = field(default=b"", repr=False)
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver."""
+    """Resolve a host name by the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True)
 class Network:
-    """How hosts are found and reached; tests bring their own."""
+    """The resolver and the connections of a fetch; tests replace it."""
 
     resolve: Resolve = resolve
     backend: httpcore.AsyncNetworkBackend = field(default_factory=httpcore.AnyIOBackend)
@@ -120,7 +120,7 @@ class Network:
 async def fetch(
     url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
-    """Get what is at an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
+    """Return the response of an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
     body = bytearray()
 
     async def keep(chunk: bytes) -> None:
@@ -133,7 +133,7 @@ async def fetch(
 async def download(
     url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> FetchHead:
-    """Write what is at an address into a new file, whatever its status; when it fails, what arrived stays there."""
+    """Write the body of an address into a new file, whatever its status; a failure leaves the part received."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
         return await _get(url, partial(_write, file), limits, access or FetchAccess(), network or Network())
@@ -165,7 +165,7 @@ async def _get(url: str, sink: _Sink, limits: FetchLimits, access: FetchAccess, 
 
 
 def _checked(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
-    """Return the address, relative to the one that led to it; raises ``FetchRefused`` for what may not be asked."""
+    """Return the absolute address; raises ``FetchRefused`` for one that is not allowed."""
     try:
         target = base.join(url) if base else httpx.URL(url)
     except (httpx.InvalidURL, ValueError):
@@ -195,7 +195,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
 async def _opened_response(
     url: httpx.URL, bearer: str, access: FetchAccess, network: Network
 ) -> AsyncIterator[httpcore.Response]:
-    """Ask one address once, over a connection of its own."""
+    """Request one address once, over a connection of its own."""
     headers = [("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("User-Agent", f"Maestro/{release()}")]
     if bearer:
         headers.append(("Authorization", f"Bearer {bearer}"))
@@ -211,7 +211,7 @@ async def _opened_response(
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to a host only at an address that was checked; TLS still proves the host's name."""
+    """Connects to a host only at a checked address; TLS still verifies the host's name."""
 
     def __init__(self, network: Network, private_hosts: frozenset[str]) -> None:
         self._network = network
@@ -242,7 +242,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
 
 
 def _location(response: httpcore.Response) -> str | None:
-    """Return where a redirect leads, None when the answer is none."""
+    """Return the target of a redirect, None for any other response."""
     return (_header(response, b"location") or None) if response.status in _REDIRECTS else None
 
 
@@ -252,7 +252,7 @@ def _header(response: httpcore.Response, name: bytes) -> str:
 
 
 async def _read(response: httpcore.Response, sink: _Sink, limits: FetchLimits) -> bool:
-    """Hand the body on as it arrives; return whether it was cut at the limit."""
+    """Pass the body on as it arrives; return whether it was truncated at the limit."""
     left = limits.max_bytes
     length = _header(response, b"content-length")
     if not limits.cut and length.isdecimal() and int(length) > left:
@@ -271,7 +271,7 @@ async def _read(response: httpcore.Response, sink: _Sink, limits: FetchLimits) -
 
 
 class _Unpacker:
-    """Unpacks a body piece by piece, never more than a small piece at once (gzip bombs)."""
+    """Decompresses a body in small pieces, against gzip bombs."""
 
     def __init__(self, encoding: str) -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip"):
@@ -280,7 +280,7 @@ class _Unpacker:
         self._begun = False
 
     def pieces(self, packed: bytes) -> Iterator[bytes]:
-        """Yield what these bytes of the answer stand for."""
+        """Yield the decompressed form of these bytes."""
         if self._inflater is None:
             yield packed
             return
@@ -290,6 +290,6 @@ class _Unpacker:
             packed = self._inflater.unconsumed_tail
 
     def end(self) -> None:
-        """Raise ``FetchFailed`` when something is missing."""
+        """Raise ``FetchFailed`` when the body is incomplete."""
         if self._inflater is not None and self._begun and not self._inflater.eof:
             raise FetchFailed("the answer breaks off")

@@ -1,4 +1,4 @@
-"""Imports of much code at once."""
+"""Imports of large libraries."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Keep the garbage collector from what is imported inside, during the import and for good.
+    """Exclude the imported objects from garbage collection, during the import and permanently.
 
     An import adds objects and drops few: collections in between took a fifth to a quarter of its CPU time. Later each
-    full collection would go through what was imported and stop every message of the process for a quarter of a second
+    full collection would scan the imported objects and stop every message of the process for a quarter of a second
     (measured with litellm: 4 % of the CPU time under load).
     """
     enabled = gc.isenabled()

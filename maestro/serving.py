@@ -41,7 +41,7 @@ MOST_DESCRIPTORS = 65_536
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many connections one port has at once, in all and from one address, and how long a request may take.
+    """The limits of one port: connections in all and from one address, and the time for a request.
 
     An address of ``proxies``, like one of this machine, stands for many clients and has no limit of its own.
     """
@@ -52,7 +52,7 @@ class ConnectionLimits:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
     def within(self, descriptors: int) -> "ConnectionLimits":
-        """Return the limits for a process with so many file descriptors.
+        """Return the limits for a process with this number of file descriptors.
 
         A process has up to two busy ports; a quarter of the descriptors is left to databases, models and platforms.
         """
@@ -60,7 +60,7 @@ class ConnectionLimits:
         return replace(self, per_port=per_port, per_address=min(self.per_address, per_port // 2))
 
     def is_limited(self, address: str) -> bool:
-        """Say whether the limit per address counts for this one."""
+        """Tell whether the limit per address applies to this one."""
         try:
             local = ip_address(address).is_loopback
         except ValueError:
@@ -69,10 +69,10 @@ class ConnectionLimits:
 
 
 class ConnectionLedger:
-    """The connections of one port: all that are open, and those without a whole request.
+    """The connections of one port: all that are open, and those without a complete request.
 
-    Where a limit is reached, the connection without a request that was silent longest makes room: a client that sends
-    its request at once is answered, however many others only connect.
+    At a limit, the connection without a request that was silent longest is closed, so that a client that sends its
+    request at once is answered despite many idle connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -93,7 +93,7 @@ class ConnectionLedger:
         return True
 
     def mark(self, transport: asyncio.Transport, *, unfinished: bool) -> None:
-        """Take note that a client has just sent a part of a request, or a whole one."""
+        """Record that a client has just sent a part of a request, or a complete one."""
         self._unfinished.pop(transport, None)
         if unfinished and transport in self._open:
             self._unfinished[transport] = None
@@ -105,7 +105,7 @@ class ConnectionLedger:
         return self._counts[address] >= self.limits.per_address and self.limits.is_limited(address)
 
     def _make_room(self, address: str) -> bool:
-        """Close the connection without a request that was silent longest; of this address, where that has its share."""
+        """Close the connection without a request that was silent longest, of this address if it is at its limit."""
         own = self._has_its_share(address)
         longest = next((each for each in self._unfinished if not own or self._open[each] == address), None)
         self._note(address if own else "", closed=longest is not None)
@@ -145,7 +145,7 @@ class LimitedHttp(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or close at once where there is no room."""
+        """Begin the connection, or close it at once if a limit is reached."""
         super().connection_made(transport)
         if self._ledger.admit(transport, self.client[0] if self.client else ""):
             self._watch()
@@ -153,23 +153,23 @@ class LimitedHttp(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends."""
+        """Process received bytes and set the next deadline."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Set the deadline of the next request."""
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Remove the connection from the ledger."""
         self._set_deadline(None)
         self._ledger.mark(self.transport, unfinished=False)
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Set the deadline of what the client has to send next; a connection that became a WebSocket has none."""
+        """Set the deadline for the client's next bytes; a WebSocket has none."""
         state = self.conn.their_state if self.transport.get_protocol() is self else None
         unfinished = state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
         self._ledger.mark(self.transport, unfinished=unfinished)
@@ -194,7 +194,7 @@ class LimitedHttp(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn that leaves signals to the process it is part of, and says when it serves and when it ends."""
+    """A uvicorn server that leaves signals to its process, and reports when it starts and stops serving."""
 
     def __init__(
         self,
@@ -202,13 +202,13 @@ class Server(uvicorn.Server):
         serving: Callable[[], Awaitable[None]] | None = None,
         closing: Callable[[], None] = lambda: None,
     ) -> None:
-        """``closing`` is called before requests that are being answered are given their last moments."""
+        """``closing`` is called before the grace period of running requests begins."""
         super().__init__(config)
         self._serving = serving
         self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve, then tell."""
+        """Start serving, then report it."""
         await super().startup(sockets)
         for bound in sockets or ():
             # Asyncio uses one number for the kernel's queue and for the accepts per wake-up, so the queue is set here.
@@ -217,19 +217,19 @@ class Server(uvicorn.Server):
             await self._serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell, then end."""
+        """Report the end of serving, then shut down."""
         self._closing()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Install no signal handlers: shutting down is decided elsewhere."""
+        """Install no signal handlers: the process decides when to shut down."""
         yield
 
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """Where a server listens, and the names of the settings that say so; port 0 is any free one."""
+    """The address of a server, and the names of its settings; port 0 is any free one."""
 
     host: str
     port: int
@@ -240,7 +240,7 @@ class ListenAddress:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files and sockets as the system allows it; many allow 1,024 unless asked."""
+    """Raise the soft limit of open files to the system's hard limit; many systems begin with 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -250,7 +250,7 @@ def raise_descriptor_limit() -> None:
 
 
 def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> uvicorn.Config:
-    """Return how an application is served on one port; ``options`` are uvicorn's own."""
+    """Return the uvicorn configuration of an application on one port; ``options`` are uvicorn's own."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     within = (limits or ConnectionLimits()).within(descriptors if descriptors > 0 else MOST_DESCRIPTORS)
     return uvicorn.Config(
@@ -269,7 +269,7 @@ def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **optio
 
 
 async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) -> None:
-    """Serve; when cancelled, close in good order before returning."""
+    """Serve; when cancelled, shut down gracefully before returning."""
     task = asyncio.create_task(server.serve(sockets))
     try:
         await asyncio.shield(task)

@@ -1,6 +1,7 @@
-"""Streaming: shows answers while they are written, each in one message that is placed once and then edited.
+"""Streaming: shows answers while they are written, each in one message that is sent once and then edited.
 
-See ADR 21."""
+See ADR 21.
+"""
 
 import asyncio
 import time
@@ -26,7 +27,7 @@ from maestro.store.transaction import Transaction
 from maestro.supervision import end, uninterrupted
 
 LOOK_SECONDS = 0.1
-"""How often the store is asked whether anything was written: one number."""
+"""Seconds between two reads of the store's change counter."""
 PATIENCE_SECONDS = 3.0
 """How long an answer waits at most for an edit of its draft that is under way, so that it is not overtaken by it."""
 PAUSE_SECONDS = 1.0
@@ -44,8 +45,8 @@ class Drafting:
     async def place(self, job_id: str, connector: Connector, *, anew: bool) -> float | None:
         """Send a placeholder message to the platform and record its receipt.
 
-        Unless ``anew``, only a placeholder that may be there already is settled. Where the platform cannot say, nothing
-        is shown: what may be left there is empty.
+        Unless ``anew``, only the outcome of an earlier send is settled. If the platform cannot tell, no draft is shown:
+        at most an empty placeholder remains there.
         """
         message = await asyncio.to_thread(self._begin_placing, job_id, anew)
         if message is None:
@@ -58,7 +59,7 @@ class Drafting:
         return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the message to what is written so far, as much of it as fits."""
+        """Edit the message to the text written so far, truncated to the platform's limit."""
         message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
@@ -66,7 +67,7 @@ class Drafting:
         return _pause(outcome)
 
     async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the message to say that nothing more comes; a refused edit leaves it as it is."""
+        """Edit the message to say that no more text follows; after a refusal it stays as it is."""
         text = stopped_text(_fitting(sheet.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
@@ -78,7 +79,7 @@ class Drafting:
         await uninterrupted(asyncio.to_thread(self._forget, job_id))
 
     def _begin_placing(self, job_id: str, anew: bool) -> OutgoingMessage | None:
-        """Commit that the platform is about to be asked; None when it is not to be."""
+        """Record that the placeholder is about to be sent; None if it must not be."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
             if draft is None or (
@@ -94,14 +95,14 @@ class Drafting:
             return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
     def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return the safe move; a platform with keys is not searched by text: many placeholders are equal."""
+        """Return the safe action; a platform with keys is not searched by text: many placeholders are equal."""
         with self._store.view() as tx:
             move = choose_action(message, connector, tx.now)
         forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
         return SendAction.LEAVE if forgotten else move
 
     def _record_outcome(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
-        """Keep what became of the message."""
+        """Store the outcome of a send."""
         with self._store.begin() as tx:
             if isinstance(outcome, Receipt):
                 tx.deliveries.drafts.placed(job_id, outcome)
@@ -121,7 +122,7 @@ class Drafting:
 
 
 def _another_speaks(tx: Transaction, job: Job) -> bool:
-    """Say whether a new message would split another job's answer there."""
+    """Tell whether a new message would interrupt another job's answer in the channel."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
@@ -137,21 +138,21 @@ def _pause(outcome: Receipt | SendFailure) -> float | None:
 
 
 def _fitting(text: str, connector: Connector, spare: int) -> str:
-    """Return as much of a text as one message holds."""
+    """Return the beginning of a text that fits into one message."""
     return next(chunks(text, connector.capabilities.max_length - spare, measure_of(connector)))
 
 
 class HeldConnectors(Protocol):
-    """The connectors this process holds."""
+    """The connectors that this process holds."""
 
     def all(self) -> Sequence[Connector]:
-        """Return all of them."""
+        """Return every connector of this process."""
         ...
 
 
 @dataclass
 class DraftProgress:
-    """How far one draft is shown: its revision, and when it may be edited again, in monotonic seconds."""
+    """The progress of one draft: the shown revision, and the next time for an edit, in monotonic seconds."""
 
     revision: int = 0
     due: float = 0.0
@@ -161,14 +162,14 @@ class DraftProgress:
 
     @property
     def busy(self) -> bool:
-        """Whether the platform is being asked for something."""
+        """Whether a call to the platform is running."""
         return self.work is not None and not self.work.done()
 
 
 class DraftStreamer:
-    """Streams the drafts of the accounts of this process to their platforms.
+    """The streaming of drafts to the accounts of this process.
 
-    Streaming is a courtesy: what fails is retried ever more slowly, and never keeps an answer waiting for long.
+    Streaming is optional: failures are retried after growing waits, and never delay an answer for long.
     """
 
     def __init__(self, store: Store, held: HeldConnectors) -> None:
@@ -182,7 +183,7 @@ class DraftStreamer:
         self._left = False
 
     async def run(self) -> None:
-        """Show until cancelled."""
+        """Stream until cancelled."""
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -195,9 +196,9 @@ class DraftStreamer:
             await end([shown.work for shown in self._shown.values() if shown.work is not None])
 
     async def finished(self, job_id: str) -> None:
-        """Show nothing more of a job: its answer is about to replace its draft.
+        """Stop streaming a job, because its answer is about to replace its draft.
 
-        Returns when what was under way is over.
+        Returns when the running call has ended.
         """
         if not self._looks:
             return
@@ -212,11 +213,11 @@ class DraftStreamer:
 
     @property
     def _looks(self) -> bool:
-        """Whether there is, or may be, anything to show."""
+        """Whether a draft may have to be shown."""
         return self._waiting or self._left or any(self._offers.values())
 
     async def settle(self, job_id: str, connector: Connector) -> None:
-        """Learn whether the platform has the message of a draft; raises ``AmbiguousSend`` while it does not say."""
+        """Find out whether the platform has the draft's message; raises ``AmbiguousSend`` while that is unknown."""
         if await self._drafting.place(job_id, connector, anew=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
@@ -272,7 +273,7 @@ class DraftStreamer:
             shown.due = time.monotonic() + max(pause, longer)
 
     async def _done(self, move: DraftStep, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Ask the platform; None when it has done it, else the seconds it asks to wait at least."""
+        """Call the platform; return None after success, else the least seconds to wait."""
         job_id = sheet.draft.job_id
         match move:
             case DraftStep.PLACE:
@@ -285,7 +286,7 @@ class DraftStreamer:
         return None
 
     def _offer(self, offers: Mapping[Place, float]) -> None:
-        """Record for the processes that call models which accounts stream."""
+        """Record which accounts stream, for the processes that call models."""
         with self._store.view() as tx:
             known = {place: tx.deliveries.drafts.offered(place) for place in offers}
         if any(seconds != known[place] for place, seconds in offers.items()):

@@ -1,4 +1,4 @@
-"""Tasks of a process: the first that fails ends it, ending is orderly, and some work is never cut in half."""
+"""The tasks of a process: the first failure ends all, shutdown is orderly, and some work is never interrupted."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ Service = Coroutine[Any, Any, None]
 
 
 async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what the work returns; when cancelled meanwhile, finish the work first and then be cancelled."""
+    """Return the result of the work; a cancellation takes effect only after the work has ended."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -21,7 +21,7 @@ async def uninterrupted(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
-    """Return when one of the events is over; raise what a watched task raised if it ends before."""
+    """Return when one of the events occurs; raise the error of a watched task that ends before."""
     waiting = [asyncio.ensure_future(event) for event in events]
     try:
         done, _ = await asyncio.wait([*waiting, *watched], return_when=asyncio.FIRST_COMPLETED)
@@ -33,7 +33,7 @@ async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]
 
 
 async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and wait until they are over; what they raise now is ignored."""
+    """Cancel the tasks and wait for their end; errors that they raise now are ignored."""
     for task in tasks:
         task.cancel()
     for task in tasks:
@@ -52,18 +52,18 @@ def _raise_cause(task: "asyncio.Future[Any]") -> None:
 
 
 class Services:
-    """Runs services side by side: the first that fails ends all, and ending is orderly."""
+    """A group of services that run side by side: the first failure ends all in order."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
         self._tasks: list[asyncio.Task[None]] = []
 
     def add(self, *services: Service) -> None:
-        """Let these run."""
+        """Add services to the group."""
         self._tasks += [asyncio.create_task(service) for service in services]
 
     async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
-        """Wait for ``begun``, which announces the start, and for the end; then drain, and end what still runs."""
+        """Wait for ``begun``, which announces the start, and for the stop; then drain, and end the remaining services."""
         try:
             await first_of(self._stop.wait(), begun, watched=self._tasks)
             await first_of(self._stop.wait(), watched=self._tasks)
@@ -73,23 +73,23 @@ class Services:
 
 
 class ReadySignals:
-    """Signals that each of several parts has begun."""
+    """Signals that each of several parts is ready."""
 
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []
 
     def another(self) -> Callable[[], None]:
-        """Expect one more, and return what it calls when it has begun."""
+        """Expect one more part, and return the function that it calls when ready."""
         event = asyncio.Event()
         self._events.append(event)
         return event.set
 
     @property
     def done(self) -> bool:
-        """Whether all have begun."""
+        """Whether all parts are ready."""
         return all(event.is_set() for event in self._events)
 
     async def wait(self) -> None:
-        """Return when all have begun."""
+        """Return when all parts are ready."""
         for event in self._events:
             await event.wait()
