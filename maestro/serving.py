@@ -163,7 +163,7 @@ class LimitedHttp(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection from the ledger."""
+        """Cancel the deadline and update the ledger."""
         self._set_deadline(None)
         self._ledger.mark(self.transport, unfinished=False)
         super().connection_lost(exc)

@@ -29,7 +29,7 @@ from maestro.supervision import end, uninterrupted
 LOOK_SECONDS = 0.1
 """Seconds between two reads of the store's change counter."""
 PATIENCE_SECONDS = 3.0
-"""How long an answer waits at most for an edit of its draft that is under way, so that it is not overtaken by it."""
+"""The most seconds an answer waits for a running edit of its draft, which must not overwrite it."""
 PAUSE_SECONDS = 1.0
 LONGEST_PAUSE = 30.0
 

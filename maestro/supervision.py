@@ -63,7 +63,7 @@ class Services:
         self._tasks += [asyncio.create_task(service) for service in services]
 
     async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
-        """Wait for ``begun``, which announces the start, and for the stop; then drain, and end the remaining services."""
+        """Wait for ``begun``, which announces the start, and for the stop; then drain and end the others."""
         try:
             await first_of(self._stop.wait(), begun, watched=self._tasks)
             await first_of(self._stop.wait(), watched=self._tasks)

@@ -114,7 +114,7 @@ def begin(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before the command."""
+    """Read the options that stand before the command."""
     ctx.ensure_object(Given).take(config, data_dir, debug)
 
 
@@ -146,8 +146,8 @@ def run(arguments: list[str]) -> int:
 def leave(code: int) -> NoReturn:
     """End the process with this exit code.
 
-    Where Temporal's SDK was used, without the interpreter's own clean-up: its native threads may still run then and
-    abort the process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by now.
+    After a use of Temporal's SDK it skips the interpreter's clean-up: native threads may still run then and abort the
+    process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by now.
     """
     deliberately = "temporalio.bridge" in sys.modules
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""A client of the web connector that survives a restart of Maestro: nothing said or answered is lost or doubled."""
+"""A client of the web connector that survives a restart of Maestro: no message or answer is lost or doubled."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from maestro.settings import is_loopback
 Frame = Mapping[str, Any]
 
 COME_BACK_SECONDS = 0.5
-"""The pause before the next try, while Maestro is away or takes no messages."""
+"""Seconds until the next attempt while Maestro is unreachable or accepts no messages."""
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
 TOO_LARGE = 1009
@@ -28,7 +28,7 @@ LOST = (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, EOFError)
 
 
 class ConnectorUnreachable(MaestroError):
-    """No web connector answers at the address; the message says how to start one."""
+    """No web connector answers at the address; the message explains how to start one."""
 
     public = "The web connector does not answer."
 
@@ -45,7 +45,7 @@ class ForeignChannel(ChatRefused):
 
 @dataclass(frozen=True)
 class ConnectorAddress:
-    """A web connector, the key it may ask for, and the name by which agents know the person."""
+    """The address of a web connector, its key, and the name of the user."""
 
     url: str
     api_key: str = field(default="", repr=False)
@@ -53,9 +53,9 @@ class ConnectorAddress:
 
 
 class ChatClient:
-    """One person in one channel, over as many connections as it takes.
+    """A chat of one user in one channel, over any number of connections.
 
-    ``visit`` is where they left off; ``remember`` is called whenever that changes.
+    ``visit`` is the state to resume from; ``remember`` is called whenever it changes.
     """
 
     def __init__(self, place: ConnectorAddress, visit: ChatVisit, remember: Callable[[ChatVisit], None]) -> None:
@@ -69,11 +69,11 @@ class ChatClient:
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages Maestro has not confirmed."""
+        """The number of messages that Maestro has not acknowledged."""
         return len(self._unacknowledged)
 
     async def say(self, client_id: str, content: str) -> None:
-        """Say something under an id of its own, now or with the next connection."""
+        """Send a message under an id of its own, now or with the next connection."""
         self._unacknowledged[client_id] = content
         if self._socket is not None:
             # A message cut off by a closed connection is sent again on the next one.
@@ -81,7 +81,7 @@ class ChatClient:
                 await self._send(self._socket, client_id)
 
     async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Yield what the server says, each message once, and a frame ``{"type": "away"}`` when it is gone; no end.
+        """Yield the server's frames, each message once, and ``{"type": "away"}`` after a disconnection; endless.
 
         Raises ``ConnectorUnreachable`` when the first connection fails, ``ForeignChannel`` and ``ChatRefused``.
         """
@@ -111,7 +111,7 @@ class ChatClient:
         )
 
     def _judge(self, error: Exception) -> None:
-        """Let a connection be lost if another may succeed; raises ``ConnectorUnreachable`` and ``ChatRefused``."""
+        """Return if a new connection may succeed; raises ``ConnectorUnreachable`` and ``ChatRefused``."""
         if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.code == TOO_LARGE:
             raise ChatRefused("the message is larger than the web connector takes (web.maxFrameBytes)") from error
         if self._been_there:
@@ -127,7 +127,7 @@ class ChatClient:
         ) from error
 
     async def _conversation(self, socket: ClientConnection) -> AsyncGenerator[Frame, None]:
-        """Come in, and yield what is said until the connection ends."""
+        """Log in, and yield the frames until the connection ends."""
         await socket.send(json.dumps(self._auth()))
         if not self._log_in(json.loads(await socket.recv())):
             return
@@ -170,7 +170,7 @@ class ChatClient:
         raise ChatRefused(f"the web connector refused: {why}{fix}")
 
     async def _take(self, socket: ClientConnection, frame: Frame) -> bool:
-        """Handle a frame of the server; true when the user should see it."""
+        """Handle a frame of the server; true if the user should see it."""
         match frame["type"]:
             case "message":
                 return self._see(frame["id"]) and not self._history
@@ -186,7 +186,7 @@ class ChatClient:
         return True
 
     def _see(self, delivery_id: int) -> bool:
-        """Store that everything up to this id has arrived; false when it had arrived before."""
+        """Record the newest id received; false if it was received before."""
         if self.visit.last_id is not None and delivery_id <= self.visit.last_id:
             return False
         self._update(last_id=delivery_id)
@@ -197,13 +197,13 @@ class ChatClient:
         self._remember(self.visit)
 
     async def _say_again(self, socket: ClientConnection) -> None:
-        """Say what was never acknowledged; the server knows a ``clientId`` that it has seen."""
+        """Send the unacknowledged messages again; the server recognizes a repeated ``clientId``."""
         self._socket = socket
         for client_id in tuple(self._unacknowledged):
             await self._send(socket, client_id)
 
     async def _is_final(self, socket: ClientConnection, error: Frame) -> bool:
-        """Say again, after a while, what the server could not take just now; true when it never will."""
+        """Send a message again after a temporary error; true if the error is final."""
         client_id = error.get("clientId", "")
         if client_id in self._unacknowledged and error.get("error") in PASSING:
             await asyncio.sleep(COME_BACK_SECONDS)

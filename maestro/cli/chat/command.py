@@ -94,17 +94,17 @@ class TerminalChat:
     screen: ChatScreen
 
     def once(self, said: str, timeout: float) -> None:
-        """Say one thing and show the answer."""
+        """Send one message and show the answer."""
         text = addressed(said, self.agent)
         self._in_a_channel(lambda client: asyncio.run(ask(client, text, timeout, self.screen)))
 
     def at_length(self) -> None:
-        """Have a conversation."""
+        """Run an interactive conversation."""
         history = self.visits.folder / "history"
         self._in_a_channel(lambda client: converse(client, self.agent, self.screen, history))
 
     def _in_a_channel(self, talk: Callable[[ChatClient], None]) -> None:
-        """Talk, in a new channel if the old one is another user's now; raises ``ForeignChannel`` for a chosen one."""
+        """Chat, in a new channel if the old one has another owner; raises ``ForeignChannel`` for a chosen one."""
         try:
             talk(self._client())
         except ForeignChannel:
@@ -116,7 +116,7 @@ class TerminalChat:
 
     @property
     def _name(self) -> str:
-        """What the visit is kept under: a channel of one's choice, an agent's own, or the usual one."""
+        """Return the name under which the visit is stored: of the channel, of the agent, or the default."""
         return f"#{self.channel}" if self.channel else f"@{self.agent}"
 
     def _client(self) -> ChatClient:
@@ -134,7 +134,7 @@ class TerminalChat:
 
 
 def _piped() -> str | None:
-    """Return all of standard input as one message, or None when a person types there."""
+    """Return all of standard input as one message, or None at a terminal."""
     if sys.stdin is not None and sys.stdin.isatty():
         return None
     text = sys.stdin.read().strip() if sys.stdin is not None else ""
@@ -165,21 +165,21 @@ def _tell_unknown(agent: str, settings: Settings) -> None:
 
 
 class NoAnswer(MaestroError):
-    """There is no whole answer in time; the message says what becomes of it."""
+    """No complete answer arrived in time; the message explains what happens to it."""
 
     public = "There was no answer in time."
 
 
 class AnswerFailed(MaestroError):
-    """No agent could answer; the message is what Maestro says instead."""
+    """No agent could answer; the message is Maestro's error text."""
 
     public = "The message could not be answered."
 
 
 async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -> None:
-    """Say one thing, show the answer and return; raises ``NoAnswer`` after ``limit`` seconds, and ``AnswerFailed``.
+    """Send a message and show its answer; raises ``NoAnswer`` after ``limit`` seconds, and ``AnswerFailed``.
 
-    Raises what ``ChatClient.frames`` raises, and ``ChatRefused`` when the message is not taken.
+    Raises the errors of ``ChatClient.frames``, and ``ChatRefused`` when the message is rejected.
     """
     question = _ChatRequest(client, screen, text)
     try:
@@ -200,7 +200,7 @@ class _ChatRequest:
         self.answer = ChatAnswer(self._id)
 
     async def put(self) -> None:
-        """Return when the whole answer is there."""
+        """Send the message and return when the answer is complete."""
         await self._client.say(self._id, self._text)
         async with contextlib.aclosing(self._client.frames()) as frames:
             async for frame in frames:
@@ -209,7 +209,7 @@ class _ChatRequest:
                 self._mind(frame)
 
     def _answered(self, message: Frame) -> bool:
-        """Show a message, and say whether it was the end of the answer; raises ``AnswerFailed``."""
+        """Show a message; true if it ended the answer. Raises ``AnswerFailed``."""
         answers = self.answer.takes(message)
         if answers and is_failure(self._text, message):
             self._screen.record(message, answers=True)

@@ -1,4 +1,4 @@
-"""Pure rules of ``maestro chat``: what is sent, what answers it, and what a terminal shows."""
+"""Pure rules of ``maestro chat``: messages to send, matching of answers, and display on a terminal."""
 
 import re
 import unicodedata
@@ -12,10 +12,10 @@ KEPT_CONTROLS = "\n\t"
 
 
 class ChatAnswer:
-    """Tells which of the messages that arrive answer what was said under a ``clientId``.
+    """The matching of arriving messages with the message of a ``clientId``.
 
-    The first chunk of an answer names what it replies to. While a chunk says that more follows, what comes next in the
-    channel without such a name is that: nothing else is sent there meanwhile.
+    The first chunk of an answer names the message it replies to. The following chunks name none: they belong to the
+    answer as long as each chunk announces more.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -24,7 +24,7 @@ class ChatAnswer:
         """Whether a part of the answer is there, and the rest is still to come."""
 
     def takes(self, message: Frame) -> bool:
-        """Say whether this message is a part of the answer."""
+        """Tell whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
         answers = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
         if answers:
@@ -33,7 +33,7 @@ class ChatAnswer:
 
 
 def is_failure(text: str, answer: Frame) -> bool:
-    """Say whether Maestro answers in the place of an agent, because what was said to one came to nothing."""
+    """Tell whether the message is Maestro's error text in place of an agent's answer."""
     return bool(answer.get("notice")) and control_word(text) is None
 
 
@@ -45,9 +45,9 @@ def addressed(text: str, agent: str) -> str:
 
 
 def displayed(message: Frame, address: str = "") -> str:
-    """Return a message as a terminal shows it: its words, where its file is, and what may be chosen, by number.
+    """Return a message as text for a terminal, with its file's address and its numbered choices.
 
-    ``address`` is the web connector's own, which the path of a file is of.
+    ``address`` is the web connector's own, to which the path of a file is relative.
     """
     file, buttons = message.get("file"), message.get("buttons", ())
     kept = f"[file {file['filename']}, {_bytes(file['size'])}: {address}{file['url']}]" if file else ""
@@ -56,14 +56,14 @@ def displayed(message: Frame, address: str = "") -> str:
 
 
 def meant(line: str, message: Frame) -> str:
-    """Return what a line says: the number of a button of the newest message says its value."""
+    """Return the text to send for a line: the number of a button of the newest message means its value."""
     buttons, typed = message.get("buttons", ()), line.strip()
     numbers = {str(number): str(button["value"]) for number, button in enumerate(buttons, 1)}
     return numbers.get(typed, line)
 
 
 def web_address(url: str) -> str:
-    """Return where the HTTP side of a web connector is, by the address of its socket."""
+    """Return the HTTP address of a web connector, from the address of its WebSocket."""
     parts = urlsplit(url)
     return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
 
@@ -73,7 +73,7 @@ def _bytes(size: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return a text without the control characters by which it could move a terminal's cursor or write elsewhere."""
+    """Return a text without control characters, which could move a terminal's cursor."""
     return "".join(
         character for character in text if character in KEPT_CONTROLS or unicodedata.category(character) != "Cc"
     )

@@ -1,4 +1,4 @@
-"""A conversation at a terminal: its screen, on which a user types while a second thread receives."""
+"""A conversation at a terminal: the screen on which a user types while a second thread receives."""
 
 import asyncio
 import concurrent.futures
@@ -25,10 +25,10 @@ LINES = 1000
 
 
 class ChatScreen:
-    """Writes what arrives, also while a line is being typed; safe to use from two threads.
+    """The output of a chat, also while the user types a line; safe to use from two threads.
 
     Messages go to standard output, everything else to standard error, so that a script reads answers only. ``address``
-    is where files are fetched from.
+    is the server from which files are downloaded.
     """
 
     def __init__(self, as_json: bool, address: str = "") -> None:
@@ -49,23 +49,23 @@ class ChatScreen:
             self._write(displayed(frame, self._address))
 
     def record(self, frame: Frame, *, answers: bool) -> None:
-        """Write a message for programs; people are shown nothing."""
+        """Write a message for programs; a user at a terminal sees nothing."""
         if self._as_json:
             self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
 
     def typing(self) -> None:
-        """Show that an agent is typing, unless a person is."""
+        """Show that an agent is typing, unless the user is."""
         with self._lock:
             if self._drawn and not self._asking and not self._shows_typing:
                 self._shows_typing = True
                 typer.echo(TYPING, nl=False)
 
     def note(self, text: str) -> None:
-        """Say something that is no message."""
+        """Show a notice that is not a message."""
         self._write(text, err=True)
 
     def read(self) -> str:
-        """Return the next line a person types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
+        """Return the next line that the user types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
         with self._lock:
             self._erase()
             self._asking = True
@@ -90,7 +90,7 @@ class ChatScreen:
 
 
 def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) -> None:
-    """Let a person talk until Ctrl-D; raises what ``ChatClient.frames`` raises."""
+    """Run a conversation until Ctrl-D; raises the errors of ``ChatClient.frames``."""
     with _remembered(history), _channel_listener(client, screen) as listener:
         listener.wait_for(listener.connected())
         screen.note(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
@@ -104,7 +104,7 @@ def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) 
 
 
 def _lines(screen: ChatScreen) -> Iterator[str]:
-    """Yield what a person types, line by line, until the end."""
+    """Yield the lines that the user types, until the end."""
     while True:
         try:
             line = screen.read()
@@ -131,7 +131,7 @@ class ChannelListener:
         self._listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
 
     def wait_for(self, something: Coroutine[None, None, None]) -> None:
-        """Return when it has happened; raises ``KeyboardInterrupt``, and what made the listening end."""
+        """Return when the event occurred; raises ``KeyboardInterrupt``, and the error that ended the listener."""
         waiting = asyncio.run_coroutine_threadsafe(something, self._loop)
         try:
             concurrent.futures.wait((waiting, self._listening), return_when=concurrent.futures.FIRST_COMPLETED)
@@ -218,7 +218,7 @@ async def _rest() -> None:
 
 @contextlib.contextmanager
 def _remembered(history: Path) -> Iterator[None]:
-    """Offer the lines of earlier conversations, and keep those of this one for the person alone."""
+    """Load the history of earlier conversations, and store this one's, readable by its user only."""
     readline.set_history_length(LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)

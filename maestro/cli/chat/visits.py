@@ -32,34 +32,34 @@ class ChatVisit(Value):
     last_id: int | None = None
 
     def forgotten(self) -> "ChatVisit":
-        """Return the channel alone, without its user and the last message that was seen."""
+        """Return the visit with its channel only, without its user and the last message seen."""
         return ChatVisit(url=self.url, channel=self.channel)
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return where this user's programs keep what they remember."""
+    """Return the folder for the state of this user's programs."""
     return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "maestro"
 
 
 @dataclass(frozen=True)
 class VisitFiles:
-    """The visits of one user; the files are for their eyes only, because a resume token is as good as a login."""
+    """The stored visits of one user; only the user can read the files, as a resume token is as good as a login."""
 
     folder: Path
 
     def find(self, url: str, name: str) -> ChatVisit | None:
-        """Return the visit kept under this name, with the newest token; what cannot be read is as good as not there."""
+        """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
         visit = _read(self._file(url, name))
         return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
 
     def token(self, url: str) -> str:
-        """Return the newest token from this address, if any: it makes a person the same one in all their channels."""
+        """Return the newest token from this address, if any, so that the user is the same in all channels."""
         kept = sorted(self.folder.glob("*.json"), key=_age)
         visits = (visit for visit in map(_read, kept) if visit is not None and visit.url == url)
         return next((visit.resume_token for visit in visits if visit.resume_token), "")
 
     def keep(self, name: str, visit: ChatVisit) -> None:
-        """Keep the visit under this name; without a place to write, the next call begins anew."""
+        """Store the visit under this name; if that fails, the next call starts a new channel."""
         file = self._file(visit.url, name)
         fresh = file.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ def _read(file: Path) -> ChatVisit | None:
 
 
 def _age(file: Path) -> int:
-    """Return a number that is smaller for a newer file; one that has just gone is the oldest."""
+    """Return a number that is smaller for a newer file; a deleted file counts as the oldest."""
     try:
         return -file.stat().st_mtime_ns
     except OSError:

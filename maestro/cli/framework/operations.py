@@ -30,7 +30,7 @@ Operation = TypeVar("Operation", bound=Callable[Concatenate[Any, ...], Result])
 
 @dataclass(frozen=True)
 class Opened:
-    """The settings and the store they name; ``live`` are the settings with what was set while Maestro runs."""
+    """The settings and the open store; ``live`` are the settings with the changes made while Maestro runs."""
 
     loaded: Loaded
     store: Store
@@ -86,7 +86,7 @@ class OperationCommands(Commands):
         self._new_ref = _parameter("ref", reference.new_ref or reference.ref)
 
     def operation(self, name: str | None = None, **more: Any) -> Callable[[Operation], Operation]:
-        """Make a command of a function: it gets the operations and its options, and returns a view and its lines."""
+        """Make a command of a function that gets the operations and its options, and returns a view and its lines."""
 
         def add(function: Operation) -> Operation:
             @wraps(function)

@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 @dataclass(frozen=True)
 class Port:
-    """An option that takes the place of a setting: the key of that port."""
+    """An option that overrides the setting of a port, by its key."""
 
     key: str
     option: str
@@ -48,7 +48,7 @@ CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and 
 
 @dataclass
 class Given:
-    """What was given so far; what stands nearer to the end of the line wins.
+    """The common options given so far; a later one on the command line wins.
 
     ``ports`` are by the key of their setting, None where not given.
     """
@@ -60,7 +60,7 @@ class Given:
     ports: dict[str, int | None] = field(default_factory=dict)
 
     def take(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
-        """Add what one part of the line says."""
+        """Add the options of one part of the command line."""
         self.config = config or self.config
         self.data_dir = data_dir or self.data_dir
         self.debug = debug or self.debug

@@ -1,6 +1,6 @@
-"""What a command writes: a value for programs, or tables and facts for people.
+"""The output of a command: a value for programs, or tables and fields for users.
 
-Nothing is cut off in a table, so that an id can be copied and a pipe gets everything.
+Tables truncate nothing, so that an id can be copied and a pipe gets everything.
 """
 
 import json
@@ -57,7 +57,7 @@ def write(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) 
 
 
 def plain(text: str) -> str:
-    """Return a text as one line that does nothing to a terminal: names and reasons come from outside."""
+    """Return a text as one line without terminal control characters: names and reasons are untrusted."""
     return " ".join(printable(text).split())
 
 
@@ -67,12 +67,12 @@ def printable(line: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a time in the zone of this machine, nothing for none."""
+    """Return a time in the zone of this machine, "" for none."""
     return at.astimezone().strftime(TIME) if at else ""
 
 
 def joined(*parts: str | None, by: str = "/") -> str:
-    """Return the parts that are not empty, as the platform, channel and thread of an address."""
+    """Return the parts that are not empty, such as the platform, channel and thread of an address."""
     return by.join(filter(None, parts))
 
 
@@ -82,7 +82,7 @@ def channel_of(view: Any) -> str:
 
 
 def enabled(view: Any) -> str:
-    """Return whether it is enabled, in a word."""
+    """Return whether the item is enabled, as a word."""
     return "enabled" if view.enabled else "disabled"
 
 
@@ -92,7 +92,7 @@ def table(columns: Columns, views: Iterable[object]) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of rows whose columns begin below each other."""
+    """Yield the lines of rows with aligned columns."""
     cells = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
@@ -111,7 +111,7 @@ def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator
 
 
 def more(cursor: str | None) -> Iterator[str]:
-    """Yield the line that says how to see the following page, if there is one."""
+    """Yield the command for the following page, if there is one."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
@@ -168,7 +168,7 @@ def _is_table(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a value in words; nothing for none."""
+    """Return a value as text, "" for none."""
     match value:
         case None:
             return ""
