@@ -9,7 +9,6 @@ from api import errors, mcp
 from api.dashboard import (
     assets,
     audit,
-    chat,
     conversations,
     login,
     memory,
@@ -25,9 +24,8 @@ from api.dashboard import (
     webhooks,
 )
 from api.dashboard.accounts import forms as account_forms
-from api.dashboard.agents import history as agent_history
 from api.dashboard.agents import pages as agent_pages
-from api.dashboard.agents import tokens as agent_tokens
+from api.dashboard.agents import versions as agent_versions
 from api.dashboard.jobs import batches as batch_pages
 from api.dashboard.jobs import job as job_pages
 from api.dashboard.jobs import pages as job_list
@@ -67,10 +65,10 @@ ROUTERS = (
     login.for_operators,
     overview.router,
     pages.router,
-    chat.pane,
-    agent_tokens.router,
+    conversations.pane,
+    agent_versions.token_router,
     agent_pages.list_router,
-    agent_history.router,
+    agent_versions.router,
     agent_pages.router,
     conversations.list_router,
     conversations.router,
@@ -121,7 +119,7 @@ def build_app(parts: ApiParts) -> FastAPI:
         _open(app, router)
     if parts.chat is not None:
         _open(app, service.chat)
-        _open(app, chat.posting)
+        _open(app, conversations.posting)
     if parts.outside is not None:
         app.state.mcp = mcp.LateServer(parts.outside, parts.version)
         _open(app, mcp.router)

@@ -1,6 +1,8 @@
-"""The pages of conversations: the list, and one conversation with its messages and summaries."""
+"""The pages of conversations, and that of the agent chat."""
 
+import zlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -14,7 +16,9 @@ from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
-from api.routes.dependencies import Number, Parts, parts_of
+from api.parts import AgentChat
+from api.routes.dependencies import Number, Parts, chat_of, parts_of
+from maestro.domain.agent_chat import CHANNEL, HUMAN
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.conversations.views import (
@@ -53,6 +57,16 @@ DONE_IN_CONVERSATION = {"closed": "The conversation has ended: the next message 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=LIST)
 
 RowId = Annotated[int, Field(ge=0, le=LARGEST)]
+
+PAGE = "/maestro"
+CHAT_TITLE = f"{CHANNEL} – Maestro"
+POSTS_ON_A_PAGE = 200
+"""Posts that the page shows at first; earlier ones are shown when they are asked for."""
+HUES = 6
+
+pane = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+"""Registered only where there is a chat."""
 
 
 @list_router.get("")
@@ -218,5 +232,51 @@ def _doomed(request: Request, conversation_id: int, problem: MaestroError | None
         "conversation-delete.html",
         title=f"Delete conversation {conversation_id} – Maestro",
         one=one,
+        problem=problem,
+    )
+
+
+@pane.get(PAGE)
+def show_chat(request: Request, parts: Parts) -> HTMLResponse:
+    """Show the newest posts and a form for a new one; a notice if the configuration has no chat."""
+    if parts.chat is None:
+        return render(request, "agent-chat-off.html", title=CHAT_TITLE)
+    return _chat_page(request, parts.chat)
+
+
+@posting.post(PAGE)
+def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
+    """Post the form's text, for browsers without scripts; a rejected text is shown again."""
+    chat = chat_of(parts)
+    return submit(
+        lambda: chat.service.post(HUMAN, text),
+        lambda _: lead_back(f"{PAGE}#end"),
+        lambda error: _chat_page(request, chat, text, error),
+    )
+
+
+def hue(author: str) -> int:
+    """Return the number of an author's colour, which is always the same."""
+    return zlib.crc32(author.encode()) % HUES
+
+
+def clock_time(moment: str) -> str:
+    """Return the time of a post, for browsers without scripts."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
+
+
+def _chat_page(request: Request, chat: AgentChat, text: str = "", problem: MaestroError | None = None) -> HTMLResponse:
+    rules = chat.rules()
+    return render(
+        request,
+        "agent-chat.html",
+        title=CHAT_TITLE,
+        channel=CHANNEL,
+        posts=chat.service.timeline(POSTS_ON_A_PAGE),
+        rules=rules,
+        shown=POSTS_ON_A_PAGE,
+        hue=hue,
+        clock_time=clock_time,
+        text=text,
         problem=problem,
     )

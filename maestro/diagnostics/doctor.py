@@ -7,9 +7,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from maestro.diagnostics.accounts import accounts
 from maestro.diagnostics.ports import ports
-from maestro.diagnostics.services import bots, connectors, engine
+from maestro.diagnostics.services import accounts, bots, connectors, engine
 from maestro.diagnostics.storage import StoreFindings, data_folder, schedules, skills, store, webhooks
 from maestro.diagnostics.subject import Examined, broken, fine
 from maestro.domain.errors import ConfigurationError, MaestroError
