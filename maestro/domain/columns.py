@@ -8,23 +8,23 @@ from sqlalchemy import DateTime, String, TypeDecorator
 from sqlmodel import Field, SQLModel
 
 LARGEST = 2**63 - 1
-"""The largest number that a row can have."""
+"""The largest integer that a database column can hold."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, kept in SQLite as sortable ISO 8601 text so that an operator can read and compare it."""
+    """A column type for times in UTC; SQLite stores ISO 8601 text, which sorts by time and is readable."""
 
     impl = String
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Any) -> Any:
-        """Use the database's own type where it knows time zones."""
+        """Return text for SQLite, and a timestamp with time zone for any other database."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(String(32))
         return dialect.type_descriptor(DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> Any:
-        """Refuse a naive time: nobody could say when that was."""
+        """Convert a time to UTC for storage; raises ``ValueError`` for one without a time zone, which is ambiguous."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -33,7 +33,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return moment.isoformat(timespec="microseconds") if dialect.name == "sqlite" else moment
 
     def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
-        """Give back an aware time."""
+        """Return the stored time with its time zone."""
         del dialect
         if value is None or isinstance(value, datetime):
             return value
@@ -41,9 +41,9 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def text_of(words: type[StrEnum]) -> Any:
-    """Return a column type that keeps a word of this enumeration as the text a person would type in a query."""
+    """Return a column type that stores the members of an enumeration as text, so that SQL queries can name them."""
 
-    known = {str(word): word for word in words}
+    members = {str(word): word for word in words}
 
     class EnumText(TypeDecorator[StrEnum]):
         impl = String
@@ -55,17 +55,17 @@ def text_of(words: type[StrEnum]) -> Any:
 
         def process_result_value(self, value: Any, dialect: Any) -> StrEnum | None:
             del dialect
-            # A look in a table takes a fifth of what the enumeration takes to find its word.
-            return None if value is None else known.get(value) or words(value)
+            # A dictionary finds a member five times as fast as the enumeration itself.
+            return None if value is None else members.get(value) or words(value)
 
     return EnumText
 
 
 class RowVersion(SQLModel, table=True):
-    """The edition of one kind of rows; triggers write it, whoever changes the rows.
+    """The version of all rows of one kind; database triggers change it with every change of such a row.
 
-    ``stamp`` is a number drawn at random for every change, so that none comes back: not after a change that was rolled
-    back, nor with an older copy of the file.
+    ``stamp`` is drawn at random for every change, so that an old value never occurs again: neither after a rollback nor
+    with a restored backup of the file.
     """
 
     __tablename__ = "editions"
@@ -75,7 +75,7 @@ class RowVersion(SQLModel, table=True):
 
 
 class RowVersions(NamedTuple):
-    """The stamps of all editions; None for rows that nobody ever changed."""
+    """The stamps of all kinds of rows; None for rows that have never changed."""
 
     accounts: int | None = None
     agent_channels: int | None = None

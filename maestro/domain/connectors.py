@@ -1,4 +1,4 @@
-"""Accounts on platforms and their channels, as rows and as operators see and change them."""
+"""The tables and views of connectors (Maestro's accounts on platforms) and of their channels."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from maestro.domain.values import View
 
 
 class BotInstance(SQLModel, table=True):
-    """One account of ours on a platform; what comes in there is for its agent, if it has one.
+    """An account of Maestro on a platform; ``agent_id`` is the agent that answers its messages, None to use routing.
 
-    ``secrets`` is a JSON object of names and what may be kept of each secret: a reference, or the secret encrypted;
-    ``endings`` of names and the last characters, for people to know them by. ``options`` is a JSON object of what its
-    platform lets one set. One that is ``configured`` stands in the configuration, which alone has its secrets and
-    options; whether it is ``enabled`` is for operators to say in any case.
+    ``secrets`` is a JSON object of secrets by name: each a reference such as ``env:NAME``, or the encrypted secret.
+    ``endings`` has the last characters of the secrets by name, by which operators tell them apart. ``options`` is a
+    JSON object of the platform's settings for the account. If the account is ``configured``, the configuration file
+    defines it, with its secrets and options; operators can set ``enabled`` of every account.
 
     See docs/decisions.md: routing.
     """
@@ -42,32 +42,33 @@ class BotInstance(SQLModel, table=True):
 
     @property
     def place(self) -> str:
-        """Its name among all bots."""
+        """The platform and the name of the account, which together identify it."""
         return f"{self.platform}/{self.account}"
 
     @property
     def stored_secrets(self) -> Mapping[str, str]:
-        """What is kept of each secret."""
+        """The references or encrypted secrets, by name."""
         found: Mapping[str, str] = json.loads(self.secrets)
         return found
 
     @property
     def last_characters(self) -> Mapping[str, str]:
-        """The end of each secret that was typed and is long enough."""
+        """The last characters of the secrets that an operator entered, by name; short secrets are left out."""
         found: Mapping[str, str] = json.loads(self.endings)
         return found
 
     @property
     def chosen(self) -> Mapping[str, Any]:
-        """What was set of it."""
+        """The options that are set for the account."""
         found: Mapping[str, Any] = json.loads(self.options)
         return found
 
 
 class ChannelCursor(SQLModel, table=True):
-    """A channel, or a thread of one, that one of our accounts saw.
+    """A cursor into a channel or thread that an account of Maestro has seen, to catch up on missed messages.
 
-    Every message up to the platform's id ``mark`` is in the inbox; it is empty where nothing was read.
+    ``mark`` is a message id of the platform: every message up to it is in the inbox. It is empty if no message was
+    read.
     """
 
     __tablename__ = "channel_cursors"
@@ -82,9 +83,9 @@ class ChannelCursor(SQLModel, table=True):
 
 
 class DisabledChannel(SQLModel, table=True):
-    """A channel in which the platform lets us send nothing any more.
+    """A channel to which Maestro sends nothing, because the platform permanently refused a message.
 
-    A message from there, or an operator, enables it again.
+    A new message from the channel, or an operator, enables the channel again.
     """
 
     __tablename__ = "disabled_channels"
@@ -97,7 +98,7 @@ class DisabledChannel(SQLModel, table=True):
 
 
 class MovedChannel(SQLModel, table=True):
-    """A channel that its platform goes on with under another id, such as a group that became larger."""
+    """A channel that has got another id on its platform, such as a group that became a supergroup."""
 
     __tablename__ = "moved_channels"
 
@@ -109,7 +110,7 @@ class MovedChannel(SQLModel, table=True):
 
 
 class SecretView(View):
-    """A secret that is set: where it stands instead, such as ``env:NAME``, or its last characters if it is long."""
+    """A secret without its value: its reference, such as ``env:NAME``, or the last characters of a long secret."""
 
     name: str
     reference: str = ""
@@ -117,10 +118,11 @@ class SecretView(View):
 
 
 class ConnectorView(View):
-    """One account of ours on a platform, and how it is.
+    """An account of Maestro on a platform, with its settings and its last reported state.
 
-    ``configured`` says that it stands in the configuration, which alone has its secrets and options then. ``state`` is
-    empty for one that no process has connected yet. ``lag_seconds`` is how old the last event was when it came.
+    If the account is ``configured``, the configuration file defines it, with its secrets and options. ``state`` is
+    empty if no process has connected the account yet. ``lagSeconds`` is the time from the last event on the platform to
+    its receipt.
     """
 
     platform: str
@@ -140,16 +142,16 @@ class ConnectorView(View):
 
 
 class ConnectorPage(View):
-    """All connectors by platform and account; ``next`` is null, because there are never many."""
+    """All connectors, sorted by platform and account; ``next`` is always null."""
 
     items: tuple[ConnectorView, ...]
     next: str | None = None
 
 
 class NewConnector(View):
-    """A connector to add; a secret is the text itself, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
+    """A connector to add; each secret is the secret itself, stored encrypted, or ``env:NAME`` or ``file:PATH``.
 
-    ``options`` are named as in the platform's section of the configuration.
+    ``options`` have the names of the keys in the platform's section of the configuration.
     """
 
     platform: Word
@@ -161,9 +163,9 @@ class NewConnector(View):
 
 
 class ConnectorChange(View):
-    """What is to be changed of a connector; what is null stays. An empty secret, and an option of null, is taken away.
+    """Changes of a connector; a null field stays as it is. An empty secret or an option of null is removed.
 
-    An empty ``agent`` leaves what is said there to the rules of routing.
+    With an empty ``agent``, the routing rules choose the agent for messages of the account.
     """
 
     agent: OptionalSlug | None = None
@@ -173,7 +175,7 @@ class ConnectorChange(View):
 
 
 class DisabledChannelView(View):
-    """A channel to which nothing is sent, because its platform refused it for good, and why."""
+    """A channel to which Maestro sends nothing, and the platform's reason for its permanent refusal."""
 
     platform: str
     account: str
@@ -183,36 +185,39 @@ class DisabledChannelView(View):
 
 
 class DisabledChannelPage(View):
-    """Channels to which nothing is sent, the last one first; ``next`` is null."""
+    """Channels to which Maestro sends nothing, the last disabled first; ``next`` is always null."""
 
     items: tuple[DisabledChannelView, ...]
     next: str | None = None
 
 
-_SAID = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at")
+_STATUS_FIELDS = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at")
 
 
 def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None) -> ConnectorView:
-    """Show a connector."""
-    kept, endings = bot.stored_secrets, bot.last_characters
-    said = {name: getattr(status, name) for name in _SAID} if status is not None else {}
+    """Return the view of a connector; ``agent`` is the slug of its agent, ``status`` its last reported state."""
+    stored, endings = bot.stored_secrets, bot.last_characters
+    reported = {name: getattr(status, name) for name in _STATUS_FIELDS} if status is not None else {}
     return ConnectorView(
         platform=bot.platform,
         account=bot.account,
         agent=agent,
         enabled=bot.enabled,
         configured=bot.configured,
-        secrets=tuple(_secret(name, text, endings.get(name, "")) for name, text in kept.items()),
+        secrets=tuple(_secret(name, text, endings.get(name, "")) for name, text in stored.items()),
         options=dict(bot.chosen),
-        **said,
+        **reported,
     )
 
 
 def connector_page(
-    bots: Sequence[BotInstance], agents: Mapping[int, str], said: Sequence[ConnectorStatus]
+    bots: Sequence[BotInstance], agents: Mapping[int, str], reported: Sequence[ConnectorStatus]
 ) -> ConnectorPage:
-    """Show all connectors; the web connector, which is no bot, is one of the configuration."""
-    statuses = {(status.platform, status.account): status for status in said}
+    """Return the view of all connectors.
+
+    The web connector has no row among ``bots``; it is shown as configured.
+    """
+    statuses = {(status.platform, status.account): status for status in reported}
     named = {(bot.platform, bot.account): bot for bot in bots}
     for platform, account in statuses.keys() - named.keys():
         if platform == "web":
@@ -222,9 +227,9 @@ def connector_page(
 
 
 def disabled_page(channels: Sequence[DisabledChannel]) -> DisabledChannelPage:
-    """Show the channels to which nothing is sent."""
+    """Return the view of the channels to which Maestro sends nothing."""
     return DisabledChannelPage(items=tuple(map(DisabledChannelView.model_validate, channels)))
 
 
-def _secret(name: str, kept: str, last4: str) -> SecretView:
-    return SecretView(name=name, reference=kept if kept.startswith(REFERENCES) else "", last4=last4)
+def _secret(name: str, stored: str, last4: str) -> SecretView:
+    return SecretView(name=name, reference=stored if stored.startswith(REFERENCES) else "", last4=last4)

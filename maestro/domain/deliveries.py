@@ -1,4 +1,4 @@
-"""Deliveries: every chunk that goes out is a row before it is sent."""
+"""Deliveries: every chunk of an outgoing message is stored as a row before it is sent."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ _BUTTONS = TypeAdapter(tuple[Button, ...])
 
 
 class DeliveryPurpose(StrEnum):
-    """Why something is sent: the model's answer, or a line of our own such as a failure notice."""
+    """The purpose of a delivery: the model's answer, or a notice of Maestro itself, such as a failure notice."""
 
     ANSWER = "answer"
     NOTICE = "notice"
 
 
 class DeliveryState(StrEnum):
-    """``sending`` is committed before the platform is called.
+    """The state of a chunk; ``sending`` is committed before the platform is called.
 
-    When a job ends early, what was never handed over is abandoned, and what was and got no receipt is unconfirmed:
-    only the platform knows whether it arrived.
+    When a job ends early, its chunks that were never sent to the platform become abandoned. Those that were sent
+    without a receipt become unconfirmed: only the platform knows whether they arrived.
     """
 
     PENDING = "pending"
@@ -38,23 +38,23 @@ class DeliveryState(StrEnum):
 
 
 KEY_LENGTH = 24
-"""Discord takes a nonce of 25 characters at most."""
+"""The length of an idempotency key, in characters: Discord accepts at most 25."""
 
 IN_DOUBT = (DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
-"""What was handed over without a word back: the platform may have it."""
+"""The states of a chunk that was sent without a receipt: the platform may have it."""
 
 UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
-"""What a job still has to send; a chunk in doubt goes out under its old id, by which a repeat is recognised."""
+"""The states of chunks that a job still has to send; those ``IN_DOUBT`` are repeated with the same id and key."""
 
 
 class Delivery(SQLModel, table=True):
-    """One chunk; a platform can recognise a repeat by its id, which grows in the order of sending per channel.
+    """A chunk of an outgoing message; its id grows in the order of sending, so that a repeated send has the same id.
 
-    With a ``filename`` the content is sent as a file; with a ``digest`` it is the kept file of this digest, and the
-    content is said below it. ``tried_at`` is when it was first handed over since when we have had no word whether the
-    platform has it; None when it has it not, or surely. ``repeats`` is how often it was sent again although the
-    platform may have had it: it may be there so many times more. ``standing`` is what the platform said of it last,
-    without being asked. ``edits`` is the platform's id of the message whose place it takes.
+    With a ``filename`` the content is sent as a file; with a ``digest`` the stored file of this digest is sent, with
+    the content as its caption. ``tried_at`` is the time of the first send whose result is unknown, None if no such send
+    is open. ``repeats`` counts the times the chunk was sent again although the platform may have had it: so many
+    duplicates are possible. ``standing`` is the last state that the platform reported on its own. ``edits`` is the
+    platform's id of the message that the chunk replaces.
     """
 
     __tablename__ = "deliveries"
@@ -102,13 +102,14 @@ class Delivery(SQLModel, table=True):
 
     @property
     def choices(self) -> tuple[Button, ...]:
-        """The buttons below it."""
+        """The buttons below the chunk."""
         return _BUTTONS.validate_json(self.buttons) if self.buttons else ()
 
     def outgoing(self, *, more: bool, path: Path | None = None, unasked: bool = False) -> OutgoingMessage:
-        """Return what the connector sends; ``more`` says that another chunk of the same text follows.
+        """Return the message for the connector; ``more`` means that another chunk of the same text follows.
 
-        ``path`` is where the kept file is, if it is one.
+        ``path`` is the path of the stored file, None if the chunk is not a stored file. ``unasked`` means that no user
+        waits for the message.
         """
         if self.id is None:
             raise ValueError("a delivery is sent only after it is stored")
@@ -119,7 +120,7 @@ class Delivery(SQLModel, table=True):
             reply_to=self.reply_to,
             more=more,
             notice=self.purpose is DeliveryPurpose.NOTICE,
-            # A chunk that an earlier release left behind has no key of its own yet.
+            # A row of an earlier release has no key.
             key=self.key or delivery_key(self.job_id, self.purpose, self.seq),
             filename=self.filename,
             path=path,
@@ -127,29 +128,30 @@ class Delivery(SQLModel, table=True):
             buttons=self.choices,
             unasked=unasked,
             edits=self.edits,
-            # Of a chunk that an earlier release left behind nothing but its age is known.
+            # A row of an earlier release has no time of its first attempt, only that of its creation.
             tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,
         )
 
 
 def delivery_key(job_id: str, purpose: DeliveryPurpose, seq: int, instead_of: int | None = None) -> str:
-    """Tell a chunk from every other one of any Maestro, the same at every attempt: 24 letters and digits.
+    """Return the idempotency key of a chunk, the same at every attempt: 24 hexadecimal digits.
 
-    ``instead_of`` is the id of the row that was sent before, of a chunk that is sent anew.
+    It also differs from the keys of other Maestro instances. If the chunk is sent anew in another row, ``instead_of``
+    is the id of the earlier row.
     """
     chunk = f"{job_id}/{purpose}/{seq}" + ("" if instead_of is None else f"/{instead_of}")
     return hashlib.sha256(chunk.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def buttons_json(buttons: Sequence[Button]) -> str:
-    """Return buttons as their column has them."""
+    """Return buttons as JSON for their column; empty without buttons."""
     return _BUTTONS.dump_json(tuple(buttons)).decode() if buttons else ""
 
 
 class JobFile(SQLModel, table=True):
-    """A file that an agent wants to be sent with its answer; the bytes are kept under ``digest``, ``size`` in bytes.
+    """A file that an agent sends with its answer; the media store has the bytes under ``digest``, ``size`` is in bytes.
 
-    ``number`` and ``place`` are of the tool call that wants it: files go out in the order in which they were asked for.
+    ``number`` and ``place`` identify the tool call that requested it: files are sent in the order of the requests.
     """
 
     __tablename__ = "job_files"
@@ -168,7 +170,7 @@ class JobFile(SQLModel, table=True):
 
 
 class OutboundLane(SQLModel, table=True):
-    """Who sends in a channel now: one job at a time, for all its chunks (docs/invariants.md: lanes)."""
+    """A claim on sending to a channel: one job at a time holds it, for all its chunks (docs/invariants.md: lanes)."""
 
     __tablename__ = "outbound_lanes"
 

@@ -1,4 +1,4 @@
-"""An answer while it is written: what people may see of it so far, and how far its platform has it."""
+"""Drafts: the unfinished answer that a user sees while the model writes it, and the message that shows it."""
 
 import hashlib
 from datetime import datetime
@@ -12,18 +12,20 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
 
 PLACEHOLDER = "…"
-"""What the message says until the platform has told what it is known as: a crash may leave no more behind."""
+"""The text of a draft's message until the platform has returned its id; after a crash, only this may remain."""
 STOPPED = " … [stopped]"
 IN_FILES = "The answer follows."
-"""Takes the place of what was shown where the answer has no words of its own."""
+"""The text that replaces a draft if the answer has files but no text."""
 MOST_CHARACTERS = 20_000
-"""Of a longer answer only the beginning grows: no platform shows more in one message."""
+"""The most characters of a draft; no platform shows more in one message."""
 
 
 class DraftState(StrEnum):
-    """``written`` is nowhere but in the store; ``sending`` is committed before the platform is asked for a message.
+    """The state of a draft.
 
-    ``shown`` has its message, which ``taken`` leaves to the answer itself; of ``dropped`` nothing more is shown.
+    ``written``: stored only. ``sending`` is committed before the platform is asked to create the message. ``shown``:
+    the message exists. ``taken``: the final answer replaces the draft in the same message. ``dropped``: the draft is
+    not shown any more.
     """
 
     WRITTEN = "written"
@@ -34,16 +36,17 @@ class DraftState(StrEnum):
 
 
 PLACED = (DraftState.SENDING, DraftState.SHOWN, DraftState.TAKEN)
-"""What a draft is in while its message is, or may be, on the platform."""
+"""The states of a draft whose message is, or may be, on the platform."""
 UNFINISHED = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
-"""What a draft is in while its text may still change."""
+"""The states of a draft whose text may still change."""
 
 
 class Draft(SQLModel, table=True):
-    """What the newest call of a job has said so far, without its tags; each call begins from nothing.
+    """The text that the newest model call of a job has written so far, without tags; each call starts with no text.
 
-    ``revision`` grows with every change. ``tried_at`` is when the platform was first asked for the message, as long as
-    it has not said what it is known as. ``begun_at`` tells it from an earlier one of its job, which became a question.
+    ``revision`` grows with every change. ``tried_at`` is the time of the first request for the message, None once the
+    platform has returned the id. ``begun_at`` distinguishes the draft from an earlier one of the same job, whose
+    message became a question.
     """
 
     __tablename__ = "drafts"
@@ -60,22 +63,22 @@ class Draft(SQLModel, table=True):
 
     @property
     def key(self) -> str:
-        """Tell its message from every other one of any Maestro, the same at every attempt."""
+        """The idempotency key of the draft's message: the same at every attempt, different in every Maestro instance."""
         return hashlib.sha256(f"{self.job_id}/draft/{self.begun_at.isoformat()}".encode()).hexdigest()[:KEY_LENGTH]
 
     def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
-        """Return the message that is asked for, with no word of the answer."""
+        """Return the message that is sent first, which contains only a placeholder."""
         return OutgoingMessage(
             id=0, address=address, content=PLACEHOLDER, reply_to=reply_to, key=self.key, tried_at=self.tried_at
         )
 
     def saying(self, address: Address, text: str) -> OutgoingMessage:
-        """Return the message with another text."""
+        """Return an edit of the draft's message with this text."""
         return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
 
 
 class DraftStep(StrEnum):
-    """What is to be done about a draft now."""
+    """The next action for a draft."""
 
     NOTHING = "nothing"
     PLACE = "place"
@@ -85,11 +88,11 @@ class DraftStep(StrEnum):
 
 
 def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> DraftStep:
-    """Say what is to be done about a draft of a job in this status, of which revision ``shown`` is on the platform.
+    """Return the next action for a draft; the platform shows its revision ``shown``, and ``job`` is the job's status.
 
-    ``free`` says that nobody else sends or is shown there, whose message would be torn apart by a new one. A job that
-    waits goes on in the same message. What its job left behind says that nothing more comes, unless the answer had
-    begun to take its place.
+    ``free`` means that no other job sends or streams in the channel: a new message between their chunks would separate
+    them. A waiting job later continues in the same message. After the job has ended, its draft is marked as stopped,
+    unless the answer has taken its message.
     """
     if job.ended:
         return _after_job(draft.state, job)
@@ -102,7 +105,7 @@ def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> 
 
 
 def stopped_text(text: str) -> str:
-    """Return what is left of a draft that nothing follows."""
+    """Return the text of a draft that will not be continued, with a mark at its end."""
     return text.rstrip() + STOPPED
 
 

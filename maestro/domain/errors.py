@@ -1,11 +1,11 @@
-"""Every error Maestro raises on purpose; the class name is the failure type in Temporal and the ``error`` in JSON."""
+"""The errors that Maestro raises; a class name is the failure type in Temporal and the ``error`` field in JSON."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 
 class Patience(StrEnum):
-    """Who we are waiting for when something fails, which decides how long and how often."""
+    """The cause of a failure, which decides how long and how often a step is retried."""
 
     PROVIDER = "provider"
     PLATFORM = "platform"
@@ -14,7 +14,7 @@ class Patience(StrEnum):
 
 
 class WaitReason(StrEnum):
-    """What a waiting job waits for."""
+    """The event that a waiting job waits for."""
 
     ACCOUNT = "account"
     PROVIDER = "provider"
@@ -23,10 +23,10 @@ class WaitReason(StrEnum):
 
 
 class MaestroError(Exception):
-    """The base of all our errors.
+    """The base class of all errors of Maestro.
 
-    ``public`` is a fixed sentence without user text, prompts or secrets: it alone may enter a workflow history.
-    ``str(error)`` may say more and stays in logs, rows and answers to the operator.
+    ``public`` is a fixed sentence without user text, prompts or secrets; no other text of an error may be stored in a
+    workflow history. ``str(error)`` may contain details; it appears in logs, rows and responses to the operator.
     """
 
     public = "Maestro could not do this."
@@ -36,7 +36,7 @@ class MaestroError(Exception):
 
 
 class ConfigurationError(MaestroError):
-    """The configuration is wrong; the message names the key and the fix."""
+    """The configuration is invalid; the message names the key and the fix."""
 
     public = "The configuration is wrong."
 
@@ -48,7 +48,7 @@ class DataFolderBusy(MaestroError):
 
 
 class PortTaken(MaestroError):
-    """A port is in use by something that is not ours; the message names the port and its setting."""
+    """Another program uses a port; the message names the port and its setting."""
 
     public = "A port is already in use."
 
@@ -61,7 +61,7 @@ class TemporalUnavailable(MaestroError):
 
 
 class StoreBusy(MaestroError):
-    """The database could not be written or read in time: locked by somebody else, or its disk is full."""
+    """The database could not be read or written in time, because another connection locks it or its disk is full."""
 
     public = "The store is busy."
     retryable = True
@@ -75,22 +75,22 @@ class StoreFull(StoreBusy):
 
 
 class StoreDamaged(StoreBusy):
-    """Pages of the database are damaged; the message says how to save what there is.
+    """Pages of the database are damaged; the message says how to save the remaining data.
 
-    Work waits as for a busy store: it goes on once a backup is restored.
+    Steps are retried as for a busy store, so jobs continue once a backup is restored.
     """
 
     public = "The database is damaged."
 
 
 class NewerDatabase(MaestroError):
-    """The store was written by a newer release; this one does not touch it."""
+    """A newer release has written the database; this release does not change it."""
 
     public = "The database was written by a newer version of Maestro."
 
 
 class OlderDatabase(MaestroError):
-    """The store was written by an earlier release, and this process is not the one to change it."""
+    """An earlier release has written the database, and this process is not allowed to migrate it."""
 
     public = "The database was written by an older version of Maestro."
 
@@ -102,52 +102,53 @@ class StoreUnreadable(MaestroError):
 
 
 class Backlogged(MaestroError):
-    """The inbox is full; the sender is told to come back, and nothing was stored."""
+    """The inbox is full; nothing was stored, and the sender should try again later."""
 
     public = "Too many messages are waiting."
     retryable = True
 
 
 class InvalidMessage(MaestroError):
-    """An incoming message breaks a rule; the text names which."""
+    """An incoming message breaks a rule; the message of the error names the rule."""
 
     public = "The message is not valid."
 
 
 class InvalidEdit(MaestroError):
-    """Something that is to be made or changed breaks a rule; the message names the field and the fix."""
+    """A request to create or change something breaks a rule; the message names the field and the fix."""
 
     public = "What was asked for is not valid."
 
 
 class NotFound(MaestroError):
-    """The thing asked for does not exist."""
+    """The requested object does not exist."""
 
     public = "Not found."
 
 
 class Conflict(MaestroError):
-    """The thing asked for does not fit the present state; the message says which."""
+    """The request does not fit the current state of its object; the message names that state."""
 
     public = "This does not fit the present state."
 
 
 class NeedsRestart(Conflict):
-    """A setting that is read at the start only cannot be set while Maestro runs; the message says where it is."""
+    """A setting that is only read at the start cannot change at run time; the message says where it is set."""
 
     public = "This setting needs a restart."
 
 
 class Forbidden(MaestroError):
-    """The caller may not do this."""
+    """The caller lacks the permission for this request."""
 
     public = "Not allowed."
 
 
 class Suspension(MaestroError):
-    """A step cannot go on before something happens outside: the job gives its place back and waits.
+    """A step cannot continue before an external event: the job frees its lane and waits.
 
-    ``wake_at`` is when it goes on by itself, None when only the event itself wakes it. It is no failure.
+    ``wake_at`` is when the job continues at the latest, None if only the event ends the wait. A suspension is not a
+    failure.
     """
 
     public = "The job waits."
@@ -156,57 +157,57 @@ class Suspension(MaestroError):
 
 
 class WaitsForPerson(Suspension):
-    """A question or an approval is open (docs/decisions.md: questions)."""
+    """The job waits for the answer to a question or an approval (docs/decisions.md: questions)."""
 
     public = "The job waits for a person's answer."
 
 
 class Stopped(MaestroError):
-    """A person stopped the job (docs/decisions.md: control words)."""
+    """A user stopped the job (docs/decisions.md: control words)."""
 
     public = "Stopped by a person."
 
 
 class Quarantined(MaestroError):
-    """The job crashed its process too often in one step (docs/decisions.md: retry)."""
+    """A step of the job crashed its process too often (docs/decisions.md: retry)."""
 
     public = "Quarantined: one step crashed its process too often."
 
 
 class NoAgent(MaestroError):
-    """The agent of this job is gone or not active."""
+    """The agent of this job was deleted or is not active."""
 
     public = "The agent of this job is not active."
 
 
 class StepTaken(MaestroError):
-    """Another attempt of the same step finished first; a repeat finds its result."""
+    """Another attempt at the same step finished first; the retry returns the stored result."""
 
     public = "Another attempt finished this step first."
     retryable = True
 
 
 class LaneTaken(MaestroError):
-    """Another job of the lane runs: one that was started beside it begins when the lane is free."""
+    """Another job holds the lane; the retry starts the job once the lane is free."""
 
     public = "Another job of this lane runs."
     retryable = True
 
 
 class Undelivered(MaestroError):
-    """The platform took a message and could not bring it to its receiver."""
+    """The platform accepted a message but could not deliver it to the recipient."""
 
     public = "The platform could not deliver the message."
 
 
 class JobEnded(MaestroError):
-    """The job ended while one of its steps was still under way; the step must not act any more."""
+    """The job ended while one of its steps was still running; the step must have no further effects."""
 
     public = "The job has ended already."
 
 
 class Unauthorized(MaestroError):
-    """The credentials are missing or wrong; ``challenge`` asks the client for others, as HTTP does."""
+    """The credentials are missing or wrong; ``challenge`` is the ``WWW-Authenticate`` header, empty for none."""
 
     public = "Not authenticated."
 

@@ -1,4 +1,4 @@
-"""Field types with the rules of what users write, and the error sentences for input that breaks them."""
+"""The types of fields that users fill in, with validation rules and error messages."""
 
 import re
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from pydantic.alias_generators import to_camel
 
 from maestro.domain.errors import InvalidEdit
 
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, halves of characters, and what turns the direction of writing: a name would look like another."""
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, lone surrogates and direction marks, which make one name look like another."""
 
 FIRST_YEAR = 1970
 LAST_YEAR = 9998
-"""A moment of a year beyond may be none at all in another zone."""
+"""The last year accepted: a later time may overflow when it is converted to another time zone."""
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -38,16 +38,16 @@ _SENTENCES = {
 
 
 def matching(pattern: str, expectation: str) -> AfterValidator:
-    """Return a rule for a word or a line, which has nothing in it that people do not see.
+    """Return a validator for a text that must match ``pattern`` as a whole and contain no invisible characters.
 
-    The expectation never quotes the value, which may be a misplaced secret.
+    The error message has ``expectation`` and never the value, which may be a misplaced secret.
     """
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
         if compiled.fullmatch(text) is None:
             raise ValueError(f"expected {expectation}")
-        if _UNSEEN.search(text):
+        if _INVISIBLE.search(text):
             raise ValueError("expected only characters that people can see; take out the others")
         return text
 
@@ -73,10 +73,10 @@ AccountName = Annotated[
 ]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
 SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]
-"""A part of a text to look for; a database stops to read at a NUL, and would find everything."""
+"""A search text without NUL: a database would ignore the text after a NUL and find too much."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 Weight = Annotated[float, Field(ge=0.001, le=1000)]
-"""Shares of what waits, as Temporal takes them."""
+"""A weight in a fair queue, in the range that Temporal accepts."""
 ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 
@@ -95,35 +95,35 @@ PeopleIds = Annotated[tuple[OwnerId, ...], Field(max_length=1_000)]
 ClientName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "the name of a client, or nothing")]
 
 
-def _sensible(moment: datetime) -> datetime:
+def _in_year_range(moment: datetime) -> datetime:
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(f"expected a time from {FIRST_YEAR} to {LAST_YEAR}")
     return moment
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_year_range)]
 
 
 def in_order(since: datetime | None, until: datetime | None) -> None:
-    """Raise ``ValueError`` for a time that ends before it begins; an open end is none."""
+    """Raise ``ValueError`` if ``since`` is after ``until``; None for either is valid."""
     if since is not None and until is not None and since > until:
         raise ValueError("since: expected a time that is not after until")
 
 
 def read(shape: type[Shape], fields: Mapping[str, object]) -> Shape:
-    """Return the value with these fields, named as in JSON or as in code.
+    """Return a validated model with these fields, which have their JSON names or their names in code.
 
-    Raises ``InvalidEdit``, which names every field that breaks a rule, and never quotes a value.
+    Raises ``InvalidEdit``, which names every invalid field and never quotes a value.
     """
     try:
         return shape.model_validate(fields)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-    raise InvalidEdit("; ".join(f"{_place(problem['loc'])}{sentence(problem, shape)}" for problem in found))
+    raise InvalidEdit("; ".join(f"{_field_path(problem['loc'])}{sentence(problem, shape)}" for problem in found))
 
 
 def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -> str:
-    """Say one finding of pydantic's in our words."""
+    """Return Maestro's error message for one error of a pydantic validation."""
     if problem["type"] == "extra_forbidden" and shape is not None:
         known = ", ".join(field.alias or name for name, field in shape.model_fields.items())
         return f"unknown field; there are {known}"
@@ -131,6 +131,6 @@ def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -
     return known_sentence.format(**problem.get("ctx", {})) if known_sentence else str(problem["msg"])
 
 
-def _place(location: tuple[int | str, ...]) -> str:
+def _field_path(location: tuple[int | str, ...]) -> str:
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{to_camel(part)}" for part in location)
     return f"{name.removeprefix('.')}: " if location else ""

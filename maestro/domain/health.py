@@ -16,58 +16,58 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Liveness(Value):
-    """The process answers."""
+    """The response of a running process."""
 
     status: str = OK
 
 
 class Readiness(Value):
-    """Each part with ``"ok"`` or its problem; ``status`` is ``"ok"`` when all are."""
+    """The state of each part of a process: ``"ok"`` or its problem; ``status`` is ``"ok"`` if all parts are."""
 
     status: str
     checks: Mapping[str, str]
 
     @classmethod
     def of(cls, checks: Mapping[str, str]) -> "Readiness":
-        """Sum up the checks."""
+        """Return the readiness that follows from these checks."""
         ready = all(state == OK for state in checks.values())
         return cls(status=OK if ready else NOT_READY, checks=checks)
 
     @property
     def http_status(self) -> HTTPStatus:
-        """200 when everything is ok, else 503."""
+        """HTTP status 200 if all parts are ok, else 503."""
         return HTTPStatus.OK if self.status == OK else HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class Health(Protocol):
-    """Knows whether the parts of a process do their work."""
+    """The health checks of a process."""
 
     async def checks(self) -> Mapping[str, str]:
-        """Return ``"ok"`` or the problem, in words for an operator, by part.
+        """Return the state of each part: ``"ok"``, or its problem as a text for operators.
 
-        The parts are ``store``, ``temporal``, ``worker`` and, where there are any, ``connectors``.
+        The parts are ``store``, ``temporal``, ``worker`` and, in a process with connectors, ``connectors``.
         """
         ...
 
 
 class Metrics(Protocol):
-    """What a process counts and measures."""
+    """The metrics of a process."""
 
     def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return everything in Prometheus' text format, the checks of ``/readyz`` included; reads the store."""
+        """Return all metrics in Prometheus' text format, with ``checks`` among them; reads the store."""
         ...
 
 
 @dataclass(frozen=True)
 class ProcessHealth:
-    """What a process says of itself when it is asked."""
+    """The health checks and the metrics of a process, for its HTTP endpoints."""
 
     health: Health
     metrics: Metrics
 
 
 class DiagnosisLevel(StrEnum):
-    """How bad it is; only ``broken`` keeps Maestro from its work."""
+    """The severity of a diagnosis; only ``broken`` prevents Maestro from working."""
 
     FINE = "fine"
     NOTE = "note"
@@ -75,7 +75,7 @@ class DiagnosisLevel(StrEnum):
 
 
 class Diagnosis(Value):
-    """One check: its name, what was found, and what to do about it (empty where nothing is to be done)."""
+    """The result of one diagnostic check: its name, the finding, and the fix (empty if none is necessary)."""
 
     check: str
     verdict: DiagnosisLevel

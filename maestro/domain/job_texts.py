@@ -1,4 +1,4 @@
-"""The texts of one job, in full, for its page."""
+"""The full texts of one job, for its page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from maestro.domain.messages import InboxRow
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """What a job answered; ``superseded`` by that of a restart. Without a conversation nobody kept when it was said."""
+    """The answer of a job; ``superseded`` means that a restart has answered since.
+
+    ``at`` is None for a job without a conversation, because the time of its answer is not stored.
+    """
 
     text: str
     at: datetime | None = None
@@ -19,9 +22,9 @@ class RecordedAnswer:
 
 @dataclass(frozen=True)
 class JobPageTexts:
-    """The message as it came in, the answer as it is kept, and the layers of the prompt, each where there is one.
+    """The incoming message, the answer and the sizes of the prompt's layers; None or empty for a missing part.
 
-    ``ahead`` is the job whose turn comes before in the same lane, for one that waits for its own.
+    ``ahead`` is the id of the job before this one in the same lane, empty unless this job waits for its lane.
     """
 
     message: InboxRow | None = None

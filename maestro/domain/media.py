@@ -1,4 +1,4 @@
-"""Files that came with a message: their type by their bytes, their rows, and the text that a model reads of them."""
+"""Files attached to messages: detection of their type, their rows, and the text that describes them to a model."""
 
 import codecs
 import re
@@ -10,7 +10,7 @@ from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.texts import quoted
 
 HEAD_BYTES = 512
-"""How much of its beginning a file is recognised by."""
+"""The number of first bytes by which the type of a file is detected."""
 
 TEXT = "text/plain"
 UNKNOWN = "application/octet-stream"
@@ -39,19 +39,19 @@ _MARKUP = re.compile(rb"\s*<[a-z!?/]", re.IGNORECASE)
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every provider we know can look at."""
+"""The image types that every supported provider accepts."""
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMAGES = 10
 VOICE_TYPES = frozenset({"audio/ogg", "audio/mpeg", "audio/mp4", "audio/wav", "audio/webm", "audio/flac"})
-"""What can be transcribed."""
+"""The audio types that can be transcribed."""
 MAX_VOICE_BYTES = 25 * 1024 * 1024
-"""A larger recording is refused by the provider, and is no voice message but a file."""
+"""The largest recording that the provider transcribes; a larger one is treated as an ordinary file."""
 MAX_TRANSCRIPT_CHARS = 20_000
 MAX_NAME_CHARS = 120
 
 
 def by_magic(head: bytes) -> str:
-    """Return the content type that a file's first bytes show, empty when they show none we know."""
+    """Return the content type that the first bytes of a file indicate, empty if they indicate no known type."""
     for offset, magic, content_type in _MAGIC:
         if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
             return _with_codecs(content_type, head)
@@ -59,19 +59,19 @@ def by_magic(head: bytes) -> str:
 
 
 def _with_codecs(content_type: str, head: bytes) -> str:
-    """Tell sound from video where the format itself does not."""
+    """Return the content type after a check for audio or video: WebM and Ogg files may contain either."""
     if content_type == "video/webm" and b"V_" not in head and (b"A_OPUS" in head or b"A_VORBIS" in head):
         return "audio/webm"
     return "video/ogg" if content_type == "audio/ogg" and b"\x80theora" in head else content_type
 
 
 def is_markup(head: bytes) -> bool:
-    """Tell whether a file begins like HTML, SVG or XML, which a browser would run."""
+    """Return whether a file begins like HTML, SVG or XML, which a browser would execute."""
     return _MARKUP.match(head.removeprefix(codecs.BOM_UTF8)) is not None
 
 
 def is_text(blocks: Iterable[bytes]) -> bool:
-    """Tell whether the bytes are UTF-8 without the control characters that no text has; false for none at all."""
+    """Return whether the bytes are UTF-8 text without unusual control characters; false for an empty file."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     length = 0
     try:
@@ -86,10 +86,10 @@ def is_text(blocks: Iterable[bytes]) -> bool:
 
 
 class MediaFile(SQLModel, table=True):
-    """One attachment; the bytes are in the media folder under ``digest``, empty when it could not be had.
+    """A file attached to a message; the media store has the bytes under ``digest``, empty if the download failed.
 
-    ``content_type`` is what the bytes themselves show, ``size`` is in bytes, ``error`` is for operators. ``transcript``
-    is what was said in a voice message, empty when nobody could tell, None where nobody listened.
+    ``content_type`` is detected from the bytes, ``size`` is in bytes, ``error`` is for operators. ``transcript`` is the
+    text of a voice message: empty if the transcription gave no text, None if there was no transcription.
     """
 
     __tablename__ = "media"
@@ -107,62 +107,62 @@ class MediaFile(SQLModel, table=True):
 
     @property
     def is_picture(self) -> bool:
-        """Whether a model can be shown this file."""
+        """Whether the file is an image that a model can see."""
         return bool(self.digest) and self.content_type in IMAGE_TYPES and self.size <= MAX_IMAGE_BYTES
 
     @property
     def is_voice(self) -> bool:
-        """Whether somebody speaks in this file."""
+        """Whether the file is a recording that can be transcribed."""
         return bool(self.digest) and self.content_type in VOICE_TYPES and self.size <= MAX_VOICE_BYTES
 
     @property
     def unheard(self) -> bool:
-        """Whether somebody speaks in this file and nobody has listened yet."""
+        """Whether the file is a recording that has not been transcribed."""
         return self.is_voice and self.transcript is None
 
     @property
     def image(self) -> ImageRef:
-        """The file as an image of a prompt."""
+        """The reference to the file as an image of a prompt."""
         return ImageRef(digest=self.digest, content_type=self.content_type)
 
 
 def prompt_text(said: str, files: Sequence[MediaFile], shown: Collection[int] = ()) -> str:
-    """Return what the model reads of a message: what was said, and a line for every file that is not shown.
+    """Return the text of a message for a model, with a line for each file that is not attached as an image.
 
-    ``shown`` are the places (``seq``) of the files that go along as images; they are named only where the message
-    would be empty without. What was spoken stands in the text already.
+    ``shown`` has the positions (``seq``) of the attached images; they get a line only if the message has no other text.
+    Transcribed recordings get no line, because ``said`` contains their text.
     """
     others = [file for file in files if not file.is_voice or file.unheard]
     named = [file for file in others if file.seq not in shown or not said.strip()]
-    return "\n".join([*([said] if said.strip() or not named else []), *map(_line, named)])
+    return "\n".join([*([said] if said.strip() or not named else []), *map(_file_line, named)])
 
 
 def spoken_text(said: str, files: Sequence[MediaFile]) -> str:
-    """Return a message with what was spoken in its files before what was written.
+    """Return the text of a message after the transcripts of its recordings.
 
-    A transcript is one quoted line, so that nothing in it can pose as anything else; where there is none, the line
-    says that there was a voice.
+    A transcript is one quoted line, so that nothing in it can imitate other parts of the prompt. A recording without a
+    transcript gets the line ``[Voice message]``.
     """
-    voices = [_spoken(file) for file in files if file.is_voice]
+    voices = [_transcript_line(file) for file in files if file.is_voice]
     return "\n".join([*voices, *([said] if said.strip() or not voices else [])])
 
 
-def _spoken(file: MediaFile) -> str:
+def _transcript_line(file: MediaFile) -> str:
     return f"[Voice]: {quoted(file.transcript, MAX_TRANSCRIPT_CHARS)}" if file.transcript else "[Voice message]"
 
 
-def _line(file: MediaFile) -> str:
-    about = f"{file.content_type}, {_size(file.size)}" if file.digest else "not available"
-    return f"[Attachment: {_name(file.filename)} ({about})]"
+def _file_line(file: MediaFile) -> str:
+    about = f"{file.content_type}, {_size_text(file.size)}" if file.digest else "not available"
+    return f"[Attachment: {_safe_name(file.filename)} ({about})]"
 
 
-def _name(filename: str) -> str:
-    """Return a file name that stays inside its line: people choose it, and it must not pose as anything else."""
+def _safe_name(filename: str) -> str:
+    """Return a file name that is safe in one line of a prompt: users choose it and could imitate other text."""
     plain = "".join(character for character in filename if character.isprintable() and character not in "[]")
     return plain.strip()[:MAX_NAME_CHARS] or "file"
 
 
-def _size(size: int) -> str:
+def _size_text(size: int) -> str:
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1_000:.0f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -1,4 +1,4 @@
-"""The messages that come in and go out, where they belong, and the row of one that came in.
+"""Incoming and outgoing messages, their addresses, and the table of incoming ones.
 
 See docs/invariants.md: lanes; docs/decisions.md: control words.
 """
@@ -21,13 +21,13 @@ LaneKey = NewType("LaneKey", str)
 DEFAULT_ACCOUNT = "default"
 
 MAX_CONTENT_CHARS = 300_000
-"""Characters of the longest message that is taken in."""
+"""The most characters of an accepted message."""
 MAX_LABEL_CHARS = 60
-"""Characters on a button; a platform that shows fewer cuts them."""
+"""The most characters of a button's label; platforms with a lower limit cut it."""
 
 
 class Address(Value):
-    """A place on a platform where a conversation happens: one account's channel or thread."""
+    """The address of a conversation on a platform: a channel or thread, as one account sees it."""
 
     platform: str
     account: str = DEFAULT_ACCOUNT
@@ -36,12 +36,12 @@ class Address(Value):
 
     @property
     def outbound_lane(self) -> str:
-        """The name under which sends to this channel are kept apart, threads included."""
+        """The key of the channel's outbound lane, which orders sends to the channel and all its threads."""
         return "/".join((self.platform, self.account, self.channel))
 
 
 class Attachment(Value):
-    """A file that came with a message, by reference only; the bytes stay in the connector's or the media store."""
+    """A reference to a file of a message; the connector or the media store has its bytes."""
 
     id: str
     filename: str = ""
@@ -50,11 +50,11 @@ class Attachment(Value):
 
 
 class Addressing(StrEnum):
-    """To whom a line in a group is said, by means of the platform's own.
+    """The addressee of a message in a group, by the platform's own mentions and replies.
 
-    ``US`` is the account of ours, which is mentioned; ``REPLY`` answers what it said, whichever agent that was.
-    ``ANYBODY`` is for an account that is set to hear every line (``requireMention``). What a text says with ``@slug``
-    is no part of this.
+    ``US``: the message mentions Maestro's account. ``REPLY``: it replies to a message of that account, whichever agent
+    wrote it. ``ANYBODY``: the account is set to receive every message (``requireMention``). An ``@slug`` in the text is
+    not considered here.
     """
 
     NOBODY = ""
@@ -64,7 +64,7 @@ class Addressing(StrEnum):
 
 
 class IncomingMessage(Value):
-    """One message as a connector hands it over; ``id`` is the platform's own and unique per channel."""
+    """A message as a connector received it; ``id`` is the platform's id, unique in its channel."""
 
     id: str = Field(min_length=1, max_length=256)
     address: Address
@@ -84,17 +84,17 @@ class IncomingMessage(Value):
 
 
 class Button(Value):
-    """A choice below a message; who presses it says ``value``, as if they had typed it."""
+    """A button below a message; when a user presses it, Maestro gets ``value`` as if the user had typed it."""
 
     label: str = Field(min_length=1, max_length=MAX_LABEL_CHARS)
     value: str = Field(min_length=1)
 
 
 class OutgoingMessage(Value):
-    """One chunk on its way to a platform; ``id`` is the delivery row's, so that a repeat can be recognised.
+    """A chunk to send to a platform; ``id`` is that of the delivery's row, the same at every attempt.
 
-    ``key`` says the same to platforms that other Maestros use as well: it is unique among all of them.
-    With a ``path`` it is that file, and ``content`` is what is said below it, which may be nothing.
+    ``key`` is an idempotency key that is also unique over all Maestro instances, for platforms that several of them
+    use. With a ``path``, that file is sent, and ``content`` is its caption, which may be empty.
     """
 
     id: int
@@ -102,31 +102,27 @@ class OutgoingMessage(Value):
     content: str
     reply_to: str = ""
     more: bool = Field(default=False, description="whether another chunk of the same text follows")
-    notice: bool = Field(default=False, description="whether Maestro itself says this, and no model")
+    notice: bool = Field(default=False, description="whether this is a notice of Maestro itself")
     key: str = Field(default="", max_length=25, description="ASCII letters and digits, the same at every attempt")
-    filename: str = Field(default="", description="the name of the file that the content goes as; empty: as a message")
-    path: Path | None = Field(
-        default=None, description="where the bytes of the file are; None: the content is the file"
-    )
-    content_type: str = Field(default="", description="what kind of file is at the path")
+    filename: str = Field(default="", description="the name of the file that the content is sent as; empty: as a text")
+    path: Path | None = Field(default=None, description="the path of the stored file; None: the content is sent")
+    content_type: str = Field(default="", description="the content type of the stored file")
     buttons: tuple[Button, ...] = ()
-    unasked: bool = Field(default=False, description="whether nobody waits for it, as for a scheduled post")
-    edits: str = Field(
-        default="", description="the platform's id of the message whose place it takes; empty: a new one"
-    )
+    unasked: bool = Field(default=False, description="whether no user waits for it, as for a scheduled post")
+    edits: str = Field(default="", description="the platform's id of the message that it replaces; empty: none")
     tried_at: datetime | None = Field(
-        default=None, description="when it was first handed over without a word back; None: the platform has it not"
+        default=None, description="when it was first sent without a receipt; None: the platform does not have it"
     )
 
 
 class Receipt(Value):
-    """The platform's word that it has the message."""
+    """The platform's confirmation that it accepted a message, with the message's id there."""
 
     platform_message_id: str
 
 
 class ReceiptState(StrEnum):
-    """What a platform said last of a message of ours, in the order in which it can come true."""
+    """The last state that a platform reported for a message of Maestro, in the order in which they occur."""
 
     UNKNOWN = ""
     SENT = "sent"
@@ -136,7 +132,7 @@ class ReceiptState(StrEnum):
 
 
 class ReceiptReport(Value):
-    """What a platform tells of a message of ours without being asked; ``error`` is our own sentence, for a failure."""
+    """A later report of a platform about a message of Maestro; for a failure, ``error`` is a sentence of Maestro."""
 
     platform_message_id: str
     standing: ReceiptState
@@ -144,9 +140,9 @@ class ReceiptReport(Value):
 
 
 class AcceptedMessage(Value):
-    """The word of the store that a message is kept; only now may the platform be acknowledged.
+    """The store's confirmation that an incoming message is durable, so that the platform may be acknowledged.
 
-    A message that is for nobody is only counted: ``ignored`` says why, and it has no job.
+    A message that no agent answers is only counted: ``ignored`` is the reason, and ``job_id`` is empty.
     """
 
     message_id: str
@@ -156,13 +152,13 @@ class AcceptedMessage(Value):
 
 
 def lane_of(address: Address, user_id: str | None) -> LaneKey:
-    """Name the lane: platform, account, channel, thread, and the user where the binding keys conversations by user."""
+    """Return the key of a lane: platform, account, channel and thread, and the user if the binding separates users."""
     parts = (address.platform, address.account, address.channel, address.thread, user_id or "")
     return LaneKey("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
 
 
 class ControlWord(StrEnum):
-    """The words, as they are written."""
+    """The control words, as users type them."""
 
     STOP = "/stop"
     STATUS = "/status"
@@ -170,7 +166,7 @@ class ControlWord(StrEnum):
 
 
 def control_word(content: str) -> ControlWord | None:
-    """Return the control word if the message is nothing else; case and surrounding space do not matter."""
+    """Return the control word that is the whole message, None for any other; case and outer blanks do not matter."""
     said = content.strip().lower()
     return next((word for word in ControlWord if word == said), None)
 
@@ -180,13 +176,13 @@ PAIR = "/pair"
 
 @dataclass(frozen=True)
 class PairingCode:
-    """What a person sends to be let in: the code that an operator gave them, as they wrote it."""
+    """The code in a user's pairing message, as the user typed it."""
 
     text: str
 
 
 def pairing_code(content: str) -> PairingCode | None:
-    """Return the code of ``/pair CODE``, an empty one where it is missing; None for what is something else."""
+    """Return the code in a message ``/pair CODE``, empty if it is missing; None for any other message."""
     first, *rest = content.split(maxsplit=1) or [""]
     return PairingCode("".join(rest).strip()) if first.lower() == PAIR else None
 
@@ -195,7 +191,7 @@ _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 
 
 class FloodState(StrEnum):
-    """Whether a person had sent too many messages in the last minute; of one that was over, whether they were told."""
+    """Whether the user exceeded the rate limit with this message, and whether the user got a notice of that."""
 
     WITHIN = ""
     OVER = "over"
@@ -203,10 +199,10 @@ class FloodState(StrEnum):
 
 
 class InboxRow(SQLModel, table=True):
-    """One received message; unique by platform, account, channel and the platform's message id.
+    """An incoming message; unique by platform, account, channel and the platform's message id.
 
-    ``control`` is the control word that Maestro obeyed, empty for what is no control word and for a refused one. The
-    code of a pairing is left out of ``content``.
+    ``control`` is the control word that Maestro executed, empty for other messages and for a refused control word. The
+    code of a pairing message is not stored in ``content``.
     """
 
     __tablename__ = "inbox"
@@ -247,7 +243,7 @@ class InboxRow(SQLModel, table=True):
 
     @staticmethod
     def columns(message: IncomingMessage) -> dict[str, Any]:
-        """Return the columns that keep a message."""
+        """Return the column values of a message."""
         return {
             **message.address.model_dump(),
             "message_id": message.id,
@@ -257,11 +253,11 @@ class InboxRow(SQLModel, table=True):
 
     @property
     def address(self) -> Address:
-        """Where it was said."""
+        """The address of the message."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
     def message(self) -> IncomingMessage:
-        """Turn the row back into the message it keeps."""
+        """Return the message that the row stores."""
         return IncomingMessage(
             id=self.message_id,
             address=self.address,
@@ -278,5 +274,5 @@ class InboxRow(SQLModel, table=True):
         )
 
     def files(self) -> tuple[Attachment, ...]:
-        """Return the attachments, by reference."""
+        """Return references to the attached files."""
         return _ATTACHMENTS.validate_json(self.attachments)

@@ -1,4 +1,4 @@
-"""Values that the metrics count: rows that came in or ended, reduced to names and numbers."""
+"""Samples for the metrics: messages, jobs, calls and deliveries reduced to names and numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState
 
 UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
-"""The states of a chunk that a job is still working on."""
+"""The states of a chunk that its job is still sending."""
 
 
 @dataclass(frozen=True)
 class MetricMarks:
-    """The last row of each table at some moment; jobs are told apart by their turn, for a resumed one takes another."""
+    """The last row of each table at a moment; a job is identified by its position, because a resume changes it."""
 
     inbox: int
     turn: int
@@ -25,7 +25,7 @@ class MetricMarks:
 
 @dataclass(frozen=True)
 class OpenJobs:
-    """The jobs that have not ended, by turn, and when the one that has waited longest for its first start came."""
+    """The status of each job that has not ended, by position, and the creation time of the oldest pending job."""
 
     by_turn: Mapping[int, JobStatus]
     oldest_pending: datetime | None
@@ -33,7 +33,7 @@ class OpenJobs:
 
 @dataclass(frozen=True)
 class EndedJob:
-    """How a job ended; ``error`` is the name of a class, ``took`` the time since it came, waiting included."""
+    """The end of a job; ``error`` is a class name, ``took`` the time from its creation, waits included."""
 
     status: JobStatus
     error: str
@@ -42,7 +42,7 @@ class EndedJob:
 
 @dataclass(frozen=True)
 class CallSample:
-    """An attempt at a model call; ``error`` is the name of a class, ``cost_usd`` None when unknown."""
+    """An attempt at a model call; ``error`` is a class name, ``cost_usd`` is None if unknown."""
 
     id: int
     state: CallState
@@ -57,7 +57,7 @@ class CallSample:
 
 @dataclass(frozen=True)
 class DeliverySample:
-    """A chunk and what has become of it."""
+    """A chunk and its state."""
 
     id: int
     state: DeliveryState
@@ -66,7 +66,7 @@ class DeliverySample:
 
 @dataclass(frozen=True)
 class ConnectorSample:
-    """What a connector last said of itself."""
+    """The last reported state of a connector."""
 
     platform: str
     account: str
@@ -75,10 +75,10 @@ class ConnectorSample:
 
 @dataclass(frozen=True)
 class MetricChanges:
-    """What is open now, and what happened since the last look: each message, job, call and chunk is told once.
+    """The open work now, and the events since the previous collection; each event is reported once.
 
-    ``ignored`` counts the messages dropped at the door, by reason. ``spending`` is what all calls together have cost
-    today (UTC), and what those under way may still cost.
+    ``ignored`` counts by reason the messages that were ignored before a job was created. ``spending`` is the cost of
+    all calls of today (UTC), with the reservations of calls in progress.
     """
 
     open_jobs: OpenJobs

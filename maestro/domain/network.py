@@ -1,4 +1,4 @@
-"""Host names, proxies and addresses: what a port answers to, and what may be fetched."""
+"""Host names, proxies and IP addresses: the hosts that a port accepts, and the addresses that Maestro may fetch."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,11 +7,11 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from urllib.parse import urlsplit
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - only compared, no socket is bound
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Origin = tuple[str, str, int | None]
-"""Scheme, host and port."""
+"""The scheme, host and port of a web page."""
 
 Network = IPv4Network | IPv6Network
 SCHEMES = ("http", "https")
@@ -20,21 +20,21 @@ _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _IPV4_BITS = 0xFFFF_FFFF
 
-# Public by its number, but inside an Azure machine it is the platform's own service, which hands out credentials.
+# A public address that, inside an Azure machine, is a service of the platform that returns credentials.
 _AZURE_WIRE_SERVER = IPv4Address("168.63.129.16")
 
-# Special by IANA's registry, but only the newest Pythons know. In the first, Oracle's cloud hands out credentials.
+# Reserved by IANA, but public to older Pythons. In the first network, Oracle's cloud returns credentials.
 _SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
 _DOCUMENTATION = IPv6Network("3fff::/20")
 
 _NAME = re.compile(r"(?=.{1,253}$)(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE)
 
-# What URL parsers take for an IPv4 address: the last label is a number, in whatever base (WHATWG URL, section 3.5).
+# URL parsers read a host as IPv4 if its last label is a number in any base (WHATWG URL, section 3.5).
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
 
 
 def parse_origin(text: str) -> Origin:
-    """Return the parts of an origin; empty ones for ``null`` and everything malformed."""
+    """Return scheme, host and port of an origin; scheme and host are empty for ``null`` and malformed ones."""
     try:
         parts = urlsplit(text.lower())
         return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
@@ -43,14 +43,14 @@ def parse_origin(text: str) -> Origin:
 
 
 def host_name(header: str) -> str:
-    """Return the name in a Host header without its port; empty when it is malformed."""
+    """Return the name in a Host header without its port, empty if the header is malformed."""
     if any(character in header for character in "/?#@\\"):
         return ""
     return parse_origin(f"http://{header}")[1]
 
 
 def is_address(host: str) -> bool:
-    """Say whether a host is a plain address, which no DNS server can point elsewhere."""
+    """Return whether a host is an IP address, which DNS cannot redirect."""
     try:
         ip_address(host)
     except ValueError:
@@ -60,10 +60,10 @@ def is_address(host: str) -> bool:
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """The names under which a port answers (docs/decisions.md: exposed ports).
+    """The host names that a port accepts in requests (docs/decisions.md: exposed ports).
 
-    A name that an attacker's DNS points at this machine (DNS rebinding) is not among them. Where one of them is a
-    wildcard address, plain addresses pass too: rebinding needs a name.
+    This prevents DNS rebinding, where an attacker's host name leads to this machine. If the port is bound to a wildcard
+    address, IP addresses are accepted too, because rebinding needs a name.
     """
 
     names: frozenset[str]
@@ -71,12 +71,12 @@ class KnownHosts:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "KnownHosts":
-        """Return the given names, the bound host among them, and those of this machine."""
+        """Return the given names, which include the bound host, and the names of this machine."""
         given = frozenset(name.lower() for name in names)
         return cls(LOCAL_NAMES | given, bool(given & WILDCARDS))
 
     def admit(self, headers: Sequence[str]) -> bool:
-        """Say whether a request with these Host headers may pass; it has to have exactly one."""
+        """Return whether a request with these Host headers is accepted; it must have exactly one."""
         if len(headers) != 1:
             return False
         host = host_name(headers[0])
@@ -85,7 +85,7 @@ class KnownHosts:
 
 @dataclass(frozen=True)
 class RequestOrigin:
-    """From which address a request comes, and under which scheme its sender sees us."""
+    """The client address of a request, and the scheme (http or https) that the client used."""
 
     address: str
     scheme: str
@@ -93,32 +93,32 @@ class RequestOrigin:
 
 @dataclass(frozen=True)
 class TrustedProxies:
-    """The proxies that are ours; what anybody else says of itself counts for nothing."""
+    """The operator's reverse proxies; forwarding headers of other senders are ignored."""
 
     networks: tuple[Network, ...] = ()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "TrustedProxies":
-        """Return those of these addresses and networks; raises ``ValueError`` for anything else."""
+        """Return trusted proxies from addresses and networks; raises ``ValueError`` for any other text."""
         return cls(tuple(ip_network(name) for name in names))
 
     def origin_of(
         self, peer: RequestOrigin, forwarded_for: Sequence[str], forwarded_proto: Sequence[str]
     ) -> RequestOrigin:
-        """Return who asks: the nearest address that is none of our proxies.
+        """Return the origin of a request: the last address in the chain of proxies that is not a trusted proxy.
 
-        Each proxy adds, at the end, whom it was asked by, so that only what stands behind the last stranger was written
-        by a proxy of ours; the scheme is what the proxy next to us says. A proxy that asks for itself, or says nothing
-        that makes sense, is who asks.
+        Each proxy appends the address of its client to ``X-Forwarded-For``, so the header is read from its end, and
+        everything before the first untrusted address is ignored, because the client could have written it. The scheme
+        is what the last proxy reports. If a trusted proxy sends no usable header, the proxy itself is the origin.
         """
         if not self.include(peer.address):
             return peer
         scheme = _last(forwarded_proto).lower()
         return RequestOrigin(
-            self._nearest(peer.address, _items(forwarded_for)), scheme if scheme in SCHEMES else peer.scheme
+            self._nearest_untrusted(peer.address, _items(forwarded_for)), scheme if scheme in SCHEMES else peer.scheme
         )
 
-    def _nearest(self, peer: str, chain: Sequence[str]) -> str:
+    def _nearest_untrusted(self, peer: str, chain: Sequence[str]) -> str:
         nearest = peer
         for text in reversed(chain):
             address = _address(text)
@@ -130,7 +130,7 @@ class TrustedProxies:
         return nearest
 
     def include(self, text: str) -> bool:
-        """Say whether an address is one of these proxies."""
+        """Return whether an address belongs to a trusted proxy."""
         address = _address(text) if self.networks else None
         return address is not None and any(address in network for network in self.networks)
 
@@ -145,7 +145,10 @@ def _last(headers: Sequence[str]) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Read an address as proxies write it: with a port perhaps, in brackets or mapped into IPv6."""
+    """Parse an address in a forwarding header, with or without port and brackets; None if it is not valid.
+
+    An IPv4 address that is mapped into IPv6 is returned as IPv4.
+    """
     bare = text.rpartition(":")[0] if text.count(":") == 1 else text
     if text.startswith("["):
         bare = text[1:].partition("]")[0]
@@ -157,9 +160,10 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_public(text: str) -> bool:
-    """Say whether an address belongs to the public internet.
+    """Return whether an IP address belongs to the public internet.
 
-    An IPv4 address inside an IPv6 one (6to4, NAT64) counts as what it leads to; mapped, zoned and Teredo ones never do.
+    For an IPv4 address embedded in IPv6 (6to4, NAT64), the IPv4 address decides. Mapped, zoned and Teredo addresses are
+    never public.
     """
     try:
         address = ip_address(text)
@@ -176,9 +180,10 @@ def is_public(text: str) -> bool:
 
 
 def is_plain_host(host: str) -> bool:
-    """Say whether a host, without brackets, is a name or an address as people write it.
+    """Return whether a host, given without brackets, is a name or an IP address in its usual form.
 
-    Other spellings of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) serve only to hide it.
+    Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: they are used
+    to hide it.
     """
     if ":" in host:
         return _is_plain_v6(host)

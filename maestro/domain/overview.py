@@ -1,4 +1,4 @@
-"""What operators see first: how much there is to do, how fast it goes, what fails, and what is open to the world."""
+"""The figures of the overview page: open work, answer times, failures and security warnings."""
 
 import math
 import re
@@ -17,12 +17,12 @@ from maestro.domain.network import LOCAL_NAMES
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 OPEN_DOOR = "open"
-"""The dmPolicy that answers everybody."""
+"""The ``dmPolicy`` under which direct messages of all users are answered."""
 
 
 @dataclass(frozen=True)
 class OldestJob:
-    """The job that has waited longest, since when, and for what if it is no turn."""
+    """The pending or the waiting job with the longest wait; ``waits_for`` is None for a pending job."""
 
     job_id: str
     since: datetime
@@ -31,7 +31,7 @@ class OldestJob:
 
 @dataclass(frozen=True)
 class FirstAnswer:
-    """When a message came, and how long until the first part of its answer was sent."""
+    """The time at which a message was received, and the time until the first chunk of its answer was sent."""
 
     received_at: datetime
     took: timedelta
@@ -39,7 +39,10 @@ class FirstAnswer:
 
 @dataclass(frozen=True)
 class AnswerTimes:
-    """How long people waited for the first part of an answer, in milliseconds, and of how many messages."""
+    """The median and the 95th percentile of the time to the first chunk of an answer, in milliseconds.
+
+    ``count`` is the number of measured messages; without any, both are None.
+    """
 
     count: int
     half_ms: float | None
@@ -48,7 +51,7 @@ class AnswerTimes:
 
 @dataclass(frozen=True)
 class FailureRecord:
-    """A job that failed."""
+    """A failed job with its error, reason and time."""
 
     job_id: str
     error: str
@@ -58,7 +61,7 @@ class FailureRecord:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """Failures of one kind: ``reason`` has ``*`` for what differs, ``job_id`` is the newest of them."""
+    """Failures of one kind: ``reason`` has ``*`` for the varying parts, ``job_id`` is the newest of these jobs."""
 
     error: str
     reason: str
@@ -69,9 +72,10 @@ class FailureKind:
 
 @dataclass(frozen=True)
 class WorkOverview:
-    """How much there is to do and what was done since a moment; ``capped`` says that more was done than was looked at.
+    """The numbers of open jobs and of jobs that ended since a moment, by status.
 
-    ``pending`` are the jobs that wait for their turn, by platform and account.
+    ``capped`` means that more jobs ended than were counted. ``pending`` has the number of pending jobs by platform and
+    account.
     """
 
     any_job: bool
@@ -84,7 +88,7 @@ class WorkOverview:
 
 @dataclass(frozen=True)
 class PageOrigin:
-    """How a page was reached: over which name, and whether what was sent could be read on the way."""
+    """The host name by which a browser reached a page, and whether the connection is encrypted."""
 
     host: str
     secure: bool
@@ -92,20 +96,20 @@ class PageOrigin:
 
 @dataclass(frozen=True)
 class ExposureWarning:
-    """Something that is set so that others may get in, listen or spend, and the keys that mend it."""
+    """A security warning about settings that let others get in, listen or spend, with the keys that fix it."""
 
     words: str
     keys: tuple[str, ...] = ()
 
 
 def measure_answer_times(answers: Sequence[FirstAnswer], since: datetime) -> AnswerTimes:
-    """Say how long the messages that came since then waited: half of them at most, and 95 of 100 at most."""
+    """Return the answer times of the messages received since a moment."""
     took = sorted(one.took.total_seconds() * 1000 for one in answers if one.received_at >= since)
-    return AnswerTimes(len(took), _nearest(took, 0.5), _nearest(took, 0.95))
+    return AnswerTimes(len(took), _percentile(took, 0.5), _percentile(took, 0.95))
 
 
 def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
-    """Put together the failures of one kind, the most frequent first; ``failures`` come newest first."""
+    """Return failures grouped by kind, the most frequent kind first; ``failures`` are given newest first."""
     found: dict[tuple[str, str], list[FailureRecord]] = {}
     for one in failures:
         found.setdefault((one.error, pattern_of(one.reason)), []).append(one)
@@ -114,7 +118,7 @@ def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
 
 
 def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> Iterator[ExposureWarning]:
-    """Yield what is open to the world; ``settings`` are the values that hold, by key."""
+    """Yield the security warnings; ``settings`` are the current values by key."""
     if not settings["webui.password"]:
         yield ExposureWarning(
             "No password is set: whoever reaches this port from this machine is the operator.", _PASSWORD
@@ -125,12 +129,14 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
             "with a certificate in front, and name it.",
             ("webui.trustedProxies",),
         )
-    # Who reaches the web connector has a ticket or a key: its own door is no way in for strangers.
-    doors = tuple(key for key, value in settings.items() if _DOOR.fullmatch(key) and value == OPEN_DOOR)
-    if doors:
+    # The web connector has no ``dmPolicy`` of this form: its users need a ticket or a key.
+    open_policies = tuple(
+        key for key, value in settings.items() if _DM_POLICY_KEY.fullmatch(key) and value == OPEN_DOOR
+    )
+    if open_policies:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"
         yield ExposureWarning(
-            f"Strangers who write a direct message are answered at your cost{budget}.", (*doors, *_BUDGET)
+            f"Strangers who write a direct message are answered at your cost{budget}.", (*open_policies, *_BUDGET)
         )
     if settings["chat.enabled"] and not settings["chat.scanner.enabled"]:
         yield ExposureWarning("Secrets that agents post in #maestro are not taken out: the scanner is off.", _SCANNER)
@@ -140,7 +146,7 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
 
 
 def is_local(host: str) -> bool:
-    """Say whether a host is this machine."""
+    """Return whether a host name or address means this machine."""
     name = host.strip("[]").lower()
     try:
         return ip_address(name).is_loopback
@@ -148,12 +154,12 @@ def is_local(host: str) -> bool:
         return name in LOCAL_NAMES or name.endswith(".localhost")
 
 
-_DOOR = re.compile(r"connectors\..+\.dmPolicy")
+_DM_POLICY_KEY = re.compile(r"connectors\..+\.dmPolicy")
 _PASSWORD = ("webui.password",)
 _BUDGET = ("budgets.dayUsd",)
 _SCANNER = ("chat.scanner.enabled",)
 
 
-def _nearest(ordered: Sequence[float], share: float) -> float | None:
-    """Return the value that this share of all does not exceed."""
+def _percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the percentile of sorted values by nearest rank; ``share`` is from 0 to 1, None without values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

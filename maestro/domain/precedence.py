@@ -1,4 +1,4 @@
-"""How soon work is done: by priority, and among equals by a fair queue of clients or channels.
+"""The order of work: by priority, and within one priority by a weighted fair queue of clients or channels.
 
 See docs/decisions.md: priorities.
 """
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 class Priority:
-    """From 1, soonest, to 10 (docs/decisions.md: priorities)."""
+    """The priorities of jobs, from 1 (first) to 10 (last) (docs/decisions.md: priorities)."""
 
     OWNER = 1
     CONDUCTOR = 3
@@ -29,7 +29,7 @@ class Priority:
 
 
 def priority_of(*, owner: bool, conductor: bool = False) -> int:
-    """Return how soon a message is answered, by who wrote it and, once that is known, who answers.
+    """Return the priority of a message from its sender and, once routing has decided, from the answering agent.
 
     See docs/decisions.md: priorities.
     """
@@ -37,10 +37,10 @@ def priority_of(*, owner: bool, conductor: bool = False) -> int:
 
 
 class Precedence(Value):
-    """How soon work is done: its priority, and the share of those who wait to whom it belongs.
+    """The position of work among waiting work: its priority and, within that, its key and weight in the fair queue.
 
-    ``key`` is the client who pays, else the channel, as an id or a digest of at most 64 bytes that says no name; empty
-    where all share alike. ``weight`` is how much more than others of weight 1 it is given.
+    ``key`` identifies the paying client, else the channel, as an id or a digest of at most 64 bytes; it is empty if
+    there is no fair sharing. A key with a ``weight`` of 2 gets twice as much as one of weight 1.
     """
 
     priority: int = Priority.MESSAGE
@@ -49,25 +49,25 @@ class Precedence(Value):
 
     @property
     def in_background(self) -> bool:
-        """Say whether the work of people goes first; room may be kept from it for them."""
+        """Whether the work ranks behind users' messages; its number may be limited in their favour."""
         return behind_people(self.priority)
 
     @property
     def in_order(self) -> "Precedence":
-        """The same without fairness: among equals, first come is first served."""
+        """The same priority without fair sharing: first in, first out."""
         return Precedence(priority=self.priority)
 
 
 def behind_people(priority: int) -> bool:
-    """Say whether the work of people goes before work of this priority."""
+    """Return whether work of this priority ranks behind users' messages."""
     return priority > Priority.MESSAGE
 
 
 def precedence_of(priority: int, client_id: int | None, weight: float | None, address: Address) -> Precedence:
-    """Return how soon a job is done: its share is that of the client who pays, else of its channel.
+    """Return the precedence of a job, shared by the paying client, else by the channel.
 
-    What somebody calls a channel may be a telephone number, so only a digest of it is told. ``weight`` is that of the
-    client, None where there is no such client.
+    A channel's name may be a telephone number, so only a digest of it is used. ``weight`` is that of the client, None
+    without a client.
     """
     if client_id is not None:
         return Precedence(priority=priority, key=f"client:{client_id}", weight=weight or 1.0)
@@ -77,11 +77,12 @@ def precedence_of(priority: int, client_id: int | None, weight: float | None, ad
 
 
 class FairQueue(Generic[Item]):
-    """Those who wait with one priority: each key in its turn, by its weight, and one key's in the order they came.
+    """A weighted fair queue: it serves keys in proportion to their weights, and the items of one key in order.
 
-    Every key has a time at which it is due, in a time of its own that goes on as fast as everybody is served who waits
-    (weighted fair queueing). Who is served is due again after 1 / weight. Who begins to wait is due now, not sooner:
-    nobody saves up turns, and since time goes on with every turn, nobody waits for ever behind those who come later.
+    Each key has a due time in virtual time, which advances by 1 / (sum of the weights of waiting keys) with each served
+    item. After a key was served, its due time grows by 1 / weight. A key that starts to wait is due now at the
+    earliest, so no key can save up a claim; since virtual time always advances, no key waits for ever behind later
+    ones.
     """
 
     def __init__(self) -> None:
@@ -89,79 +90,79 @@ class FairQueue(Generic[Item]):
         self._due: dict[Hashable, float] = {}
         self._lines: dict[Hashable, deque[tuple[float, Item]]] = {}
         self._order: list[tuple[float, int, Hashable]] = []
-        """A heap of those who wait, by when they are due and since when they wait."""
+        """A heap of the waiting keys, by due time and then by the time since when they wait."""
         self._weight = 0.0
         self._arrivals = itertools.count()
 
     def __bool__(self) -> bool:
-        """Say whether anybody waits."""
+        """Return whether the queue has items."""
         return bool(self._lines)
 
     def add(self, key: Hashable, weight: float, item: Item) -> None:
-        """Let one wait behind the others of its key."""
+        """Add an item behind the other items of its key."""
         line = self._lines.get(key)
         if line is not None:
             line.append((weight, item))
             return
         self._due[key] = max(self._due.get(key, 0.0), self._now)
-        self._begin(key, deque([(weight, item)]))
+        self._enqueue_key(key, deque([(weight, item)]))
 
     def renew(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
-        """Take these for all who wait, by their keys; one that waited before goes on waiting."""
+        """Replace all items of the queue; keys that were waiting before keep their due times."""
         before, self._lines = self._lines.keys(), {}
         self._order, self._weight = [], 0.0
         for key, line in waiting.items():
             if key not in before:
                 self._due[key] = max(self._due.get(key, 0.0), self._now)
-            self._begin(key, deque(line))
-        self._forget()
+            self._enqueue_key(key, deque(line))
+        self._delete_old_due_times()
 
     def first(self) -> Item | None:
-        """Return who is next, if anybody waits."""
+        """Return the next item without removing it, None if the queue is empty."""
         return self._lines[self._order[0][2]][0][1] if self._order else None
 
     def serve(self) -> Item:
-        """Take who is next out of the line: its key has had a turn. Raises ``IndexError`` when nobody waits."""
+        """Remove and return the next item, and charge its key for it; raises ``IndexError`` if the queue is empty."""
         key = self._order[0][2]
         self._now += 1 / self._weight
         self._due[key] += 1 / self._lines[key][0][0]
-        return self._leave()
+        return self._remove_next()
 
     def skip(self) -> None:
-        """Take who is next out of the line without a turn, because it waits no more."""
-        self._leave()
+        """Remove the next item without charging its key, because the item no longer waits."""
+        self._remove_next()
 
-    def _begin(self, key: Hashable, line: deque[tuple[float, Item]]) -> None:
+    def _enqueue_key(self, key: Hashable, line: deque[tuple[float, Item]]) -> None:
         self._lines[key] = line
         self._weight += line[0][0]
         heapq.heappush(self._order, (self._due[key], next(self._arrivals), key))
 
-    def _leave(self) -> Item:
+    def _remove_next(self) -> Item:
         _, _, key = heapq.heappop(self._order)
         line = self._lines.pop(key)
         weight, item = line.popleft()
         self._weight -= weight
         if line:
-            self._begin(key, line)
+            self._enqueue_key(key, line)
         else:
-            self._forget()
+            self._delete_old_due_times()
         return item
 
-    def _forget(self) -> None:
-        """Forget when those are due who neither wait nor had more than their turns: they would be due now."""
+    def _delete_old_due_times(self) -> None:
+        """Delete due times that no longer matter: those of keys without items that are not in the future."""
         if not self._lines:
-            self._weight = 0.0  # what subtracting fractions leaves behind must not add up
+            self._weight = 0.0  # rounding errors of the subtractions must not add up
         if len(self._due) > 2 * len(self._lines) + KEPT:
             waits = self._lines.keys()
             self._due = {key: due for key, due in self._due.items() if key in waits or due > self._now}
 
 
 KEPT = 100
-"""How many keys are remembered that do not wait, before it is looked which can be forgotten."""
+"""The number of keys without items above which outdated due times are deleted."""
 
 
 class ClaimCandidate(NamedTuple):
-    """A job whose turn it may be; ``client_id`` is who pays as far as is known, and ``weight`` their weight."""
+    """A pending job that may be claimed; ``client_id`` and ``weight`` are those of its paying client, if known."""
 
     id: str
     priority: int
@@ -173,26 +174,26 @@ class ClaimCandidate(NamedTuple):
 
     @property
     def in_background(self) -> bool:
-        """Say whether the jobs of people go first."""
+        """Whether the job ranks behind users' messages."""
         return behind_people(self.priority)
 
     @property
     def precedence(self) -> Precedence:
-        """How soon it is done."""
+        """The precedence of the job."""
         address = Address(platform=self.platform, account=self.account, channel=self.channel)
         return precedence_of(self.priority, self.client_id, self.weight, address)
 
 
 IN_HAND = 50
-"""How many jobs are in hand at most, and wait for Maestro alone, before none of a crowd begins."""
+"""The most claimed jobs that may wait for Maestro itself before no further jobs of a crowd are claimed."""
 
 
 class ClaimOrder:
-    """Chooses which jobs begin, and remembers whose turn it is from one look to the next.
+    """The order in which the dispatcher claims jobs; it keeps the fair queues between two choices.
 
-    At most ``background`` jobs that give way to people run at once. Without ``fair``, first come is first served.
-    While ``in_hand`` jobs wait for us, and not for a model or a tool, none of a crowd begins: who is handed on sooner
-    than there is time for it only waits where nobody can be let past.
+    Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
+    claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
+    or a tool: a job claimed earlier than it can run could not be overtaken any more.
     """
 
     def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = IN_HAND) -> None:
@@ -202,22 +203,22 @@ class ClaimOrder:
         self._lines: dict[int, FairQueue[ClaimCandidate]] = {}
 
     def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, room: int) -> list[ClaimCandidate]:
-        """Return those that begin now, the most urgent first; ``room`` is that for background jobs.
+        """Return up to ``at_most`` jobs to claim, the most urgent first, with up to ``room`` background jobs.
 
-        Where there is no room for these, they wait as before, whether they are among the candidates or not.
+        Without room, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
         """
-        lines = self._lines_of(candidates, room)
+        lines = self._updated_queues(candidates, room)
         chosen: list[ClaimCandidate] = []
         for priority in sorted(lines):
             behind = behind_people(priority)
             most = min(at_most - len(chosen), room) if behind else at_most - len(chosen)
-            served = _serve(lines[priority], most)
+            served = _serve_up_to(lines[priority], most)
             room -= len(served) if behind else 0
             chosen.extend(served)
         return chosen
 
-    def _lines_of(self, candidates: Iterable[ClaimCandidate], room: int) -> dict[int, FairQueue[ClaimCandidate]]:
-        """Return the lines that are looked at, with those who wait in them now."""
+    def _updated_queues(self, candidates: Iterable[ClaimCandidate], room: int) -> dict[int, FairQueue[ClaimCandidate]]:
+        """Return the fair queues of the candidates' priorities, updated with the candidates."""
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
             priority: {} for priority in self._lines
         }
@@ -230,7 +231,7 @@ class ClaimOrder:
         return {priority: line for priority, line in self._lines.items() if waiting[priority]}
 
 
-def _serve(line: FairQueue[ClaimCandidate], at_most: int) -> list[ClaimCandidate]:
+def _serve_up_to(line: FairQueue[ClaimCandidate], at_most: int) -> list[ClaimCandidate]:
     served: list[ClaimCandidate] = []
     while line and len(served) < at_most:
         served.append(line.serve())

@@ -9,45 +9,45 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-import re2  # type: ignore[import-untyped]  # it comes without types
+import re2  # type: ignore[import-untyped]  # the package has no type hints
 
 from maestro.domain.llm.prompts import PromptMessage
 
 REDACTED = "[redacted]"
-"""What stands in the place of a secret."""
+"""The mark in place of a secret."""
 
 LOOK_AHEAD = 16_384
-"""Characters beyond a limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
+"""The characters scanned beyond a length limit: a secret is recognised only as a whole, even if the limit cuts it."""
 
 Redact = Callable[[str], str]
-"""Returns a text with a mark in the place of each secret; a post's note is not for these texts."""
+"""A function that returns a text with ``REDACTED`` in place of each secret, and without the note of posts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextSpan:
-    """A part of a text, in characters (code points): from ``start`` up to, but without, ``end``."""
+    """A range of a text in characters (code points), from ``start`` up to but not including ``end``."""
 
     start: int
     end: int
 
 
 ALLOW_PATTERN = "re:"
-"""What an entry of the allow-list begins with that is a pattern; every other entry is the text itself."""
+"""The prefix of a pattern in the allow-list; an entry without the prefix is a literal text."""
 _PROGRAM_SIZE = 4_000
 _ANY_FINDING = "Aa0-_/+=.:@#$!? é" * 4
 
 
 @dataclass(frozen=True)
 class AllowList:
-    """What an operator knows to be no secret: texts in which nothing is one, and patterns of whole findings.
+    """The operator's exceptions from secret scanning: texts that are no secrets, and patterns of such texts.
 
-    Patterns are those of RE2, which takes time in proportion to the text, whatever the pattern says.
+    Patterns are regular expressions of RE2, whose running time grows only linearly with the text.
     """
 
     entries: tuple[str, ...] = ()
 
     def covers(self, text: str, finding: TextSpan) -> bool:
-        """Say whether a finding may stay: it lies within an allowed text, or a pattern matches all of it."""
+        """Return whether a finding is allowed: it lies within an allowed text, or a pattern matches all of it."""
         if not self.entries:
             return False
         start, end = finding.start, finding.end
@@ -65,7 +65,7 @@ class AllowList:
 
 
 def problem_of_allowed(entry: str) -> str | None:
-    """Return why an entry cannot stand in an allow-list, or None."""
+    """Return why an entry of the allow-list is not valid, None if it is."""
     if not entry.startswith(ALLOW_PATTERN):
         return None
     try:
@@ -88,11 +88,11 @@ def _compiled(entry: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """How to scan; read from the settings for every call, because they may change while Maestro runs.
+    """The rules of a scan, read from the settings for every scan because they can change at run time.
 
-    ``patterns`` are regular expressions of the operator's own, ``allow`` what stays although it was found.
-    ``fail_mode`` says what becomes of a text that could
-    not be scanned whole within ``timeout_ms``: ``open`` keeps what no finding covers, ``closed`` redacts all of it.
+    ``patterns`` are the operator's own regular expressions for secrets, ``allow`` the exceptions. ``fail_mode`` applies
+    to a text that could not be scanned completely within ``timeout_ms``: ``open`` redacts only the findings so far,
+    ``closed`` the whole text.
     """
 
     enabled: bool = True
@@ -104,9 +104,9 @@ class ScanRules:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What was found in a text: spans in rising order, apart from each other.
+    """The findings in a text, as sorted spans that neither overlap nor touch.
 
-    ``error`` is empty, or says in a few words of ours why not everything could be looked at; it never quotes the text.
+    ``error`` says why the text could not be scanned completely, empty if it was; it never quotes the text.
     """
 
     original: str
@@ -115,24 +115,24 @@ class ScanResult:
 
     @property
     def redacted(self) -> bool:
-        """Say whether anything was found."""
+        """Whether the scan found a secret."""
         return bool(self.spans)
 
     @property
     def text(self) -> str:
-        """The text with a mark in the place of each secret."""
+        """The text with ``REDACTED`` in place of each secret."""
         return redact(self.original, self.spans)
 
 
 class SecretScanner(Protocol):
-    """Finds secrets in texts; any number of threads may ask at once."""
+    """A scanner that finds secrets in texts; it is safe to share between threads."""
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
-        """Return what was found; a scanner that cannot go on says so in ``error`` or raises."""
+        """Return the findings in a text; if the scan fails, the result has an ``error``, or an exception is raised."""
 
 
 def apart(spans: Iterable[TextSpan]) -> tuple[TextSpan, ...]:
-    """Return spans in order, those that overlap or touch as one."""
+    """Return the spans sorted, with spans that overlap or touch merged into one."""
     joined: list[TextSpan] = []
     for span in sorted(spans):
         if joined and span.start <= joined[-1].end:
@@ -143,7 +143,7 @@ def apart(spans: Iterable[TextSpan]) -> tuple[TextSpan, ...]:
 
 
 def redact(text: str, spans: Iterable[TextSpan]) -> str:
-    """Return the text with one mark in the place of each span; the spans are in order and apart from each other."""
+    """Return the text with ``REDACTED`` in place of each span; the spans must be sorted and must not overlap."""
     parts, at = [], 0
     for span in spans:
         parts += [text[at : span.start], REDACTED]
@@ -152,7 +152,7 @@ def redact(text: str, spans: Iterable[TextSpan]) -> str:
 
 
 class TextKind(StrEnum):
-    """What is scanned beside posts, if the configuration says so."""
+    """The kinds of texts that can be scanned besides posts of #maestro, as the configuration chooses."""
 
     MEMORY = "memory"
     TOOLS = "tools"
@@ -162,15 +162,15 @@ class TextKind(StrEnum):
 
 
 def as_it_is(text: str) -> str:
-    """Return the text; what is not in scope is not scanned."""
+    """Return the text unchanged; used for texts that are not scanned."""
     return text
 
 
 def redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
-    """Return what takes secrets out of a text.
+    """Return a function that redacts the secrets in a text.
 
-    One that could not be scanned is kept as far as nothing was found in it, or gives way as a whole, as ``failMode``
-    says.
+    If a text could not be scanned completely, ``failMode`` decides whether only the findings or the whole text is
+    redacted.
     """
 
     def redact(text: str) -> str:
@@ -181,13 +181,16 @@ def redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
 
 
 def redacted_value(redact: Redact, key: str, value: str) -> str:
-    """Return the value of a key without secrets: its name may be what tells that it is one."""
+    """Return a value without secrets; it is scanned together with its key, which may mark it as a secret."""
     named, name = redact(f"{key}: {value}"), f"{key}: "
     return named.removeprefix(name) if named.startswith(name) else redact(value)
 
 
 def redacted_turns(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
-    """Return the turns of a prompt without secrets; one that was changed no longer repeats a stored message."""
+    """Return the messages of a prompt without secrets.
+
+    A changed message loses its ``message_id``, because its text differs from the stored message.
+    """
     return tuple(_turn(message, redact) for message in messages)
 
 

@@ -1,4 +1,4 @@
-"""Text from people and models: as stores and providers take it, quoted in a system message, and as CSV.
+"""Texts of users and models: made storable, quoted in prompts, and escaped in CSV files.
 
 See docs/decisions.md: prompt layers.
 """
@@ -16,24 +16,24 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 NAME_CHARS = 80
 FACT_CHARS = 500
 
-_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Characters that end a line, move a cursor or are no text at all (Unicode's Cc, Zl, Zp and Cs)."""
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, line and paragraph separators, and surrogates (Unicode's Cc, Zl, Zp and Cs)."""
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet compute a cell; names and reasons come from outside."""
+"""The first characters of a spreadsheet formula; names and reasons in a table may come from strangers."""
 
 
 def storable(text: str) -> str:
-    """Return the text without NUL, and with a mark in the place of each half of a surrogate pair."""
+    """Return the text without NUL characters, and with a replacement character for each lone surrogate."""
     return _LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def tidied(value: Any) -> Any:
-    """Return what was read of JSON with a mark in the place of each NUL and each half of a surrogate pair.
+    """Return a JSON value with a replacement character for each NUL character and each lone surrogate in its texts.
 
-    Every character keeps its place, because some platforms say by number where names and links are.
+    Texts keep their length, because some platforms give the positions of names and links as character offsets.
     """
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
@@ -43,28 +43,28 @@ def tidied(value: Any) -> Any:
 
 
 def quoted(text: str, longest: int) -> str:
-    """Return a text as one JSON string of at most ``longest`` characters between its quotes, escapes not counted."""
+    """Return the text as a JSON string on one line, cut to ``longest`` characters; quotes and escapes do not count."""
     plain = plain_line(text)
     return _as_json(plain if len(plain) <= longest else f"{plain[: longest - 1]}…")
 
 
 def quoted_lines(text: str) -> str:
-    """Return a text with a mark before each of its lines, so that none can pose as one of ours."""
+    """Return the text with ``>`` before each line, so that no line can imitate Maestro's own text in a prompt."""
     return "\n".join(f"> {_plain(line)}" for line in text.splitlines())
 
 
 def plain_line(text: str) -> str:
-    """Return a text as one line, its words parted by single blanks."""
-    # Nothing that breaks a line is printable, and most texts are printable throughout.
+    """Return the text as one line, with single blanks between its words."""
+    # Faster for most texts: a printable text has no line breaks or control characters.
     return " ".join((text if text.isprintable() else _plain(text)).split())
 
 
 def _plain(text: str) -> str:
-    return _BREAKING.sub(" ", text)
+    return _CONTROL_CHARACTERS.sub(" ", text)
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row as a line; a text that would be a formula is made one that is only read."""
+    """Yield each row as a line of CSV; a text that looks like a formula is escaped."""
     for row in rows:
         line = io.StringIO()
         csv.writer(line).writerow(map(inert, row))
@@ -72,7 +72,7 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def inert(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula; a plain number stays one."""
+    """Return the text with an apostrophe before it if a spreadsheet would execute it as a formula."""
     return f"'{text}" if text.startswith(FORMULAS) and not _is_number(text) else text
 
 

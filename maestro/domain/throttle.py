@@ -1,8 +1,9 @@
-"""Slows down guesses at passwords and keys, without keeping out a caller who knows the right one.
+"""Throttling of password and key guesses, without a lock-out of callers that know the password.
 
-A caller with the right password is never refused: otherwise guesses from its address, or from many addresses, would
-lock it out. An answer that came at once would tell a guess from the right password as fast as connections are made, so
-after a few wrong guesses every answer to an address waits, the right one too, for some seconds at most.
+A correct password is never refused: otherwise guesses from the same address, or from many addresses, would lock its
+owner out. But if the answer to a correct password came at once, an attacker could guess as fast as connections are
+made. So after a few wrong guesses every answer to that address is delayed by up to ``LONGEST_DELAY``, also for the
+correct password.
 """
 
 from collections import deque
@@ -15,22 +16,22 @@ from threading import Lock
 from maestro.domain.errors import MaestroError
 
 FREE_ATTEMPTS = 5
-"""Wrong guesses from one address before the first lock."""
+"""The number of wrong guesses from one address that leads to the first lock."""
 FIRST_LOCK = timedelta(seconds=10)
 LONGEST_LOCK = timedelta(minutes=15)
 TURN = timedelta(seconds=0.25)
-"""Between two answers to an address with too many wrong guesses."""
+"""The time between two answers to an address with too many wrong guesses."""
 LONGEST_DELAY = timedelta(seconds=3)
-"""However many guesses wait: the right one must come before its sender gives up (5 seconds on the web connector)."""
+"""The longest delay of an answer: clients of the web connector give up after 5 seconds."""
 FORGOTTEN_AFTER = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 MOST_PER_MINUTE = 100
-"""Wrong guesses a minute that are noted, from everywhere: each costs a write."""
+"""The most wrong guesses of all addresses that are recorded in a minute: each costs a database write."""
 MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
-    """Wrong, as too many before it; ``retry_after`` says when the next wrong one is noted again."""
+    """A wrong guess beyond the limits; ``retry_after`` is the time until the next wrong guess is recorded again."""
 
     public = "Too many attempts."
 
@@ -44,10 +45,10 @@ class _Guesses:
 
 
 class Throttle:
-    """Counts wrong guesses; safe to share between threads."""
+    """A counter of wrong guesses by network address; it is safe to share between threads."""
 
     def __init__(self, clock: Callable[[], datetime], guessed: str) -> None:
-        """``guessed`` names, in the plural, what is guessed: "passwords"."""
+        """Start without guesses; ``guessed`` is the plural noun for messages, such as "passwords"."""
         self._clock = clock
         self._guessed = guessed
         self._lock = Lock()
@@ -55,7 +56,7 @@ class Throttle:
         self._recent: deque[datetime] = deque()
 
     def delay(self, address: str) -> timedelta:
-        """Return how long the answer to a guess from this address, right or wrong, waits before it is given."""
+        """Return the delay before the next answer to this address, whether its guess is right or wrong."""
         now = self._clock()
         with self._lock:
             known = self._known(_network(address), now)
@@ -65,10 +66,11 @@ class Throttle:
             return known.turn - now
 
     def refuse(self, address: str) -> None:
-        """Count a wrong guess; raises ``TooManyAttempts`` for one that need not be noted.
+        """Count a wrong guess; raises ``TooManyAttempts`` if the guess should not be recorded in the audit log.
 
-        From the fifth on each locks the address for wrong ones, twice as long each time. Guesses that are not noted
-        because too many came from everywhere count as well: else no answer to their addresses would ever wait.
+        From the fifth wrong guess on, each one locks the address for further wrong guesses, for twice as long each
+        time. Guesses above the limit for all addresses together are counted too: otherwise answers to their addresses
+        would never be delayed.
         """
         now, network = self._clock(), _network(address)
         with self._lock:
@@ -79,7 +81,7 @@ class Throttle:
             self._guesses.pop(network, None)
             self._guesses[network] = _Guesses(count, now, now + _lock_after(count), known.turn if known else now)
             if len(self._guesses) > MOST_ADDRESSES:
-                # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
+                # The dictionary is ordered by the last guess, so its first address has been quiet the longest.
                 del self._guesses[next(iter(self._guesses))]
             busy = self._busy(now)
             if busy > timedelta():
@@ -91,7 +93,7 @@ class Throttle:
         return known if known and now - known.last < FORGOTTEN_AFTER else None
 
     def _busy(self, now: datetime) -> timedelta:
-        """Return how long no wrong guess is noted, because too many came from everywhere."""
+        """Return how long no wrong guess is recorded because of the limit for all addresses; 0 below the limit."""
         while self._recent and now - self._recent[0] >= MINUTE:
             self._recent.popleft()
         return self._recent[0] + MINUTE - now if len(self._recent) >= MOST_PER_MINUTE else timedelta()
@@ -105,13 +107,13 @@ class Throttle:
 def _lock_after(count: int) -> timedelta:
     if count < FREE_ATTEMPTS:
         return timedelta()
-    doublings = min(count - FREE_ATTEMPTS, 32)  # far beyond the longest lock, and no overflow
+    doublings = min(count - FREE_ATTEMPTS, 32)  # far above the longest lock, but without overflow
     lock: timedelta = FIRST_LOCK * 2**doublings
     return min(lock, LONGEST_LOCK)
 
 
 def _network(address: str) -> str:
-    """Return what one guesser holds: an IPv4 address, or the /64 every IPv6 host can move about in."""
+    """Return the network that one attacker controls: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tool calls: what a model asked for, what became of it, and when the same call is not made again."""
+"""Records of tool calls, and the rule by which a repeatedly failing call is not made again."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 from maestro.domain.columns import UtcDateTime, text_of
 
 SAME_FAILURES = 3
-"""How often in a row one call may fail in one way before it is not made again."""
+"""The failures in a row, with the same error, after which the same call is not made again."""
 
 INSIDE = frozenset(
     {
@@ -25,7 +25,7 @@ INSIDE = frozenset(
         "write_file",
     }
 )
-"""The tools whose results come from the people and agents here; any other may return text that somebody else wrote."""
+"""The tools whose results are from this installation's users and agents; other tools may return text of outsiders."""
 
 UNKNOWN_OUTCOME = (
     "The outcome of this call is unknown: the process that made it died before it could say. It was not made again, "
@@ -44,7 +44,7 @@ ONLY_SHOWN = (
 
 
 class ToolState(StrEnum):
-    """What became of a call; ``unknown`` means that its process died inside it and nobody may try again."""
+    """The state of a tool call; ``unknown`` means that its process died during the call, which is not repeated."""
 
     STARTED = "started"
     WAITING = "waiting"
@@ -55,14 +55,14 @@ class ToolState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Say whether the result will not change any more."""
+        """Whether the result is final."""
         return self not in (ToolState.STARTED, ToolState.WAITING)
 
 
 class ToolRun(SQLModel, table=True):
-    """One tool call of a job, by the number of the model call that asked for it and the place in its answer.
+    """A tool call of a job, identified by the number of the model call and the index (``place``) in its answer.
 
-    ``arguments`` and ``result`` are digests of kept texts; ``error`` is what the result says when it failed.
+    ``arguments`` and ``result`` are digests of stored texts; ``error`` is the error message of a failed call.
     """
 
     __tablename__ = "tool_calls"
@@ -83,7 +83,7 @@ class ToolRun(SQLModel, table=True):
 
 
 class ToolPicture(SQLModel, table=True):
-    """A picture that a tool call returned; the bytes are in the media folder under ``digest``."""
+    """An image that a tool call returned; the media store has the bytes under ``digest``."""
 
     __tablename__ = "tool_pictures"
     __table_args__ = (
@@ -101,15 +101,15 @@ class ToolPicture(SQLModel, table=True):
 
 
 def call_id(number: int, place: int) -> str:
-    """Return the id by which a provider hears of a tool call and its result."""
+    """Return the id of a tool call in requests to providers."""
     return f"call_{number}_{place}"
 
 
 def worn_out(earlier: Sequence[ToolRun], wanted: ToolRun) -> bool:
-    """Say whether this very call has failed three times in a row in the same way, in the order they were asked for.
+    """Return whether the same call has failed three times in a row with the same error.
 
-    Its success begins the count anew, and so does another error; calls of other tools or with other arguments between
-    them do not, nor do calls that were not made.
+    A success or another error resets the count. Calls of other tools, calls with other arguments, and calls that were
+    not made do not count.
     """
     same = [
         run

@@ -1,4 +1,4 @@
-"""The frozen bases of every value that crosses a boundary."""
+"""The base classes of immutable values and of the API's views."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from pydantic.alias_generators import to_camel
 
 
 class Value(BaseModel):
-    """A frozen pydantic value; an unknown field is an error, so a typo never passes silently."""
+    """The base class of immutable values; an unknown field is an error, so that typing errors are found."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class View(Value):
-    """The base of what is shown to operators and read from them: camelCase in JSON."""
+    """The base class of the API's requests and responses; their fields are camelCase in JSON."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, from_attributes=True
@@ -21,7 +21,7 @@ class View(Value):
 
 
 def readable_by(read: Callable[[str], object]) -> AfterValidator:
-    """Return the validator of a text that ``read`` must be able to read, such as the cursor of a page."""
+    """Return a validator that accepts a text if ``read`` can parse it, such as the cursor of a page."""
 
     def checked(text: str) -> str:
         read(text)

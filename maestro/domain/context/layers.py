@@ -139,7 +139,7 @@ def joined(layers: Iterable[Layer]) -> str:
 
 
 def total(layers: Sequence[Layer]) -> int:
-    """Return the tokens of several layers together."""
+    """Return the sum of the tokens of several layers."""
     return sum(layer.tokens for layer in layers)
 
 

@@ -21,7 +21,7 @@ MOST = 100_000
 """The largest number of jobs in one batch: a preview of so many takes a few seconds."""
 
 AT_ONCE = 50
-"""The largest number of open jobs of all batches: as many as a dispatcher runs at a time anyway (ADR 18)."""
+"""The largest number of open jobs of all batches: as many as one dispatcher runs at a time (ADR 18)."""
 
 IN_A_LANE = 2
 """Open batch jobs in one lane, one running and one next: a new message of a user waits behind them."""

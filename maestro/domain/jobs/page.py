@@ -65,7 +65,7 @@ class RunTimeline:
 
 @dataclass(frozen=True)
 class UnplacedRecords:
-    """The records of a job that belong to no recorded step, such as those of a release that recorded no steps."""
+    """The records of a job that belong to none of its recorded steps, as with releases that recorded no steps."""
 
     calls: Sequence[CallView] = ()
     tools: Sequence[ToolRunView] = ()

@@ -92,7 +92,7 @@ AFTER_A_STOP = (StepKind.DELIVER, *AFTERMATH)
 """Steps that still run after a user stopped the job: a delivery in progress is finished, and the job is closed."""
 
 AFTER_THE_END = (StepKind.CLOSE, StepKind.PARK)
-"""Steps that check by themselves whether another process ended the job."""
+"""Steps that themselves check whether another process has ended the job."""
 
 Results = Callable[[str], Any]
 """A function from the name of a step to its result, None for an optional step that has not finished."""

@@ -22,7 +22,7 @@ class AccountState(StrEnum):
 
 
 class LimitView(View):
-    """The end of a cool-down of a model; an empty ``model`` means the whole account."""
+    """A cool-down of one model and its end; an empty ``model`` means the whole account."""
 
     model: str
     until: datetime
@@ -31,9 +31,9 @@ class LimitView(View):
 class AccountView(View):
     """An account of a provider with its usage, its last error and its cool-downs.
 
-    ``state`` is ``limited`` while any of its ``limits`` holds. ``last4`` is the end of its key, if the key is long
-    enough. ``reference`` is the place of a key that is stored elsewhere, such as ``env:NAME``. ``spent_usd`` does not
-    include calls with an unknown price.
+    ``state`` is ``limited`` while any cool-down in ``limits`` is in force. ``last4`` has the last characters of its
+    key, if the key is long enough. ``reference`` says where a key outside of the database is stored, such as
+    ``env:NAME``. ``spentUsd`` does not include calls with an unknown price.
     """
 
     name: str

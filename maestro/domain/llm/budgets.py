@@ -137,7 +137,7 @@ class BudgetLimit:
 
 @dataclass(frozen=True)
 class SpendingLevel:
-    """The amounts that one scope has spent and reserved on a day, in US dollars."""
+    """The amounts in US dollars that one scope has spent and reserved on one day."""
 
     spent_usd: float = 0.0
     reserved_usd: float = 0.0

@@ -169,7 +169,7 @@ class ModelTable:
         return self._window(model) or FALLBACK_WINDOW
 
     def of_unknown_window(self, models: Iterable[str]) -> list[str]:
-        """Return the models with an unknown context window, each once."""
+        """Return those of the given models whose context window is unknown, each once."""
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:

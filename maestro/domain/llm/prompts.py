@@ -139,7 +139,7 @@ class CallKey(Value):
 
 
 class Usage(Value):
-    """The tokens of one call; ``cached_tokens`` and ``cache_write_tokens`` are parts of ``input_tokens``."""
+    """The token counts of one call; ``cached_tokens`` and ``cache_write_tokens`` are included in ``input_tokens``."""
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)

@@ -84,7 +84,7 @@ class UsageFilter(PeriodFilter):
 
     @property
     def whose(self) -> UsageScope:
-        """Return the filter by names."""
+        """Return the names to filter by."""
         return UsageScope(**{one.name: getattr(self, one.name) for one in fields(UsageScope)})
 
 
@@ -94,7 +94,7 @@ class UsageTable(UsageFilter):
     by: UsageBy = UsageBy.DAY
 
     def whole(self, today: date) -> UsageRequest:
-        """Return the request for all sums of the table."""
+        """Return the request for all sums, without pages."""
         return UsageRequest(self.by, self.period(today), self.whose)
 
 
@@ -247,7 +247,7 @@ class LatencyPage(View):
 
 
 def looked_at(period: Period) -> Period:
-    """Return the last ``MOST_DAYS`` days of a period, for which latency is computed."""
+    """Return the part of a period for which latency is computed: its last ``MOST_DAYS`` days."""
     return Period(max(period.since, period.until - timedelta(days=MOST_DAYS - 1)), period.until)
 
 

@@ -64,7 +64,7 @@ def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: date
 
 
 def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
-    """Count the due times strictly between two moments, without listing each of them when the range spans years."""
+    """Return the number of due times strictly between two moments; long ranges are counted without listing them."""
     match schedule:
         case Interval(length):
             first = next(_grid(length, anchor, after), until)
@@ -131,7 +131,7 @@ def _next_day(cron: CronTimes, day: date) -> date:
 
 
 def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
-    """Count day by day; only the first and last day and days near a clock change need their exact times."""
+    """Return the number of due times in a range of days; only its ends and clock changes are computed exactly."""
     if after >= until:
         return 0
     first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
