@@ -63,7 +63,7 @@ class Draft(SQLModel, table=True):
 
     @property
     def key(self) -> str:
-        """The idempotency key of the draft's message: the same at every attempt, different in every Maestro instance."""
+        """The idempotency key of the draft's message: the same at every attempt, different in other instances."""
         return hashlib.sha256(f"{self.job_id}/draft/{self.begun_at.isoformat()}".encode()).hexdigest()[:KEY_LENGTH]
 
     def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:

@@ -85,12 +85,12 @@ def _marks(text: str) -> Iterable[int]:
     for _ in range(MOST_MARKS):
         if at < 0:
             return
-        if _begins(text, at):
+        if _may_begin_mention(text, at):
             yield at
         at = text.find("@", at + 1)
 
 
-def _begins(text: str, at: int) -> bool:
+def _may_begin_mention(text: str, at: int) -> bool:
     """Say whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
     before = text[at - 1] if at else ""
     joined = before in _LOCAL_PART and at > 1 and _in_word(text[at - 2])
@@ -168,11 +168,13 @@ def route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
     agent answers only messages addressed to it; for such an account no later rule applies except the channel's binding,
     because several accounts may receive the same message and only one should answer.
     """
-    chosen = next((Route(agent, reason) for agent, reason in _rules(message, snapshot) if agent is not None), None)
+    chosen = next(
+        (Route(agent, reason) for agent, reason in _rule_results(message, snapshot) if agent is not None), None
+    )
     return chosen or Route(None, _no_agent_reason(message, snapshot))
 
 
-def _rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
+def _rule_results(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
     """Yield the agent and reason of each rule, lazily: a rule is evaluated only if the earlier ones gave no agent."""
     by_id = {agent.id: agent for agent in snapshot.agents}
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)

@@ -109,9 +109,9 @@ def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, 
     A list is compared entry by entry. A null value is shown as "(the common setting)". For the first version, all lines
     are added ones.
     """
-    before, after = [] if is_first else _lines(change.before), _lines(change.after)
+    before, after = [] if is_first else _value_lines(change.before), _value_lines(change.after)
     if max(len(before), len(after)) > MOST_LINES:
-        return tuple(chain(_all(LineKind.GONE, before), _all(LineKind.NEW, after)))
+        return tuple(chain(_diff_lines(LineKind.GONE, before), _diff_lines(LineKind.NEW, after)))
     return tuple(_compared(before, after))
 
 
@@ -123,20 +123,20 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]
             yield DiffLine(kind=LineKind.GAP, text="")
         for kind, begin, end, new_begin, new_end in group:
             if kind == "equal":
-                yield from _all(LineKind.SAME, before[begin:end])
+                yield from _diff_lines(LineKind.SAME, before[begin:end])
                 continue
-            yield from _all(LineKind.GONE, before[begin:end])
-            yield from _all(LineKind.NEW, after[new_begin:new_end])
+            yield from _diff_lines(LineKind.GONE, before[begin:end])
+            yield from _diff_lines(LineKind.NEW, after[new_begin:new_end])
         shown = group[-1][2]
     if shown < len(before):
         yield DiffLine(kind=LineKind.GAP, text="")
 
 
-def _all(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
+def _diff_lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
     return (DiffLine(kind=kind, text=line) for line in lines)
 
 
-def _lines(value: JsonValue) -> list[str]:
+def _value_lines(value: JsonValue) -> list[str]:
     """Return a value as lines; an empty text has none."""
     if value is None:
         return ["(the common setting)"]

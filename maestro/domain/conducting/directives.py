@@ -90,14 +90,14 @@ class AgentUpdate:
 def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
     """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit``."""
     fields = _non_empty_fields(tag)
-    channels = _channels(fields, asked_in)
+    channels = _take_channels(fields, asked_in)
     return AgentCreation(read(NewAgent, _with_slug(fields, "slug")), channels)
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
     """Return the content of an UPDATE_AGENT tag; raises ``InvalidEdit``, also if it changes nothing."""
-    fields = _api_values(_fields(tag))
-    channels = _channels(fields, asked_in)
+    fields = _api_values(_tag_fields(tag))
+    channels = _take_channels(fields, asked_in)
     if not fields and not channels:
         raise InvalidEdit(f"no field to change is given; the fields are {', '.join(FIELDS[tag.name])}")
     return AgentUpdate(slug_of(tag.key), read(AgentChange, fields), channels)
@@ -136,10 +136,10 @@ def _with_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValu
 
 def _non_empty_fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the values of a tag that creates something; empty fields are treated as absent."""
-    return _api_values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
+    return _api_values({name: value for name, value in _tag_fields(tag).items() if value not in ("", None)})
 
 
-def _fields(tag: Tag) -> dict[str, JsonValue]:
+def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the fields of a tag; ``null`` in a text field becomes an empty text."""
     written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
@@ -208,7 +208,7 @@ def _bracket_list(value: JsonValue) -> JsonValue:
     return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
 
 
-def _channels(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
+def _take_channels(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Remove the channels from the fields and return them as bindings."""
     written = _bracket_list(fields.pop("channels", None))
     listed = written if isinstance(written, list) else [written] if written not in (None, "") else []

@@ -143,7 +143,9 @@ class JobPreviews:
         if self._action is BatchAction.RESTART:
             self._restarted[candidate.newest.id] = job.id
         calls = calls_to_pay(self._action, job, candidate.calls)
-        return JobPreview(job.id, lane, "", step_of(self._action, candidate), calls, self._cost(candidate, calls))
+        return JobPreview(
+            job.id, lane, "", step_of(self._action, candidate), calls, self._estimated_cost(candidate, calls)
+        )
 
     def missing(self, job_id: str) -> JobPreview:
         """Return the preview for an id that no job has."""
@@ -159,16 +161,16 @@ class JobPreviews:
         if job.what_if:
             return f"job {job.id} is a what-if; replay it alone, not in a batch."
         problem = refusal(job, candidate.newest, mode, candidate.led_to)
-        return problem or edits_refusal(job, mode, self._edits) or self._gone(candidate)
+        return problem or edits_refusal(job, mode, self._edits) or self._inactive_agent_problem(candidate)
 
-    def _gone(self, candidate: BatchCandidate) -> str:
+    def _inactive_agent_problem(self, candidate: BatchCandidate) -> str:
         """Return why a restart cannot keep the agent that an operator chose before: it is not active."""
         if self._action is not BatchAction.RESTART or self._edits.any:
             return ""
         slug = edits_of(candidate.newest).agent
         return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self._agents else ""
 
-    def _cost(self, candidate: BatchCandidate, calls: int) -> float | None:
+    def _estimated_cost(self, candidate: BatchCandidate, calls: int) -> float | None:
         """Return the estimated cost of ``calls`` model calls in US dollars, None when unknown.
 
         The average of the job's own calls counts, unless the batch changes the model or the agent.

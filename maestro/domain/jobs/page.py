@@ -94,13 +94,15 @@ NOWHERE = -1
 def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
     """Return the timeline of a job; ``job`` is the API model of the rows in ``record``."""
     steps = job.steps
-    calls = _grouped(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
-    tools = _grouped(job.tools, lambda tool: _attempt(steps, StepKind.TOOL.numbered(tool.number, tool.place)))
-    questions = _grouped(
-        job.questions, lambda asked: _attempt(steps, StepKind.TOOL.numbered(asked.number, asked.place))
+    calls = _group_by_index(job.calls, lambda call: _attempt_index(steps, _step_of_call(call), call.started_at))
+    tools = _group_by_index(
+        job.tools, lambda tool: _attempt_index(steps, StepKind.TOOL.numbered(tool.number, tool.place))
     )
-    actions = _grouped(job.actions, lambda _: _attempt(steps, StepKind.TAGS))
-    deliveries = _grouped(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
+    questions = _group_by_index(
+        job.questions, lambda asked: _attempt_index(steps, StepKind.TOOL.numbered(asked.number, asked.place))
+    )
+    actions = _group_by_index(job.actions, lambda _: _attempt_index(steps, StepKind.TAGS))
+    deliveries = _group_by_index(job.deliveries, lambda chunk: _attempt_index(steps, _step_of_chunk(chunk, steps)))
     entries = [
         TimelineEntry(
             step=step,
@@ -137,7 +139,7 @@ def current_step(job: JobDetail) -> StepView | None:
     return last if last.state in (StepState.RUNNING, StepState.WAITING) else None
 
 
-def _grouped(things: Iterable[Thing], index: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
+def _group_by_index(things: Iterable[Thing], index: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
     """Group records by the index of their attempt, in the given order."""
     found: dict[int, list[Thing]] = {}
     for thing in things:
@@ -145,7 +147,7 @@ def _grouped(things: Iterable[Thing], index: Callable[[Thing], int]) -> Mapping[
     return found
 
 
-def _attempt(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
+def _attempt_index(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
     """Return the index of an attempt at a step: the last one that began by ``at``, else the first.
 
     ``NOWHERE`` if there is no attempt at the step.

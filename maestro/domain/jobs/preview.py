@@ -123,9 +123,9 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
         kept=tuple(done) if resumes else (),
         model_calls=calls,
         more=more,
-        cost_usd=0.0 if not calls else None if other else _cost(of, calls, whole=not resumes),
+        cost_usd=0.0 if not calls else None if other else _estimated_cost(of, calls, whole=not resumes),
         first_calls=len(of.answered),
-        first_cost_usd=_sum(of.answered),
+        first_cost_usd=_total_cost(of.answered),
         effects=tuple(effects[mode](of)),
         edits=edits if edits.any else None,
     )
@@ -174,18 +174,18 @@ def _new_calls(job: Job) -> tuple[int, bool]:
     return (0, False) if job.notice or is_script(job) else (1, True)
 
 
-def _cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
+def _estimated_cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
     """Return the estimated cost of ``calls`` model calls in US dollars, from the cost of the earlier ones.
 
     With ``whole``, for a job that starts from the beginning, the estimate is the cost of all earlier calls.
     """
-    first = _sum(of.answered)
+    first = _total_cost(of.answered)
     if first is None or whole:
         return first
     return first / len(of.answered) * calls
 
 
-def _sum(calls: Sequence[LLMCall]) -> float | None:
+def _total_cost(calls: Sequence[LLMCall]) -> float | None:
     """Return the total cost of calls in US dollars; None without calls, or if the cost of one is unknown."""
     known = [call.cost_usd for call in calls if call.cost_usd is not None]
     return sum(known) if calls and len(known) == len(calls) else None
@@ -206,7 +206,7 @@ def _resume_effects(of: ReplayEvidence) -> Iterator[Effect]:
         if step != StepKind.SHOW:
             yield Effect(kind=EffectKind.ACTION, text="the tags of the answer are carried out", count=0)
     if not of.job.what_if and step != END:
-        yield from _sends(of)
+        yield from _delivery_effects(of)
     if of.withheld:
         yield Effect(kind=EffectKind.TASK, text="withheld tasks for other agents start", count=of.withheld)
 
@@ -220,7 +220,7 @@ def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
             yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a user is asked for approval", count=1)
 
 
-def _sends(of: ReplayEvidence) -> Iterator[Effect]:
+def _delivery_effects(of: ReplayEvidence) -> Iterator[Effect]:
     """Yield the effects on the answer's chunks: those that are sent, may be sent twice, or stay."""
     if not of.chunks:
         text = "the answer is passed on to the agent that waits for it" if of.job.hears else "the answer is sent"

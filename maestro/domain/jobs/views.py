@@ -161,7 +161,7 @@ def job_detail(record: JobRecord) -> JobDetail:
     return JobDetail(
         **_summary(record.listed),
         **job.model_dump(include={"conversation_id", "depth", "task", "said", "erased"}),
-        route=_route(record.steps),
+        route=_route_reason(record.steps),
         restarted_by=tuple(other.id for other in record.restarts if not other.what_if),
         what_ifs=tuple(other.id for other in record.restarts if other.what_if),
         cost_usd=total_cost(record.calls, CallState.ANSWERED, CallState.FAILED),
@@ -202,7 +202,7 @@ def _summary(listed: ListedJob) -> dict[str, Any]:
     }
 
 
-def _route(steps: Sequence[JobStep]) -> str:
+def _route_reason(steps: Sequence[JobStep]) -> str:
     """Return the reason of the last routing decision, empty without one."""
     routed = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:

@@ -274,8 +274,8 @@ def _is_release_of(name: str, key: str) -> bool:
 def estimate(text: str) -> int:
     """Return the estimated tokens of a text; 0 for an empty one."""
     data = text.encode("utf-8", "surrogatepass")
-    digits, punctuation = _count(data, _DIGITS), _count(data, _PUNCTUATION)
-    other, astral = (0, 0) if text.isascii() else (_count(data, _NOT_ASCII), _count(data, _ASTRAL_LEADS))
+    digits, punctuation = _count_bytes(data, _DIGITS), _count_bytes(data, _PUNCTUATION)
+    other, astral = (0, 0) if text.isascii() else (_count_bytes(data, _NOT_ASCII), _count_bytes(data, _ASTRAL_LEADS))
     plain = len(data) - digits - punctuation - other
     dense = sum(map(len, _DENSE_RUN.findall(data))) if _SHORTEST_DENSE in data.translate(_IF_DENSE) else 0
     weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + astral + dense * 0.45
@@ -330,6 +330,6 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
     return f"{beginning}{_LEFT_OUT.format(left_out)}{end}", left_out
 
 
-def _count(data: bytes, members: bytes) -> int:
+def _count_bytes(data: bytes, members: bytes) -> int:
     """Return the number of bytes that belong to a class; ``translate`` is faster than a loop."""
     return len(data) - len(data.translate(None, members))

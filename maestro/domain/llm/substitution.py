@@ -48,7 +48,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     if answer is None:
         return None
     first = replace(first, accounts=[one for one in first.accounts if one.created_at <= answer.started_at])
-    chosen = _chosen(first)
+    chosen = _first_choice_accounts(first)
     known = any(one.name == answer.account for one in first.accounts)
     if not known or any(_matches(answer, one) for one in chosen):
         return None
@@ -57,7 +57,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     )
 
 
-def _chosen(first: FirstChoice) -> Sequence[AccountChoice]:
+def _first_choice_accounts(first: FirstChoice) -> Sequence[AccountChoice]:
     """Return the accounts of the first choice: those with the lowest priority that serve the model."""
     able = [one for one in first.accounts if not first.model or can_serve(one, first.model)]
     lowest = min((one.priority for one in able), default=0)

@@ -220,7 +220,7 @@ def parse_reply(content: str) -> ReplyText:
     The question number may stand before any words, as in ``#7 blue``, or after a yes or no.
     """
     whole = content.strip()
-    first, last = _FIRST.match(whole), _numbered(whole)
+    first, last = _FIRST.match(whole), _words_and_number(whole)
     if first is not None:
         words = whole[first.end() :].strip()
         return ReplyText(whole, int(first[1]), words, _approves(words))
@@ -235,7 +235,7 @@ def parse_choice(content: str) -> ReplyText | None:
     Whether the words are a choice depends on the question; any other text that ends in a number is an ordinary message.
     """
     whole = content.strip()
-    last = _numbered(whole)
+    last = _words_and_number(whole)
     return ReplyText(whole, last[1], last[0], None) if last is not None else None
 
 
@@ -337,7 +337,7 @@ def question_of_job(job_id: str) -> int | None:
     return int(number) if kind == "question" and number.isdecimal() else None
 
 
-def _numbered(whole: str) -> tuple[str, int] | None:
+def _words_and_number(whole: str) -> tuple[str, int] | None:
     """Return the words of a text and the number after them, None if one of the two is missing."""
     before, _, number = whole.rpartition("#")
     words = before.rstrip()

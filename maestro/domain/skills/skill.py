@@ -69,7 +69,7 @@ class Keywords:
         for position, source in enumerate(self.sources):
             keyword = fold(source)
             if keyword:
-                pieces = _pieces(keyword)
+                pieces = _required_words(keyword)
                 found.setdefault(max(pieces, key=len, default=""), []).append(
                     _PreparedKeyword(position, source, keyword, pieces)
                 )
@@ -87,7 +87,7 @@ class Keywords:
         return tuple(one.source for one in sorted(present))
 
 
-def _pieces(keyword: str) -> frozenset[str]:
+def _required_words(keyword: str) -> frozenset[str]:
     """Return the words that a message must contain for this keyword; none for scripts without blanks between words."""
     return frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
 
@@ -106,10 +106,10 @@ def _positions(keyword: str, text: str) -> Iterable[int]:
 def _is_whole(keyword: str, text: str, at: int) -> bool:
     end = at + len(keyword)
     before, after = text[at - 1 : at], text[end : end + 1]
-    return not _joined(before, keyword[0]) and not _joined(after, keyword[-1])
+    return not _continues_word(before, keyword[0]) and not _continues_word(after, keyword[-1])
 
 
-def _joined(outside: str, edge: str) -> bool:
+def _continues_word(outside: str, edge: str) -> bool:
     """Say whether the character next to the keyword continues a word, so that the match is no whole word."""
     if not outside or _UNSPACED.match(edge):
         return False
@@ -137,7 +137,7 @@ class _Group:
 
     def matching(self, text: bytes) -> Iterator[str]:
         """Yield the patterns that match anywhere in a UTF-8 text, in their order."""
-        if self._all is not None and self._all.search(text) is None:
+        if self._combined is not None and self._combined.search(text) is None:
             return
         if len(self._sources) == 1:
             yield self._sources[0]
@@ -145,7 +145,7 @@ class _Group:
             yield from half.matching(text)
 
     @cached_property
-    def _all(self) -> Any | None:
+    def _combined(self) -> Any | None:
         """All patterns compiled as one alternation, or None if they cannot be combined."""
         if len(self._sources) == 1:
             return re2.compile(self._sources[0], _options())
