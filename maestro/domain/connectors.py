@@ -222,8 +222,8 @@ def connector_page(
     for platform, account in statuses.keys() - named.keys():
         if platform == "web":
             named[platform, account] = BotInstance(platform=platform, account=account, configured=True)
-    shown = [connector_view(bot, agents.get(bot.agent_id or 0, ""), statuses.get(at)) for at, bot in named.items()]
-    return ConnectorPage(items=tuple(sorted(shown, key=lambda one: (one.platform, one.account))))
+    views = [connector_view(bot, agents.get(bot.agent_id or 0, ""), statuses.get(at)) for at, bot in named.items()]
+    return ConnectorPage(items=tuple(sorted(views, key=lambda one: (one.platform, one.account))))
 
 
 def disabled_page(channels: Sequence[DisabledChannel]) -> DisabledChannelPage:

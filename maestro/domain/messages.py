@@ -167,8 +167,8 @@ class ControlWord(StrEnum):
 
 def control_word(content: str) -> ControlWord | None:
     """Return the control word that is the whole message, None for any other; case and outer blanks do not matter."""
-    said = content.strip().lower()
-    return next((word for word in ControlWord if word == said), None)
+    typed = content.strip().lower()
+    return next((word for word in ControlWord if word == typed), None)
 
 
 PAIR = "/pair"

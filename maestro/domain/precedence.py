@@ -71,8 +71,8 @@ def precedence_of(priority: int, client_id: int | None, weight: float | None, ad
     """
     if client_id is not None:
         return Precedence(priority=priority, key=f"client:{client_id}", weight=weight or 1.0)
-    place = "\0".join((address.platform, address.account, address.channel))
-    digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=CHANNEL_DIGEST_BYTES).hexdigest()
+    channel_key = "\0".join((address.platform, address.account, address.channel))
+    digest = blake2b(channel_key.encode("utf-8", "surrogatepass"), digest_size=CHANNEL_DIGEST_BYTES).hexdigest()
     return Precedence(priority=priority, key=f"channel:{digest}")
 
 

@@ -117,9 +117,9 @@ def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, 
 
 def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
     groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND)
-    shown = 0
+    shown_until = 0
     for group in groups:
-        if group[0][1] > shown:
+        if group[0][1] > shown_until:
             yield DiffLine(kind=LineKind.GAP, text="")
         for kind, begin, end, new_begin, new_end in group:
             if kind == "equal":
@@ -127,8 +127,8 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]
                 continue
             yield from _diff_lines(LineKind.GONE, before[begin:end])
             yield from _diff_lines(LineKind.NEW, after[new_begin:new_end])
-        shown = group[-1][2]
-    if shown < len(before):
+        shown_until = group[-1][2]
+    if shown_until < len(before):
         yield DiffLine(kind=LineKind.GAP, text="")
 
 

@@ -215,8 +215,8 @@ def message_view(authored: AuthoredMessage) -> MessageView:
 
 
 def _file_view(file: MediaFile) -> MessageFileView:
-    shown = file.model_dump(include={"filename", "content_type", "size", "transcript"})
-    return MessageFileView(available=bool(file.digest), **shown)
+    columns = file.model_dump(include={"filename", "content_type", "size", "transcript"})
+    return MessageFileView(available=bool(file.digest), **columns)
 
 
 def _columns(conversation: Conversation) -> dict[str, object]:
@@ -303,9 +303,10 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
 
     Each line of a message begins with ``>``, so that no text can imitate another message.
     """
-    place = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
+    address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
-    yield f"{_plain_name(detail.agent)} and {_plain_name(detail.user_name or detail.user_id)} in {_plain_name(place)}, "
+    user = detail.user_name or detail.user_id
+    yield f"{_plain_name(detail.agent)} and {_plain_name(user)} in {_plain_name(address)}, "
     yield f"{detail.started_at.strftime(_MOMENT)} to {detail.last_message_at.strftime(_MOMENT)}, {detail.status}.\n"
     remaining = list(detail.compactions)
     for one in messages:

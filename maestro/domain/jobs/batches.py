@@ -121,14 +121,14 @@ def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -
     began and that has not ended, empty for a job without one. At most ``AT_ONCE`` jobs are open in all batches, and
     ``IN_A_LANE`` in one lane.
     """
-    taken = Counter(open_lanes)
-    room = AT_ONCE - taken.total()
+    open_in_lane = Counter(open_lanes)
+    room = AT_ONCE - open_in_lane.total()
     chosen: list[int] = []
     for place, lane in waiting:
         if len(chosen) >= room:
             break
-        if not lane or taken[lane] < IN_A_LANE:
-            taken[lane] += 1
+        if not lane or open_in_lane[lane] < IN_A_LANE:
+            open_in_lane[lane] += 1
             chosen.append(place)
     return chosen
 
@@ -292,8 +292,8 @@ def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) ->
     The estimate is that the remaining jobs take as long as the ended ones.
     """
     done = sum(progress.begun.values()) - progress.open
-    left = progress.unfinished
-    return now + (now - batch.created_at) * left / done if done and left else None
+    remaining = progress.unfinished
+    return now + (now - batch.created_at) * remaining / done if done and remaining else None
 
 
 def wanted_text(wish: BatchRequest) -> str:

@@ -157,9 +157,9 @@ def _preview(mode: ReplayMode, **known: object) -> ReplayPreview:
 
 def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     """Return how many model calls a resume certainly pays for, and whether others may follow."""
-    again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
+    compacts_again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
     if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
-        return 0, again
+        return 0, compacts_again
     if kind_of(step) is not StepKind.MODEL:
         return 1, True
     (number,) = numbers_of(step)
@@ -167,7 +167,7 @@ def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     if not held:
         return 1, True
     # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
-    return (1, True) if held[0].tool_calls else (0, again)
+    return (1, True) if held[0].tool_calls else (0, compacts_again)
 
 
 def _new_calls(job: Job) -> tuple[int, bool]:

@@ -114,7 +114,7 @@ def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = Non
 
     Without ``edits`` it keeps those of the job.
     """
-    again = Job(
+    new_job = Job(
         id=new_id,
         kind=job.kind,
         priority=job.priority,
@@ -126,12 +126,12 @@ def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = Non
         **job.address.model_dump(),
     )
     if job.parent_id is not None:  # a task is not routed: the delegation chose its agent
-        again.agent_id, again.client_id, again.conversation_id = job.agent_id, job.client_id, job.conversation_id
-        again.parent_id, again.depth, again.task, again.hears = job.parent_id, job.depth, job.task, job.hears
+        new_job.agent_id, new_job.client_id, new_job.conversation_id = job.agent_id, job.client_id, job.conversation_id
+        new_job.parent_id, new_job.depth, new_job.task, new_job.hears = job.parent_id, job.depth, job.task, job.hears
     if is_background(job):
-        again.agent_id, again.client_id, again.task = job.agent_id, job.client_id, job.task
-        again.schedule, again.slot, again.webhook_id = job.schedule, job.slot, job.webhook_id
-    return again
+        new_job.agent_id, new_job.client_id, new_job.task = job.agent_id, job.client_id, job.task
+        new_job.schedule, new_job.slot, new_job.webhook_id = job.schedule, job.slot, job.webhook_id
+    return new_job
 
 
 def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:

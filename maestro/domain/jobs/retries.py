@@ -56,19 +56,19 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     if known is not None and not known.retryable:
         return None
     patience = known.patience if known else Patience.OURSELVES
-    asked = known.retry_after if known else None
+    requested_wait = known.retry_after if known else None
     attempts, base = {
         Patience.PROVIDER: (rules.provider_attempts, timedelta(seconds=rules.provider_base)),
         Patience.PLATFORM: (rules.platform_attempts, timedelta(seconds=rules.platform_base)),
         Patience.STORE: (sys.maxsize, timedelta(seconds=1)),
         Patience.OURSELVES: (rules.own_attempts, timedelta(seconds=1)),
     }[patience]
-    too_long = patience is Patience.PROVIDER and asked is not None and asked > LONGEST_PROVIDER_WAIT
+    too_long = patience is Patience.PROVIDER and requested_wait is not None and requested_wait > LONGEST_PROVIDER_WAIT
     if failures >= attempts or too_long:
         return None
     wait: timedelta = base * 2 ** min(failures - 1, MOST_DOUBLINGS)
     short = patience in (Patience.PLATFORM, Patience.STORE)
-    return asked or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
+    return requested_wait or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
 
 
 def waiting_notice(wait: Wait, now: datetime) -> str:

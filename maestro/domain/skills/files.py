@@ -305,11 +305,11 @@ def arrange(files: Iterable[SkillSource], known: Sequence[KnownSkill]) -> SkillS
         if file.skill is not None and not file.shipped:
             taken.setdefault(file.skill.slug, file)
     broken = {file.source for file in ordered if file.skill is None}
-    kept = frozenset(before.slug for before in known if before.source in broken and before.slug not in taken)
+    kept_slugs = frozenset(before.slug for before in known if before.source in broken and before.slug not in taken)
     for file in ordered:
-        if file.skill is not None and file.skill.slug not in kept:
+        if file.skill is not None and file.skill.slug not in kept_slugs:
             taken.setdefault(file.skill.slug, file)
-    return SkillSet(taken, kept, tuple(problems))
+    return SkillSet(taken, kept_slugs, tuple(problems))
 
 
 def _source_problems(file: SkillSource, taken: dict[str, SkillSource]) -> Iterator[str]:

@@ -78,11 +78,11 @@ def skill_detail(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillDetail
 
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
     """Build a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
-    rest = [row for row in rows if cursor is None or row.slug > cursor]
-    page = rest[:limit]
+    remaining_rows = [row for row in rows if cursor is None or row.slug > cursor]
+    page = remaining_rows[:limit]
     return SkillPage(
         items=tuple(skill_view(row, problems) for row in page),
-        next=page[-1].slug if len(rest) > limit else None,
+        next=page[-1].slug if len(remaining_rows) > limit else None,
         problems=tuple(map(SkillProblemView.model_validate, problems)),
     )
 
