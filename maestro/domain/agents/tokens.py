@@ -46,7 +46,7 @@ class TokenHolder:
 
 
 class NewToken(View):
-    """A request to create a token; the name says where it is used."""
+    """A request to create a token; its name tells operators where the token is used."""
 
     name: DisplayName = ""
 

@@ -164,7 +164,7 @@ class JobPreviews:
         return problem or edits_refusal(job, mode, self._edits) or self._inactive_agent_problem(candidate)
 
     def _inactive_agent_problem(self, candidate: BatchCandidate) -> str:
-        """Return why a restart cannot keep the agent that an operator chose before: it is not active."""
+        """Return why a restart cannot keep the agent chosen for the last restart, empty if it can be kept."""
         if self._action is not BatchAction.RESTART or self._edits.any:
             return ""
         slug = edits_of(candidate.newest).agent

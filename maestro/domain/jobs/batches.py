@@ -260,7 +260,7 @@ class BatchProgress:
 
     @property
     def unfinished(self) -> int:
-        """The number of jobs that have not ended, those that wait to start included."""
+        """The number of jobs that have not ended, including those that wait to start."""
         return self.items.get(ItemState.WAITING, 0) + self.open
 
 

@@ -47,7 +47,7 @@ def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMess
     """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
     A job that has no agent yet is not interrupted: it is answered together with others when it starts. A job with a
-    stop request ends anyway.
+    stop request is left out, because it ends without an interruption.
     """
     return tuple(
         one

@@ -39,7 +39,7 @@ class EffectKind(StrEnum):
 class Effect(View):
     """An effect of a replay, described in words; ``again`` means that it happened before, ``count`` how often.
 
-    With ``kept``, nothing happens: an earlier effect stays as it is.
+    With ``kept``, the replay does nothing here, and the earlier effect remains.
     """
 
     kind: EffectKind

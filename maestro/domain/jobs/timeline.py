@@ -140,7 +140,7 @@ class ActionView(View):
 class WouldActView(View):
     """A tag in the answer of a what-if, which is shown and not carried out.
 
-    One that is not ``complete`` would only have been reported.
+    In a real answer, a tag that is not ``complete`` would be reported as an error and not carried out either.
     """
 
     seq: int

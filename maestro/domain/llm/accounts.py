@@ -110,7 +110,7 @@ class AccountLimit(SQLModel, table=True):
     def holds(self, now: datetime) -> bool:
         """Return whether the cool-down is in force.
 
-        One that begins in the future is ignored: the clock was set back.
+        A cool-down that begins in the future is ignored: the clock was set back after it was stored.
         """
         return self.limited_at <= now < self.limited_until
 

@@ -179,7 +179,7 @@ class ModelTable:
         return known
 
     def price(self, model: str) -> Price | None:
-        """Return the list price of a model, None if it is unknown; the name should include its provider."""
+        """Return the list price of a model, None if the price is unknown; the name should include its provider."""
         if model not in self._prices:  # cached: each call looks it up several times
             listed, configured = self._list_price(model), self._configured_facts(model).price
             if configured is not None and listed is not None:

@@ -72,7 +72,7 @@ def _key(written: str) -> str:
 
 
 def _raw_value(lines: Sequence[str]) -> str:
-    """Return a value as it is written; after a YAML block mark (``|``, ``>``), the lines below the mark."""
+    """Return a value as the model wrote it; after a YAML block mark (``|``, ``>``), the lines below the mark."""
     first, *rest = lines
     below = textwrap.dedent("\n".join(rest)).rstrip("\n")
     if first in _BLOCK_MARKS:
