@@ -1,4 +1,4 @@
-"""Passwords, keys and tokens that are given to a name: in configuration, code, commands, sentences and tables."""
+"""Finds passwords, keys and tokens assigned to a name: in configuration, code, commands, sentences and tables."""
 
 import re
 from collections.abc import Iterator
@@ -63,17 +63,17 @@ WALLET = re.compile(
 SPACED = re.compile(
     rb"[a-z]{4}(?: [a-z]{4}){3}(?![ \-]?[A-Za-z0-9])|[a-z]{3,10}(?: [a-z]{3,10}){3,23}(?=[.!]?[ \t]*(?:\n|$))"
 )
-"""Words in a row without quotes: an application password, or a pass phrase that takes the rest of its line."""
+"""Several words without quotes: an application password, or a pass phrase up to the end of its line."""
 
 PHRASE_NAME = re.compile(rb"(?i)[ \-_]{0,1}(?:recovery[ \-_]|backup[ \-_])?(?:phrase|words)\b")
-"""What makes a seed or a recovery the words of a wallet."""
+"""The second part of a name such as "seed phrase" or "recovery words", which announces the words of a wallet."""
 
 _LONGEST_NAME = 48
 _NAME_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$"
 _NAME_GOES_ON = re.compile(rb"[A-Za-z0-9_\-]{0,48}(?:\.[A-Za-z_][A-Za-z0-9_\-]{0,30}){0,2}")
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PLAIN_WORD = re.compile(rb"(?:[a-z]{1,11}|[A-Z][a-z]{0,6})[.,;:!?)]{0,2}(?:\s|$)")
-"""A short word without quotes: no sentence gives it as a secret, and most words behind a name are such ones."""
+"""A short unquoted word, which is never taken for a secret in a sentence; most words after a name are of this form."""
 
 _WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
 _SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
@@ -83,10 +83,10 @@ _ELSEWHERE = re.compile(
     rb"|(?:^|[ \t\"'\-_.])(?:checksum|digest|etag|hash|sha[0-9]*|md5|crc[0-9a-z]*|cursor|ids?|codes?|commit|version"
     rb"|image|arn|colou?r|size|status|session|parent|key|token)[\"'`]{0,2}[ \t]{0,2}[:=]"
 )
-"""Between a name and what is said of it: the end of the sentence, or a label of its own, which is judged by itself."""
+"""Separates a name from a value that does not belong to it: a sentence ends, or a label begins."""
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
 _PAIRS = rb"(?i)(?:value|val|content|default|data|plaintext)\\?[\"']?\s{0,4}(?:=>|[:=])|<(?:value|string)>"
-"""What is in every text in which ``PAIRED`` finds a value."""
+"""A fast pre-check: every text in which ``PAIRED`` finds a value matches this pattern."""
 _PORT_AND_PATH = re.compile(rb":[0-9]{1,5}/")
 _RESOURCE = re.compile(
     rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$|://[^\s\"'/?#&;,]{0,100}$"
@@ -107,12 +107,12 @@ _TRIM = b" \t\r\n\"'`*"
 
 
 class AssignmentPlugin(SpanPlugin):
-    """Finds the values of names that mean a secret."""
+    """Finds the values of names that announce a secret, such as ``db_password``."""
 
     secret_type = "Assigned secret"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare to look for every name."""
+        """Compile the pattern of the names to search for."""
         self._stems = stems()
         self._pairs = latin_pattern(_PAIRS)
 
@@ -139,7 +139,7 @@ class AssignmentPlugin(SpanPlugin):
 
 
 def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
-    """Say whether a name is part of a longer one: of a resource in a cloud, of an image, of a type, of a host."""
+    """Return whether a name is part of a longer one: of a cloud resource, an image, a type or a host."""
     start, end = name
     if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
         return True
@@ -168,7 +168,7 @@ def _word_before(data: bytes, start: int) -> bytes:
 
 
 def _words(before: bytes, name: bytes) -> list[str]:
-    """Return the words of a name; that of one word belongs to the one before it, unless that is a variable's type."""
+    """Return the words of a name; a one-word name includes the word before it, unless that is a variable's type."""
     words, first = words_of(name), before.decode().lower()
     alone = not first or name[:1] in (b"-", b".") or first in _TYPES or b"_" in name
     return words if alone else [first, *words]
@@ -185,7 +185,7 @@ def _found(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]], *, pai
 
 
 def _assigned(data: bytes, name: ByteRange, how: tuple[Kind, bool], tried: set[int]) -> ByteRange | None:
-    """Return the value that an assignment gives to a name; ``tried`` is told where no value begins that is a secret."""
+    """Return the value that an assignment gives to a name; ``tried`` collects positions where no secret begins."""
     kind, paired = how
     if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
         element = ELEMENT.match(data, name[1])
@@ -206,12 +206,12 @@ def _assigned(data: bytes, name: ByteRange, how: tuple[Kind, bool], tried: set[i
 
 
 def _begins_line(data: bytes, start: int) -> bool:
-    """Say whether a name is the first thing of its line, or what an .env file or a shell has before it."""
+    """Return whether a name begins its line, or follows what an .env file or a shell has there, such as ``export``."""
     return LINE_STARTS.search(data, max(0, start - 24), start) is not None
 
 
 def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | None:
-    """Return the value that begins here, or the row of words that forms one."""
+    """Return the value that begins at a position, or the several words that form a pass phrase."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
         return FoundValue(*spaced.span(), True, data)
@@ -219,7 +219,7 @@ def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | Non
 
 
 def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
-    """Return the forms in which a name of this kind may get a value."""
+    """Return the patterns by which code may assign a value to a name of this kind."""
     if paired:
         yield PAIRED
     yield from (PASSED, ASSIGNED, DECLARED)
@@ -230,7 +230,7 @@ def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iter
 
 
 def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], tried: set[int]) -> ByteRange | None:
-    """Return the value that a sentence gives to a name."""
+    """Return the value that a sentence gives to a name, as in "the password is ..."."""
     if not _is_spoken_of(data, name, words):
         return None
     for pattern, introduced in _WAYS_TO_SAY:
@@ -250,12 +250,12 @@ def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], 
 
 
 def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
-    """Say whether a value has its line for itself, below a name that is not quoted, as in ``KeyError: 'password'``."""
+    """Return whether a value is alone on a line below an unquoted name; ``KeyError: 'password'`` is a quoted one."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 
 def _is_spoken_of(data: bytes, name: ByteRange, words: list[str]) -> bool:
-    """Say whether a sentence uses the name as a noun, and not as a verb or as a part of random text or Base64."""
+    """Return whether a sentence uses the name as a noun, not as a verb or a part of random text or Base64."""
     written = data[name[0] : name[1]]
     if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
         return False
@@ -263,7 +263,7 @@ def _is_spoken_of(data: bytes, name: ByteRange, words: list[str]) -> bool:
 
 
 def _closes(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
-    """Say whether the quote before a value closes one that opened before the name: then there is no value."""
+    """Return whether the quote before a value closes a quote that opened before the name: then there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
         return False
@@ -272,7 +272,7 @@ def _closes(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
 
 
 class TablePlugin(SpanPlugin):
-    """Finds the cells below the name of a secret, in Markdown, CSV, what is pasted from a spreadsheet, and in SQL."""
+    """Finds the cells of columns named after a secret, in Markdown, CSV, spreadsheet text and SQL inserts."""
 
     secret_type = "Secret in a table"  # noqa: S105 - the name of a rule, not a secret
 
@@ -281,7 +281,7 @@ class TablePlugin(SpanPlugin):
         self._insert = latin_pattern(_INSERT)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of the cells."""
+        """Return the positions of the cells that hold a secret."""
         small = data.lower()
         if any(head in small for head in _HEADS):
             if b"into" in small:
@@ -305,7 +305,7 @@ class TablePlugin(SpanPlugin):
 
 
 def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[ByteRange], int]:
-    """Return the secrets of a row of values that begins here, and the position at which the row ends."""
+    """Return the secrets of the row of values that begins at a position, and the position at which the row ends."""
     places = []
     for kind in kinds:
         cell = _CELL.match(data, at)
@@ -337,7 +337,7 @@ def _below_heads(data: bytes) -> Iterator[ByteRange]:
 
 
 def _secret_columns(line: bytes) -> list[tuple[bytes, int, Kind]]:
-    """Return the separator, the place of the column and what is in it, for each column of secrets; none in a row."""
+    """Return separator, column index and kind of secret of each secret column; empty if the line is no table head."""
     if len(line) > 1000:
         return []
     for separator in _CELL_SEPARATORS:

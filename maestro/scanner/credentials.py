@@ -1,4 +1,4 @@
-"""Secrets that programs log in with: headers, cookies, options of commands, and parts of addresses."""
+"""Finds secrets with which programs log in: headers, cookies, command options, and parts of addresses."""
 
 import re
 from base64 import b64decode
@@ -49,7 +49,7 @@ def _is_header_key(value: bytes) -> bool:
 
 
 def is_login(value: bytes) -> bool:
-    """Say whether a value is a user name and a password in Base64, as in Basic authentication."""
+    """Return whether a value is Base64 of a user name and a password, as in Basic authentication."""
     try:
         url_safe = b"_" in value or b"-" in value
         decoded = b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_" if url_safe else None)
@@ -59,7 +59,7 @@ def is_login(value: bytes) -> bool:
 
 
 def is_chosen(value: bytes) -> bool:
-    """Say whether a person may have chosen the value as a password: it is no word, variable, path or date."""
+    """Return whether a value may be a password chosen by a person: it is no word, variable, path or date."""
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
@@ -67,7 +67,7 @@ def is_chosen(value: bytes) -> bool:
 
 
 def is_strong(value: bytes) -> bool:
-    """Say whether a value looks like a password without a name that says so."""
+    """Return whether a value looks like a password even where no name announces one."""
     value = value.rstrip(b",;.)")
     if _ASSIGNMENT.match(value):  # an assignment, which the rules in assignments.py judge
         return False
@@ -84,12 +84,12 @@ _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
 
 
 class HeaderPlugin(SpanPlugin):
-    """Finds the values of headers and options that carry secrets."""
+    """Finds the values of headers and command options that carry secrets."""
 
     secret_type = "Secret in a header or an option"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare the patterns."""
+        """Compile the patterns of headers and options."""
         self._logins = [
             ([clue.encode() for clue in way["clues"]], latin_pattern(way["pattern"].encode()), _JUDGES[way["judge"]])
             for way in pattern_tables()["logins"]
@@ -97,7 +97,7 @@ class HeaderPlugin(SpanPlugin):
         self._cookie = latin_pattern(_COOKIE)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of the secrets, without the names and schemes before them."""
+        """Return the positions of the secrets, without the header's name and scheme before them."""
         small = data.lower()
         for clues, pattern, holds in self._logins:
             for match in pattern.finditer(data) if any(clue in small for clue in clues) else ():
@@ -119,14 +119,14 @@ class AddressPlugin(SpanPlugin):
     secret_type = "Secret in an address"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare the patterns."""
+        """Compile the patterns of addresses."""
         self._scheme = latin_pattern(_SCHEME)
         self._bare = latin_pattern(_BARE)
         self._webhooks = latin_pattern("|".join(pattern_tables()["addresses"]["webhooks"]).encode(), any_case=True)
         self._query = latin_pattern(_QUERY)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return passwords, whole secret paths of webhooks, and values of the query that are keys."""
+        """Return the positions of passwords, of secret webhook paths, and of query values that are keys."""
         if b"@" in data:
             yield from self._logins(data)
         if b"/" in data:
@@ -171,10 +171,10 @@ def _login(data: bytes, at: int) -> ByteRange | None:
 
 
 def _is_port(run: bytes, start: int, before: bytes) -> bool:
-    """Say whether digits behind a colon are a port: a password may begin with digits too, such as ``2024.Winter!x``.
+    """Return whether digits after a colon are a port and not a password that begins with digits, as ``2024.Winter!x``.
 
-    Behind a port there is no host any more, but in a list of hosts. Where a path begins behind the digits, the rest
-    needs to look chosen, and what stands before the colon must be no host.
+    No host follows a port, except in a list of hosts. Where a path follows the digits, they are a password only if the
+    text after the colon looks chosen by a person and the text before the colon is no host.
     """
     port = _PORT.match(run, start)
     if port is None:
@@ -190,9 +190,9 @@ def _is_port(run: bytes, start: int, before: bytes) -> bool:
 
 
 def _end_of_password(run: bytes, start: int) -> int:
-    """Return where the password ends: at the last ``@`` before the path if a host follows, else at the last of any.
+    """Return where a password ends: at the last ``@`` before the path if a host follows, else at the last ``@``.
 
-    Passwords that people forgot to escape have ``@``, ``/``, ``?`` and ``#`` in them.
+    Passwords in addresses often contain unescaped ``@``, ``/``, ``?`` and ``#``.
     """
     path = _PATH.search(run, start)
     last = run.rfind(b"@", start, path.start() if path else len(run))
@@ -207,7 +207,7 @@ def _is_sham(value: bytes, user: bytes) -> bool:
 
 
 def has_more(value: bytes) -> bool:
-    """Say whether a possible placeholder has other characters than letters: then a person chose it."""
+    """Return whether a possible placeholder contains digits or signs besides letters: then a person chose it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
 

@@ -1,4 +1,4 @@
-"""Text as the rules read it: one byte a character, look-alikes as what they look like, with the way back."""
+"""Folds text for the rules: one byte a character, look-alikes replaced by ASCII, positions mapped to the original."""
 
 import re
 import unicodedata
@@ -11,9 +11,9 @@ from maestro.domain.redaction import REDACTED, TextSpan
 from maestro.scanner.rule_files import word_tables, words_for
 
 BLANKED = b"\x01"
-"""Replaces text that is redacted already; no rule matches across it."""
+"""The byte that replaces text which is already redacted; no rule matches across it."""
 OTHER = "\xff"
-"""Stands for every character that looks like no ASCII character."""
+"""The character that replaces every character without an ASCII look-alike."""
 
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
@@ -27,29 +27,29 @@ _BLANKS = {"n": b"\n", "r": b"\n", "t": b" "}
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Bytes to search, and where in the original each of them begins and ends; None where byte n is character n."""
+    """Folded bytes to search; ``starts`` and ``ends`` map each to the original, None where the positions are equal."""
 
     data: bytes
     starts: Sequence[int] | None = None
     ends: Sequence[int] | None = None
 
     def span(self, start: int, end: int) -> TextSpan:
-        """Return a part of the bytes, which is not empty, as a part of the original."""
+        """Return the range of the original text for a non-empty range of the bytes."""
         if self.starts is None or self.ends is None:
             return TextSpan(start, end)
         return TextSpan(self.starts[start], self.ends[end - 1])
 
 
 class Folder(dict[int, str | None]):
-    """Folds texts and caches its decision on each character, so one instance is used for many texts."""
+    """Folds texts and caches the replacement of each character, so one instance is used for many texts."""
 
     def __missing__(self, code: int) -> str | None:
-        """Decide what a character looks like: an ASCII character, nothing, or another character."""
+        """Cache and return the replacement of a character; None removes an invisible character."""
         self[code] = folded = _look(chr(code))
         return folded
 
     def readings(self, text: str) -> Iterator[Folded]:
-        """Return the text as it is and, if it has escapes, also the text with the escapes resolved."""
+        """Return the folded text and, if it contains escapes, also the text with the escapes resolved."""
         plain = self._plain(text)
         yield plain
         if b"\\" in plain.data or b"%" in plain.data or b"&" in plain.data:
@@ -88,16 +88,16 @@ def _look(character: str) -> str | None:
 
 @cache
 def _look_alikes() -> Mapping[str, str]:
-    """Return what characters look like; full-width and mathematical ones are known by their decomposition."""
+    """Return the ASCII look-alike of each character; full-width and mathematical forms are decomposed."""
     return {pair[0]: pair[1] for pair in words_for("look_alikes")}
 
 
 @cache
 def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str, str]]:
-    """Return how a foreign word begins, what it looks like as a whole, and an English word for each, folded.
+    """Return a pattern of the first letters of foreign words, a pattern of the words, and the English word for each.
 
-    Most texts that are not ASCII have only a dash or an accent, and none of the first letters. Letters have more forms
-    than two, such as the Greek sigma at the end of a word, and the pattern matches them all.
+    The first pattern is a fast pre-check: most non-ASCII texts contain only a dash or an accent. A letter can have more
+    than two forms, such as the Greek sigma at the end of a word, and the pattern matches all of them.
     """
     known: Mapping[str, str] = word_tables()["foreign_words"]
     starts = re.compile("[" + "".join(word[0] for word in known) + "]", re.IGNORECASE)
@@ -114,7 +114,7 @@ def _in_english(text: str) -> str:
 
 
 def _unescaped(plain: Folded) -> Folded | None:
-    """Return the bytes without escapes; None where there are none."""
+    """Return the bytes with their escapes resolved; None for bytes without escapes."""
     parts: list[bytes] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -136,7 +136,7 @@ def _unescaped(plain: Folded) -> Folded | None:
 
 
 def _meant(escape: str) -> bytes:
-    """Return the byte that an escape stands for."""
+    """Return the byte that an escape sequence stands for."""
     if escape.startswith("%"):
         return bytes([int(escape[1:], 16)])
     if escape.startswith("&"):

@@ -1,4 +1,4 @@
-"""Judges whether the value behind the name of a secret is a secret, or a word, a variable or a piece of code."""
+"""Decides whether a value assigned to a secret's name is a secret, or only a word, a variable or code."""
 
 import re
 
@@ -51,12 +51,12 @@ _STOP_WORDS = _words(
 
 _LONGEST_PHRASE = 256
 _LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}
-_LEAST_SAID = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16}
-"""Bytes of the shortest value that may be a secret: assigned, and given in a sentence."""
+_LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16}
+"""Bytes of the shortest value that may be a secret in a sentence; ``_LEAST`` is the same for an assignment."""
 
 
 def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
-    """Judge an assigned value; ``literal`` means that it is quoted or in an .env file, and so no code."""
+    """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is not code."""
     value = found.value[:LOOKED_AT]
     if len(value) < _LEAST[kind]:
         return False
@@ -81,9 +81,9 @@ def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
 
 
 def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, introduced: bool) -> bool:
-    """Judge a value that a sentence gives; ``introduced`` means that a word such as "is" or a sign stands before it."""
+    """Return whether a value in a sentence is a secret; ``introduced``: the word "is" or a sign stands before it."""
     value = found.value[:LOOKED_AT]
-    if len(value) < _LEAST_SAID[kind] or kind is Kind.MAYBE:
+    if len(value) < _LEAST_IN_PROSE[kind] or kind is Kind.MAYBE:
         return False
     if b" " in value:
         return found.quoted and introduced and is_phrase(found.value[:_LONGEST_PHRASE], kind)
@@ -95,7 +95,7 @@ def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, intro
 
 
 def _is_row(value: bytes) -> bool:
-    """Say whether the value is the id of a row, a message or a cached value: a UUID, a number or a short hash."""
+    """Return whether the value is the id of a row, a message or a cache entry: a UUID, a number or a short hash."""
     return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
@@ -122,7 +122,7 @@ def _is_key_in_prose(value: bytes, words: list[str], *, introduced: bool) -> boo
 
 
 def is_code(value: bytes, *, literal: bool = False) -> bool:
-    """Say whether an unquoted value is an expression: a name, a path of names, a call."""
+    """Return whether an unquoted value is an expression: a name, a dotted name or a call."""
     field = _FIELD.match(value)
     if field is not None and worded(field[1]) > 0.5:
         return True
@@ -135,7 +135,7 @@ def is_code(value: bytes, *, literal: bool = False) -> bool:
 
 
 def is_phrase(value: bytes, kind: Kind) -> bool:
-    """Say whether a row of words is a pass phrase, a wallet's recovery words or a mailbox's application password."""
+    """Return whether several words are a pass phrase, a wallet's recovery words or a mailbox's application password."""
     if _APP_PASSWORD.fullmatch(value):
         return kind is Kind.PASSWORD and sum(word not in _STOP_WORDS for word in value.split()) == 4
     if _WORDS.fullmatch(value) is None:
@@ -152,7 +152,7 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
 
 
 def _is_spaced_password(value: bytes) -> bool:
-    """Say whether a few words are a password with blanks: no sentence, and with a number among them."""
+    """Return whether a few words are a password with spaces: they form no sentence and contain a number."""
     words = value.split(b" ")
     if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
         return False
@@ -168,7 +168,7 @@ def _is_template(value: bytes) -> bool:
 
 
 def _is_name(value: bytes) -> bool:
-    """Say whether the value is itself a constant or the name of a secret, as in ``getenv("DB_PASSWORD")``."""
+    """Return whether the value is itself a constant or the name of a secret, as in ``getenv("DB_PASSWORD")``."""
     if _CONSTANT.fullmatch(value):
         return True
     if has_sign(value) or _NUMBER.search(value):

@@ -1,4 +1,4 @@
-"""The kinds of secrets that the name of a value announces: a password, a machine-made secret, or neither."""
+"""The kind of secret that a value's name announces: a password, a pass phrase, a generated secret, or none."""
 
 import re
 from enum import Enum, auto
@@ -9,7 +9,7 @@ from maestro.scanner.tokens import latin_pattern
 
 
 class Kind(Enum):
-    """How much a name promises: what people choose, words in a row, what machines draw, or only perhaps the latter."""
+    """The kind of secret a name announces: chosen by a person, several words, generated, or perhaps generated."""
 
     PASSWORD = auto()
     PHRASE = auto()
@@ -30,17 +30,17 @@ _SPLIT = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def stems() -> object:
-    """Return the pattern of what every name of a secret has in it, in either case."""
+    """Return the pattern of word stems, in any case, of which every name of a secret contains at least one."""
     return latin_pattern(_STEMS, any_case=True)
 
 
 def words_of(name: bytes) -> list[str]:
-    """Return the words of an identifier, whatever way it joins them, in small letters."""
+    """Return the words of an identifier in lower case, for example of ``api_key`` or ``apiKey``."""
     return [word.decode().lower() for word in _SPLIT.findall(name)]
 
 
 def kind_of(words: list[str]) -> Kind | None:
-    """Return the kind of secret that a name announces: its last relevant word decides, with the words around it."""
+    """Return the kind of secret that a name announces; its last relevant word decides, with the words around it."""
     found = None
     for place in range(len(words)):
         for width in (3, 2, 1):
@@ -54,7 +54,7 @@ def kind_of(words: list[str]) -> Kind | None:
 
 
 def _kind_at(words: list[str], place: int, width: int) -> Kind | None:
-    """Return the kind that some words of a name announce, given the word before them."""
+    """Return the kind that the ``width`` words at a position announce, given the word before them."""
     if place + width > len(words):
         return None
     word, before = "".join(words[place : place + width]), words[place - 1] if place else ""
@@ -85,7 +85,7 @@ def _kind_of_key(before: str) -> Kind | None:
 
 
 def is_unmistakable(words: list[str]) -> bool:
-    """Say whether the name has two words that together mean a secret, such as "access token"."""
+    """Return whether the name contains a word or a pair that always means a secret, such as "access token"."""
     secrets = ("key", "token", "secret", "password", "credential", "credentials")
     return any(first in words_for("two_words") and second in secrets for first, second in pairwise(words)) or any(
         word in ("apikey", "password", "passwd", "secret", "passphrase") for word in words

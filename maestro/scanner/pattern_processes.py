@@ -1,7 +1,7 @@
-"""A few warm processes that search for an operator's own patterns; one that hangs is killed and replaced.
+"""Processes that search for an operator's own patterns; a process that hangs is killed and replaced.
 
-A thread cannot be interrupted in the middle of a regular expression, a process can (measured: with a thread and a
-timeout of 0.8 s, a post took 4.15 s; a process is killed and its successor answers 28 ms later).
+A thread cannot be interrupted in the middle of a regular expression, a process can. Measured: a post took 4.15 s with a
+thread and a timeout of 0.8 s; a killed process is replaced by one that answers 28 ms later.
 """
 
 import json
@@ -18,9 +18,9 @@ from maestro.domain.redaction import TextSpan
 from maestro.scanner import pattern_program
 
 MOST = 8
-"""Processes at once: so many scans may hang before another one has to wait."""
+"""The limit of processes: as many scans may hang before the next one has to wait."""
 WARM = 2
-"""Idle processes that are kept."""
+"""The number of idle processes that are kept for later scans."""
 
 
 class PatternsFailed(Exception):
@@ -33,7 +33,7 @@ class PatternsFailed(Exception):
 
 
 class PatternProcesses:
-    """Searches in child processes for any number of threads; the processes start on demand."""
+    """Searches in child processes on behalf of any number of threads; the processes start on demand."""
 
     def __init__(self) -> None:
         """Start no process yet, because most operators have no patterns of their own."""
@@ -42,7 +42,7 @@ class PatternProcesses:
         self._idle: list[_PatternProcess] = []
 
     def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
-        """Return what the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
+        """Return the ranges that the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
         if not self._places.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise PatternsFailed("too many scans with patterns of your own hang", ())
         try:
@@ -97,7 +97,7 @@ class PatternProcesses:
 
 
 class _PatternProcess:
-    """One process and the socket to it."""
+    """A child process that searches, and the socket to it."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -121,7 +121,7 @@ class _PatternProcess:
         self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
 
     def answer(self, deadline: float) -> list[tuple[int, int]] | None:
-        """Return the next answer; raises OSError when there is none in time, ValueError when it is cut."""
+        """Return the next answer; raises OSError when none comes in time, ValueError when it is incomplete."""
         while b"\n" not in self._read:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             news = self._socket.recv(65_536)

@@ -1,8 +1,8 @@
-"""Searches texts for an operator's own patterns, in a process that may be killed when one of them does not end.
+"""A program that searches texts for an operator's own patterns; Maestro kills it when a pattern does not end.
 
-It is a program of its own that needs the standard library only, so it starts in 20 ms. It reads requests and writes
-answers as lines of JSON on the socket that is its standard input: for each pattern the places that it matches, in
-characters, or nothing where it is no regular expression.
+The program imports the standard library only, so that it starts in 20 ms. It reads requests and writes answers as lines
+of JSON on the socket that is its standard input: for each pattern the ranges of characters that match, or null for an
+invalid regular expression.
 """
 
 import json
@@ -12,9 +12,9 @@ import socket
 from collections.abc import Iterator
 
 GRACE_SECONDS = 1.0
-"""The time after the deadline at which it ends itself, should its parent be gone."""
+"""Seconds after the deadline at which this program ends itself, in case its parent process is gone."""
 GROUP = "secret"
-"""A pattern with a group of this name means that group alone."""
+"""The name of a group: where a pattern has it, only the text of that group is a secret."""
 
 
 def serve(connection: socket.socket) -> None:

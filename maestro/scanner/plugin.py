@@ -1,4 +1,4 @@
-"""The base class of the scanner's plugins for detect-secrets: they find ranges of bytes, not values."""
+"""The base class of the scanner's plugins for detect-secrets: they return byte ranges instead of values."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
@@ -8,13 +8,13 @@ from detect_secrets.plugins.base import BasePlugin
 from maestro.scanner.folding import Folder
 
 ByteRange = tuple[int, int]
-"""From the first byte of a secret up to, but without, the byte behind it."""
+"""The range of a secret: the position of its first byte, and the position after its last byte."""
 
 
 class SpanPlugin(BasePlugin):
-    """A plugin that reads a whole text at once, in time that grows with its length alone, and keeps nothing.
+    """A plugin that reads a whole text at once, in time linear in its length, and stores nothing.
 
-    The library's own interface works too, but returns values only, by which a text cannot be redacted.
+    The interface of detect-secrets works as well, but returns values only, which is not enough to redact a text.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The rules that are data: words, patterns and kinds of tokens, each file read once for a process."""
+"""Reads the scanner's rules that are data: words, patterns and kinds of tokens; each file once per process."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ def word_tables() -> Mapping[str, Any]:
 
 @cache
 def words_for(name: str) -> frozenset[str]:
-    """Return the set of words of this name."""
+    """Return the set of words with this name in ``words.toml``."""
     return frozenset(word_tables()[name].split())
 
 
 @cache
 def pattern_tables() -> Mapping[str, Any]:
-    """Read ``patterns.toml``: forms of tokens, ways to log in, and addresses that are a key."""
+    """Read ``patterns.toml``: patterns of tokens, of login credentials, and of addresses that contain a key."""
     return _read("patterns.toml")
 
 
 @cache
 def token_rows() -> Sequence[Sequence[str]]:
-    """Read ``tokens.txt``: for each kind of token its prefix, its body, and what else is known of it."""
+    """Read ``tokens.txt``: the prefix, the pattern of the rest and the options of each kind of token."""
     text = Path(__file__).with_name("tokens.txt").read_text(encoding="utf-8")
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 

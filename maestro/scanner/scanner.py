@@ -18,7 +18,7 @@ from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_t
 WINDOW = 16_384
 """Characters scanned at a time, so that rules that rescan their input stay fast in a long text."""
 OVERLAP = 4_096
-"""Characters that two windows share: longer secrets are found by how they begin."""
+"""Characters that two windows share; a longer secret is found by its beginning."""
 _ROUNDS = 2
 ALLOW_NOTHING = AllowList()
 
@@ -37,10 +37,10 @@ class OutOfTime(Exception):
 
 
 class Rules:
-    """All rules of the scanner, without state: built once and used by any number of threads."""
+    """All rules of the scanner; stateless, so they are built once and used by any number of threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Prepare the patterns, which takes some milliseconds."""
+        """Compile the patterns of all rules, which takes some milliseconds."""
         self._clock = clock
         self._folder = Folder()
         self.plugins: tuple[SpanPlugin, ...] = (
@@ -54,7 +54,7 @@ class Rules:
         )
 
     def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
-        """Return where secrets are that are not allowed; raises OutOfTime when the clock passes the deadline."""
+        """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
         found: list[TextSpan] = []
         for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for span in self._in_window(text[start : start + WINDOW], deadline, found):
@@ -85,7 +85,7 @@ class Rules:
 
 @cache
 def shipped() -> Rules:
-    """Return the rules of this process, shared by posts and log lines."""
+    """Return the rules that Maestro ships, built once per process for posts and log lines."""
     return Rules()
 
 
@@ -97,19 +97,19 @@ def _without(data: bytes, places: list[ByteRange]) -> bytes:
 
 
 class DetectSecretsScanner:
-    """Finds secrets by its rules in this thread and by the operator's patterns in other processes.
+    """Finds secrets: its rules run in the calling thread, the operator's patterns in other processes.
 
-    It has no global settings and heeds no comment in the text that asks not to be scanned. What was found before an
-    error is returned with it, so a pattern that hangs does not switch the rules off.
+    The scanner has no global settings and ignores comments in a text that ask not to be scanned. Findings made before
+    an error are returned with the error, so a pattern that hangs does not switch the rules off.
     """
 
     def __init__(self) -> None:
-        """Prepare the rules; the processes start when there are patterns."""
+        """Build the rules; the processes start only when there are patterns."""
         self._rules = shipped()
         self._children = PatternProcesses()
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
-        """Return the findings up to the timeout of ``rules.timeout_ms``."""
+        """Return the findings made within the timeout ``rules.timeout_ms``."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
         found: tuple[TextSpan, ...] = ()
         try:
@@ -126,20 +126,20 @@ class DetectSecretsScanner:
         return ScanResult(text, apart(found))
 
     def close(self) -> None:
-        """End the processes at once; without this they end with this process."""
+        """End the processes at once; without this call they end with this process."""
         self._children.close()
 
 
 class GuardedScanner:
-    """A scanner that never raises: errors are logged, counted, and met by the fail mode."""
+    """A scanner that never raises: an error is logged and counted, and the fail mode decides about the text."""
 
     def __init__(self, scanner: SecretScanner, failed: Callable[[], None] = lambda: None) -> None:
-        """Guard a scanner; ``failed`` is called for each text that could not be scanned whole, from any thread."""
+        """Wrap a scanner; ``failed`` is called, from any thread, for each text that could not be scanned completely."""
         self._scanner = scanner
         self._failed = failed
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
-        """Return what was found, and nothing where scanning is switched off; never raises."""
+        """Return the findings, none where scanning is switched off; never raises."""
         if not rules.enabled or not text:
             return ScanResult(text)
         try:

@@ -1,11 +1,11 @@
-"""What a value looks like: words that people wrote, something random, or only the place for a secret."""
+"""Judges the shape of a value: words that people wrote, random characters, or a placeholder for a secret."""
 
 import re
 from itertools import pairwise
 from string import ascii_lowercase
 
 LOOKED_AT = 80
-"""Bytes of a value that are judged: a secret shows what it is long before."""
+"""The number of bytes of a value that are judged; this is more than enough to recognise a secret."""
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
 _CASES = re.compile(rb"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+")
@@ -65,12 +65,12 @@ _HARMLESS = re.compile(
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Say whether something stands where a secret would: a variable, stars, a word of documentation."""
+    """Return whether a value is a placeholder for a secret: a variable, stars, a word of documentation."""
     return _PLACEHOLDER.fullmatch(value) is not None or _NO_VALUE.fullmatch(value.rstrip(b".!?,;:")) is not None
 
 
 def is_harmless(value: bytes) -> bool:
-    """Say whether it is a date, a version, a number with its unit, a digest that says so, an address or a path."""
+    """Return whether a value is a date, a version, a number with a unit, a labelled digest, an address or a path."""
     return _HARMLESS.fullmatch(value) is not None or _is_path(value)
 
 
@@ -81,37 +81,37 @@ def _is_path(value: bytes) -> bool:
 
 
 def is_uuid(value: bytes) -> bool:
-    """Say whether it is a UUID."""
+    """Return whether a value is a UUID."""
     return _UUID.fullmatch(value) is not None
 
 
 def is_hex(value: bytes) -> bool:
-    """Say whether it is 16 or more hexadecimal digits in one case."""
+    """Return whether a value is 16 or more hexadecimal digits in one case."""
     return _HEX.fullmatch(value) is not None
 
 
 def classes(value: bytes) -> int:
-    """Count which of these are in it: small letters, capitals, digits, signs that no identifier has."""
+    """Return how many of four classes a value contains: lower case, upper case, digits, signs outside identifiers."""
     return sum(pattern.search(value) is not None for pattern in (_LOWER, _UPPER, _DIGIT, _SIGN))
 
 
 def has_digit(value: bytes) -> bool:
-    """Say whether there is a digit in it."""
+    """Return whether a value contains a digit."""
     return _DIGIT.search(value) is not None
 
 
 def has_sign(value: bytes) -> bool:
-    """Say whether there is a sign in it that no identifier, path or host name has."""
+    """Return whether a value contains a sign that no identifier, path or host name has."""
     return _SIGN.search(value) is not None
 
 
 def has_letter(value: bytes) -> bool:
-    """Say whether there is a letter in it."""
+    """Return whether a value contains a letter."""
     return _LETTERS.search(value) is not None
 
 
 def worded(value: bytes) -> float:
-    """Return how much of it reads like words, from 0 to 1."""
+    """Return the share of a value that reads like words, from 0 to 1."""
     value = value[:LOOKED_AT]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
     punctuation = sum(value.count(sign) for sign in b"_-./: ")
@@ -119,7 +119,7 @@ def worded(value: bytes) -> float:
 
 
 def _is_word(part: bytes) -> bool:
-    """Say whether letters could be a word, or words in a row: they follow each other as in words, with vowels."""
+    """Return whether letters could be one or more words: they have vowels and the letter pairs of words."""
     size, small = len(part), part.lower()
     if size < 3 or not 0.15 * size <= len(_VOWELS.findall(small)) <= 0.75 * size:
         return False
@@ -128,7 +128,7 @@ def _is_word(part: bytes) -> bool:
 
 
 def is_joined(value: bytes) -> bool:
-    """Say whether it is words and numbers joined by signs, as names of branches, topics and rows are."""
+    """Return whether a value is words and numbers joined by signs, like names of branches, topics and rows."""
     parts = [part for part in _JOINTS.split(value) if len(part) > 3 and not part.isdigit()]
     if _JOINTS.search(value) is None or not all(part.isalpha() for part in parts):
         return False
@@ -136,7 +136,7 @@ def is_joined(value: bytes) -> bool:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Say whether it is letters of both cases in no order that words or names have."""
+    """Return whether a value mixes lower and upper case in an order that no words or names have."""
     if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
         return False
     words = worded(value)
@@ -144,9 +144,9 @@ def is_mixed(value: bytes) -> bool:
 
 
 def is_random(value: bytes) -> bool:
-    """Say whether it reads like something that a machine drew: letters and digits in no order, or letters of no word.
+    """Return whether a value looks generated: letters and digits in no order, or letters that form no word.
 
-    The bounds lie between what 2,000 identifiers and 3,000 random values of each length and alphabet show.
+    The thresholds separate 2,000 identifiers from 3,000 random values of each length and alphabet.
     """
     value = value[:LOOKED_AT]
     size = len(value)

@@ -1,4 +1,4 @@
-"""Tokens of providers, by prefix or form, and whole blocks of private keys."""
+"""Finds tokens of providers by prefix or pattern, and whole blocks of private keys."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
 SHAM = re.compile(rb"(?i)x{5}|example|placeholder|your[_-]|(?:test|fake|dummy|sample)[_-]?(?:key|token)|redacted")
 _LONGEST = 2048
-"""Bytes that are read of a token before it is judged, so that a text of prefixes alone costs no more than others."""
+"""The number of bytes of a token that are read before it is judged; this limits the cost of a text full of prefixes."""
 _FEW = 6
 """A token with fewer different characters than this is a placeholder."""
 
@@ -35,7 +35,7 @@ _NEXT_BEGIN = re.compile(rb"-{4,5} {0,2}BEGIN ")
 _LONGEST_BLOCK = 24_576
 """Bytes of the longest block: a key of 16,384 bits with its headers is half of that."""
 
-# A line of a private key, behind the prefix of a mail, diff, comment or string literal; or a header of its block.
+# A line of a private key after the prefix of a mail, diff, comment or string literal; or a header of the key's block.
 _LINE = re.compile(
     rb"(?:[ \t>|+#*\"'`;,/]|\\[nrt]|\x01)*+"
     rb"(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID|Subject|x-[\w-]{1,20})\b[^\n]*"
@@ -48,11 +48,11 @@ _HEXES = re.compile(rb"[0-9a-fA-F]+")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One kind of token: how it begins, and what follows.
+    """A kind of token: its prefix, and the pattern of the rest.
 
-    ``body`` is a pattern without choices that overlap: it reads on, character by character, and never back. ``whole``
-    tokens have one length and nothing glued to them; of the others what is glued on is taken too. ``glued`` ones may
-    follow a letter or a digit, because nothing else has their prefix.
+    ``body`` is a pattern without overlapping alternatives, so that matching never goes back. ``whole`` tokens have one
+    length and are found only with no letter or digit next to them; for other kinds the adjoining characters count as
+    part of the token. ``glued`` kinds may follow a letter or a digit, because nothing else has their prefix.
     """
 
     prefix: str
@@ -67,7 +67,7 @@ class Token:
 
 
 def token_table() -> Sequence[Token]:
-    """Return the kinds of tokens that are known."""
+    """Return all kinds of tokens that the scanner knows."""
     return [Token(row[0], row[1], "whole" in row, "digits" in row) for row in token_rows()]
 
 
@@ -81,12 +81,12 @@ def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
 
 
 class TokenPlugin(SpanPlugin):
-    """Finds the tokens of a table."""
+    """Finds the tokens of a table of kinds."""
 
     secret_type = "Token of a provider"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self, table: Iterable[Token]) -> None:
-        """Prepare to look for every prefix of the table at once."""
+        """Compile one pattern of all prefixes in the table."""
         kinds: dict[bytes, list[tuple[Token, re.Pattern[bytes]]]] = {}
         for token in table:
             end = r"(?![A-Za-z0-9])" if token.whole else ""
@@ -100,7 +100,7 @@ class TokenPlugin(SpanPlugin):
         }
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of tokens, each with the characters glued to it."""
+        """Return the positions of tokens, including characters that adjoin them."""
         over = 0
         for match in self._any.finditer(data):
             start = match.start()
@@ -111,7 +111,7 @@ class TokenPlugin(SpanPlugin):
                     over = end
 
     def _end(self, data: bytes, start: int, found: bytes) -> int:
-        """Return where the token that begins here ends; 0 where there is none."""
+        """Return the position at which the token ends; 0 where no token begins."""
         free = start == 0 or _ALPHANUMERIC.match(data, start - 1) is None
         for prefix, token, body in self._kinds[found]:
             if free or token.glued:
@@ -126,7 +126,7 @@ def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
 
 
 def _is_drawn(body: bytes, token: Token) -> bool:
-    """Say whether a machine made the value: it is no documentation example and no name, such as a branch's."""
+    """Return whether a value is generated, and neither an example of documentation nor a name, such as a branch's."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
@@ -137,7 +137,7 @@ def _varied(value: bytes) -> bool:
 
 
 def _mixed(value: bytes) -> bool:
-    """Say whether the value has small letters, capitals and digits."""
+    """Return whether a value has lower case, upper case and digits."""
     return classes(value) >= 3 and is_random(value)
 
 
@@ -149,12 +149,12 @@ _JUDGES: Mapping[str, Callable[[bytes], bool]] = {"varied": _varied, "random": _
 
 
 class FormPlugin(SpanPlugin):
-    """Finds what has one of the forms, and the secret halves of Amazon's pairs of keys."""
+    """Finds tokens by patterns that need no prefix, secret halves of Amazon key pairs, and Azure account keys."""
 
     secret_type = "Token of a known form"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare the forms."""
+        """Compile the patterns."""
         self._forms = [
             (
                 form["clue"].encode(),
@@ -170,7 +170,7 @@ class FormPlugin(SpanPlugin):
         self._accounts = latin_pattern(rb"[A-Za-z0-9+/]{86}==")
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return what has a form and nothing of its alphabet beside it."""
+        """Return the positions that match a pattern and adjoin no further character of its alphabet."""
         for clue, pattern, beside, holds in self._forms:
             for match in pattern.finditer(data) if clue in data else ():
                 if _alone(data, match.span(), beside) and holds(match[0]):
@@ -211,13 +211,13 @@ class BlockPlugin(SpanPlugin):
     secret_type = "Private key block"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Prepare the patterns."""
+        """Compile the patterns of the begin and end marks."""
         self._begin = latin_pattern(_BEGIN, any_case=True)
         self._end = latin_pattern(_END, any_case=True)
         self._putty = latin_pattern(_PUTTY)
 
     def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return each block from its first mark to its last one, or to the end of its key lines."""
+        """Return each block from its begin mark to its end mark, or to the end of its key lines."""
         if b"---" in data:
             whole = list(self._whole(data))
             yield from whole
@@ -229,7 +229,7 @@ class BlockPlugin(SpanPlugin):
                 yield match.start(), over
 
     def _whole(self, data: bytes) -> Iterator[ByteRange]:
-        """Return blocks that begin here, also those that do not end."""
+        """Return the blocks with a begin mark, including those without an end mark."""
         over = 0
         for match in self._begin.finditer(data):
             if match.start() >= over:
@@ -239,7 +239,7 @@ class BlockPlugin(SpanPlugin):
                     over = end
 
     def _tails(self, data: bytes, ends: list[int]) -> Iterator[ByteRange]:
-        """Return the ends of blocks without a beginning, with the lines of a key before them."""
+        """Return the ends of blocks without a begin mark, with the key lines before them."""
         over = 0
         for match in self._end.finditer(data):
             if match.end() in ends:
@@ -251,7 +251,7 @@ class BlockPlugin(SpanPlugin):
             over = match.end()
 
     def _end_of(self, data: bytes, body: int) -> int:
-        """Return the end of the block with a body that begins here; 0 where it has no key."""
+        """Return the end of the block whose body begins at a position; 0 where it contains no key."""
         stop = min(len(data), body + _LONGEST_BLOCK)
         other = _NEXT_BEGIN.search(data, body, stop)
         limit = other.start() if other else stop
@@ -271,7 +271,7 @@ _PUTTY_LINE = re.compile(
 
 
 def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
-    """Return where lines end that could be those of a key; empty lines count if more of the key follows."""
+    """Return the end of the lines that could belong to a key; empty lines count if more of the key follows."""
     at = end = start
     while at < len(data) and at - start < _LONGEST_BLOCK:
         match = line.match(data, at)
@@ -285,7 +285,7 @@ def _lines_end(data: bytes, start: int, line: "re.Pattern[bytes]") -> int:
 
 
 def _first_line(data: bytes, end: int, earliest: int) -> int:
-    """Return the start of the lines of a key that ends here without its beginning."""
+    """Return the start of the key lines before an end mark that has no begin mark."""
     at = first = data.rfind(b"\n", earliest, end) + 1 or earliest
     if not _is_prose(data[at:end]) and _BODY_RUN.search(data, at, end):
         return at
@@ -299,6 +299,6 @@ def _first_line(data: bytes, end: int, earliest: int) -> int:
 
 
 def _is_prose(line: bytes) -> bool:
-    """Say whether a line is words and not a part of a key."""
+    """Return whether a line consists of words and is no part of a key."""
     text = line.strip(b" \t>|+#*\"'`;,./\\\r\n")
     return _PROSE.fullmatch(text) is not None and _HEXES.fullmatch(text) is None

@@ -1,10 +1,10 @@
-"""The start and end of a value behind its name, in any language or format."""
+"""Finds where a value starts and ends after its name, in any language or format."""
 
 import re
 from dataclasses import dataclass
 
 LONGEST = 256
-"""Bytes of a value without quotes that are read before it is judged; ``whole`` adds the rest of a secret."""
+"""The number of bytes of an unquoted value that are read before it is judged; ``whole`` adds the rest of a secret."""
 
 _LEAD = re.compile(
     rb"[ \t]{0,16}(?:(?:!!?[A-Za-z]{1,12}|&[A-Za-z]{1,16})[ \t]{1,4})?(?:[|>][+\-]?[0-9]?[ \t]{0,4}\r?\n[ \t]{0,32})?"
@@ -26,7 +26,7 @@ _SENTENCE_ENDS = b".,;:"
 
 @dataclass(frozen=True, slots=True)
 class FoundValue:
-    """A value: its position, and whether quotes or the end of its line mark its end for certain."""
+    """A value's position in a text; ``quoted`` means that quotes or the end of its line mark its end for certain."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class FoundValue:
 
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | None:
-    """Return the value that begins here; with ``whole_line`` it ends only at the end of its line."""
+    """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
     in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
@@ -59,7 +59,7 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | 
 
 
 def whole(found: FoundValue) -> tuple[int, int]:
-    """Return the position of a value with its full length."""
+    """Return the full range of a value, of which only the beginning was read to judge it."""
     long = not found.quoted and found.end - found.start >= LONGEST
     return found.start, _end(_REST, found.data, found.end) if long else found.end
 
@@ -70,7 +70,7 @@ def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
 
 
 def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
-    """Return what is between quotes; where the closing one is missing, what has no blank in it."""
+    """Return the text between quotes; without a closing quote, the text up to the first space."""
     mark = quote[:3] if len(quote) > 1 else quote
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
     limit = min(start + _LONGEST_QUOTED, len(data), line if line >= 0 else len(data))
@@ -86,7 +86,7 @@ def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
 
 
 def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
-    """Return the bytes to skip where a quote is escaped, or doubled as in SQL and YAML; 0 where it closes."""
+    """Return the bytes to skip at a quote that is escaped, or doubled as in SQL and YAML; 0 at a closing quote."""
     if data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
         return 1
     doubled = mark == b"'" and end > start and data[end + 1 : end + 2] == mark
@@ -94,7 +94,7 @@ def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
 
 
 def _without_punctuation(data: bytes, start: int, end: int) -> int:
-    """Return the end without the sentence's punctuation: a full stop, a comma, a bracket opened before."""
+    """Return a value's end without the sentence's punctuation: a full stop, a comma, a closing bracket."""
     while end > start and _is_punctuation(data[end - 1 : end], data[start:end]):
         end -= 1
     return end
