@@ -1,6 +1,6 @@
-"""Streaming: shows answers while they are written, each in one message that is sent once and then edited.
+"""Streams answers while the model writes them: each into one message, the draft, which is sent once and then edited.
 
-See ADR 21.
+See docs/adr, number 21.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from maestro.store.transaction import Transaction
 from maestro.supervision import end, uninterrupted
 
 LOOK_SECONDS = 0.1
-"""Seconds between two reads of the store's change counter."""
+"""Seconds between checks for changes in the store; a check reads one number."""
 PATIENCE_SECONDS = 3.0
-"""The most seconds an answer waits for a running edit of its draft, which must not overwrite it."""
+"""Seconds that an answer waits for an edit of its draft that is under way; a later edit would overwrite the answer."""
 PAUSE_SECONDS = 1.0
 LONGEST_PAUSE = 30.0
 
@@ -43,43 +43,43 @@ class Drafting:
         self._store = store
 
     async def place(self, job_id: str, connector: Connector, *, anew: bool) -> float | None:
-        """Send a placeholder message to the platform and record its receipt.
+        """Send the placeholder message of a draft to the platform, and record its receipt.
 
-        Unless ``anew``, only the outcome of an earlier send is settled. If the platform cannot tell, no draft is shown:
-        at most an empty placeholder remains there.
+        Without ``anew``, no placeholder is sent: the call only finds out whether an earlier send succeeded. Where the
+        platform cannot tell, the draft is dropped; at most an empty placeholder stays in the channel.
         """
         message = await asyncio.to_thread(self._begin_placing, job_id, anew)
         if message is None:
             return None
-        move = await asyncio.to_thread(self._move, message, connector)
+        move = await asyncio.to_thread(self._safe_action, message, connector)
         if move not in (SendAction.SEND, SendAction.LOOK):
-            await asyncio.to_thread(self._dropped, job_id)
+            await asyncio.to_thread(self._drop, job_id)
             return None
         outcome = await hand_over(connector, message, move)
         return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
 
-    async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the message to the text written so far, truncated to the platform's limit."""
-        message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
+    async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
+        """Edit the draft's message to the text so far, cut to the length of one message."""
+        message = addressed.draft.saying(addressed.address, _fitting(addressed.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
-            await asyncio.to_thread(self._dropped, sheet.draft.job_id)
+            await asyncio.to_thread(self._drop, addressed.draft.job_id)
         return _pause(outcome)
 
-    async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the message to say that no more text follows; after a refusal it stays as it is."""
-        text = stopped_text(_fitting(sheet.draft.text, connector, len(STOPPED)))
-        outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
+    async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
+        """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
+        text = stopped_text(_fitting(addressed.draft.text, connector, len(STOPPED)))
+        outcome = await hand_over(connector, addressed.draft.saying(addressed.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
-            await self.forget(sheet.draft.job_id)
+            await self.forget(addressed.draft.job_id)
         return _pause(outcome)
 
     async def forget(self, job_id: str) -> None:
-        """Forget a draft."""
+        """Delete the row of a draft."""
         await uninterrupted(asyncio.to_thread(self._forget, job_id))
 
     def _begin_placing(self, job_id: str, anew: bool) -> OutgoingMessage | None:
-        """Record that the placeholder is about to be sent; None if it must not be."""
+        """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
             if draft is None or (
@@ -94,15 +94,18 @@ class Drafting:
                 return None
             return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, DeliveryPurpose.ANSWER)))
 
-    def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return the safe action; a platform with keys is not searched by text: many placeholders are equal."""
+    def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
+        """Return the safe way to send a placeholder.
+
+        A platform with idempotency keys is not searched for its text, because many placeholders have equal texts.
+        """
         with self._store.view() as tx:
             move = choose_action(message, connector, tx.now)
         forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
         return SendAction.LEAVE if forgotten else move
 
     def _record_outcome(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
-        """Store the outcome of a send."""
+        """Store the outcome of sending a placeholder, and return the pause before the next try."""
         with self._store.begin() as tx:
             if isinstance(outcome, Receipt):
                 tx.deliveries.drafts.placed(job_id, outcome)
@@ -112,7 +115,7 @@ class Drafting:
                 tx.deliveries.drafts.unsent(job_id)
         return _pause(outcome)
 
-    def _dropped(self, job_id: str) -> None:
+    def _drop(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.deliveries.drafts.drop(job_id)
 
@@ -122,7 +125,7 @@ class Drafting:
 
 
 def _another_speaks(tx: Transaction, job: Job) -> bool:
-    """Tell whether a new message would interrupt another job's answer in the channel."""
+    """Return whether a new message would appear between the messages of another job's answer in this channel."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
 
@@ -138,21 +141,21 @@ def _pause(outcome: Receipt | SendFailure) -> float | None:
 
 
 def _fitting(text: str, connector: Connector, spare: int) -> str:
-    """Return the beginning of a text that fits into one message."""
+    """Return the beginning of a text that fits into one message, less ``spare`` characters."""
     return next(chunks(text, connector.capabilities.max_length - spare, measure_of(connector)))
 
 
 class HeldConnectors(Protocol):
-    """The connectors that this process holds."""
+    """The connectors that run in this process."""
 
     def all(self) -> Sequence[Connector]:
-        """Return every connector of this process."""
+        """Return all connectors of this process."""
         ...
 
 
 @dataclass
 class DraftProgress:
-    """The progress of one draft: the shown revision, and the next time for an edit, in monotonic seconds."""
+    """How much of a draft the platform shows: its revision, and the monotonic time of the next possible edit."""
 
     revision: int = 0
     due: float = 0.0
@@ -162,130 +165,134 @@ class DraftProgress:
 
     @property
     def busy(self) -> bool:
-        """Whether a call to the platform is running."""
+        """Whether a request about this draft to the platform is under way."""
         return self.work is not None and not self.work.done()
 
 
 class DraftStreamer:
-    """The streaming of drafts to the accounts of this process.
+    """Streams the drafts of this process's accounts to their platforms.
 
-    Streaming is optional: failures are retried after growing waits, and never delay an answer for long.
+    Streaming is optional: a failed edit is retried with growing pauses, and delays the answer by a few seconds at most.
     """
 
     def __init__(self, store: Store, held: HeldConnectors) -> None:
         self._store = store
         self._held = held
         self._drafting = Drafting(store)
-        self._shown: dict[str, DraftProgress] = {}
+        self._progress: dict[str, DraftProgress] = {}
         self._offers: dict[Place, float] = {}
-        self._mark = ""
-        self._waiting = True
-        self._left = False
+        self._last_mark = ""
+        self._is_due_again = True
+        self._has_drafts = False
 
     async def run(self) -> None:
-        """Stream until cancelled."""
+        """Stream drafts until cancelled."""
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
                 try:
-                    await self._look()
+                    await self._check_drafts()
                 except StoreBusy as error:
                     log.warning("drafts.postponed", reason=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            await end([shown.work for shown in self._shown.values() if shown.work is not None])
+            await end([progress.work for progress in self._progress.values() if progress.work is not None])
 
     async def finished(self, job_id: str) -> None:
         """Stop streaming a job, because its answer is about to replace its draft.
 
-        Returns when the running call has ended.
+        Returns when the edit under way, if any, has ended.
         """
-        if not self._looks:
+        if not self._may_have_drafts:
             return
         # A draft without an entry gets one here, because a check of it may already be running.
-        shown = self._shown.setdefault(job_id, DraftProgress())
-        shown.over = True
-        if shown.work is not None and shown.busy:
-            done, _ = await asyncio.wait([shown.work], timeout=PATIENCE_SECONDS)
+        progress = self._progress.setdefault(job_id, DraftProgress())
+        progress.over = True
+        if progress.work is not None and progress.busy:
+            done, _ = await asyncio.wait([progress.work], timeout=PATIENCE_SECONDS)
             if not done:
-                shown.work.cancel()
-                await asyncio.wait([shown.work])
+                progress.work.cancel()
+                await asyncio.wait([progress.work])
 
     @property
-    def _looks(self) -> bool:
-        """Whether a draft may have to be shown."""
-        return self._waiting or self._left or any(self._offers.values())
+    def _may_have_drafts(self) -> bool:
+        """Whether the store may contain a draft to stream."""
+        return self._is_due_again or self._has_drafts or any(self._offers.values())
 
     async def settle(self, job_id: str, connector: Connector) -> None:
-        """Find out whether the platform has the draft's message; raises ``AmbiguousSend`` while that is unknown."""
+        """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
         if await self._drafting.place(job_id, connector, anew=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
-    async def _look(self) -> None:
+    async def _check_drafts(self) -> None:
         connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, EditsMessages)}
         offers = {place: one.capabilities.edit_interval for place, one in connectors.items()}
         if offers != self._offers:
-            await asyncio.to_thread(self._offer, offers)
-            self._waiting = True
-        if not self._looks:
+            await asyncio.to_thread(self._record_offers, offers)
+            self._is_due_again = True
+        if not self._may_have_drafts:
             return
         mark = await asyncio.to_thread(self._store.mark)
-        if mark == self._mark and not self._waiting:
+        if mark == self._last_mark and not self._is_due_again:
             return
-        self._mark = mark
-        sheets = await asyncio.to_thread(self._drafts, list(connectors))
+        self._last_mark = mark
+        current = await asyncio.to_thread(self._read_drafts, list(connectors))
         # Drafts from before streaming was switched off are updated until their jobs end.
-        self._left = bool(sheets)
-        known = {sheet.draft.job_id for sheet in sheets}
-        self._shown = {job_id: shown for job_id, shown in self._shown.items() if job_id in known or shown.busy}
-        left = [self._consider(sheet, connectors) for sheet in sheets]
-        self._waiting = any(left)
+        self._has_drafts = bool(current)
+        known = {addressed.draft.job_id for addressed in current}
+        self._progress = {
+            job_id: progress for job_id, progress in self._progress.items() if job_id in known or progress.busy
+        }
+        due_again = [self._start_next_step(addressed, connectors) for addressed in current]
+        self._is_due_again = any(due_again)
 
-    def _consider(self, sheet: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
-        """Start the next action on a draft; true when another one is due without a further write."""
-        shown = self._shown.setdefault(sheet.draft.job_id, DraftProgress())
-        if shown.busy or (shown.over and not sheet.status.ended):
-            return shown.busy
-        move = next_draft_step(sheet.draft, sheet.status, shown.revision, free=sheet.free)
+    def _start_next_step(self, addressed: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
+        """Start the next step of a draft; return whether the draft has to be checked again soon in any case."""
+        progress = self._progress.setdefault(addressed.draft.job_id, DraftProgress())
+        if progress.busy or (progress.over and not addressed.status.ended):
+            return progress.busy
+        move = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
         if move is DraftStep.NOTHING:
-            # No further look is needed: the commit that frees the channel causes one.
+            # No further check is needed: the commit that frees the channel causes one.
             return False
-        if time.monotonic() >= shown.due:
-            connector = connectors[sheet.address.platform, sheet.address.account]
-            shown.work = asyncio.create_task(self._do(move, sheet, shown, connector))
+        if time.monotonic() >= progress.due:
+            connector = connectors[addressed.address.platform, addressed.address.account]
+            progress.work = asyncio.create_task(self._do(move, addressed, progress, connector))
         return True
 
-    async def _do(self, move: DraftStep, sheet: AddressedDraft, shown: DraftProgress, connector: Connector) -> None:
+    async def _do(
+        self, move: DraftStep, addressed: AddressedDraft, progress: DraftProgress, connector: Connector
+    ) -> None:
         try:
-            pause = await self._done(move, sheet, connector)
-        # An error while a draft is shown must not affect the answer.
+            pause = await self._ask_platform(move, addressed, connector)
+        # An error of streaming must not affect the answer.
         except Exception as error:  # noqa: BLE001 - see above
-            log.warning("draft.postponed", job=sheet.draft.job_id, error=type(error).__name__)
+            log.warning("draft.postponed", job=addressed.draft.job_id, error=type(error).__name__)
             pause = LONGEST_PAUSE
         interval = connector.capabilities.edit_interval
         if pause is None:
-            shown.failures, shown.due = 0, time.monotonic() + interval
+            progress.failures, progress.due = 0, time.monotonic() + interval
             if move is DraftStep.EDIT:
-                shown.revision = sheet.draft.revision
+                progress.revision = addressed.draft.revision
         else:
-            shown.failures += 1
-            longer = min(max(interval, LOOK_SECONDS) * 2**shown.failures, LONGEST_PAUSE)
-            shown.due = time.monotonic() + max(pause, longer)
+            progress.failures += 1
+            longer = min(max(interval, LOOK_SECONDS) * 2**progress.failures, LONGEST_PAUSE)
+            progress.due = time.monotonic() + max(pause, longer)
 
-    async def _done(self, move: DraftStep, sheet: AddressedDraft, connector: Connector) -> float | None:
-        """Call the platform; return None after success, else the least seconds to wait."""
-        job_id = sheet.draft.job_id
+    async def _ask_platform(self, move: DraftStep, addressed: AddressedDraft, connector: Connector) -> float | None:
+        """Do a step on the platform; return None when done, else the seconds to wait before the next try."""
+        job_id = addressed.draft.job_id
         match move:
             case DraftStep.PLACE:
-                return await self._drafting.place(job_id, connector, anew=sheet.draft.state is DraftState.WRITTEN)
+                return await self._drafting.place(job_id, connector, anew=addressed.draft.state is DraftState.WRITTEN)
             case DraftStep.EDIT:
-                return await self._drafting.edit(sheet, connector)
+                return await self._drafting.edit(addressed, connector)
             case DraftStep.END:
-                return await self._drafting.end(sheet, connector)
+                return await self._drafting.end(addressed, connector)
         await self._drafting.forget(job_id)
         return None
 
-    def _offer(self, offers: Mapping[Place, float]) -> None:
+    def _record_offers(self, offers: Mapping[Place, float]) -> None:
         """Record which accounts stream, for the processes that call models."""
         with self._store.view() as tx:
             known = {place: tx.deliveries.drafts.offered(place) for place in offers}
@@ -295,6 +302,6 @@ class DraftStreamer:
                     tx.deliveries.drafts.offer(place, seconds)
         self._offers = dict(offers)
 
-    def _drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
+    def _read_drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
             return tx.deliveries.drafts.at(places)

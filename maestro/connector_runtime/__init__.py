@@ -1,1 +1,1 @@
-"""Runs connectors: their context, their lease, and which bots are connected."""
+"""Runs connectors: their context, their leases, and the bots that operators add at run time."""

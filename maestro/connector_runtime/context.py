@@ -26,7 +26,7 @@ TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
 
 
 class StoreContext(AccountIntake):
-    """The context of one connector; every method hands its transaction to a thread."""
+    """The context of one connector; every method runs its transaction in a thread."""
 
     def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: MediaFolder) -> None:
         """``place`` is the connector's platform and account."""
@@ -36,11 +36,11 @@ class StoreContext(AccountIntake):
         self._files = files
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        """Return the cursor of a channel."""
+        """Return the cursor of a channel: the position up to which its messages were read."""
         return await self._read(lambda tx: tx.bots.channels.cursor(self._place(channel, thread)))
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
-        """Move the cursor of a channel."""
+        """Move the cursor of a channel forward."""
         await self._change(lambda tx: tx.bots.channels.advance(self._place(channel, thread), mark))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
@@ -48,7 +48,7 @@ class StoreContext(AccountIntake):
         await self._change(lambda tx: tx.bots.channels.remember(self._place(channel, thread), direct=direct))
 
     async def known_channels(self) -> Sequence[KnownChannel]:
-        """Return all channels of the account that were ever seen."""
+        """Return all channels of the account that are recorded."""
         return await self._read(
             lambda tx: [
                 KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at)
@@ -57,59 +57,59 @@ class StoreContext(AccountIntake):
         )
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Count messages that were skipped, for operators."""
+        """Count messages that were skipped, so that operators see the number."""
         await self._change(lambda tx: tx.inbox.ignored.add(self._place(channel), why, count))
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return what was sent to this channel after the given delivery, oldest first, up to the limit."""
+        """Return the messages sent to this channel after the given delivery, oldest first, up to the limit."""
         rows = await self._read(lambda tx: tx.deliveries.sent_since(address, after_id, limit))
         path = self._files.path
         return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
 
     async def newest_delivery(self) -> int:
-        """Return the highest id of a delivery."""
+        """Return the highest id of all deliveries."""
         return await self._read(lambda tx: tx.deliveries.newest_id())
 
     async def last_heard(self, channel: str) -> datetime | None:
-        """Return the time of the newest message in a channel."""
+        """Return the time of the newest incoming message in a channel."""
         return await self._read(lambda tx: tx.bots.channels.last_heard(self._place(channel)))
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        """Record what the platform reports about a message that Maestro sent."""
+        """Record the platform's delivery report about a message that Maestro sent."""
         return await self._change(lambda tx: tx.deliveries.reports.apply(self._place(""), key, report))
 
     async def receipt(self, key: str) -> Receipt | None:
-        """Return the platform's receipt of a message; None before the platform reported it."""
+        """Return the platform's receipt of a message; None while the platform has not reported it."""
         return await self._read(lambda tx: tx.deliveries.reports.receipt(self._place(""), key))
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text of a pressed button."""
+        """Return the text of the button that a user pressed."""
         return await self._read(lambda tx: tx.deliveries.reports.pressed(self._place(""), key, number))
 
     async def moved(self, channel: str, to: str) -> None:
-        """Move bindings and conversations of a channel to its new id."""
+        """Move bindings and conversations of a channel to its new id on the platform."""
         await self._change(lambda tx: tx.bots.moves.add(self._place(channel), to))
 
     async def moved_to(self, channel: str) -> str:
-        """Return the new id of a channel that was moved."""
+        """Return the new id of a channel that the platform moved."""
         return await self._read(lambda tx: tx.bots.channels.moved_to(self._place(channel)))
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to this user if it has no owner; say whether it is the user's."""
+        """Make this user the owner of a channel without one; return whether the channel belongs to the user."""
         return await self._change(lambda tx: tx.users.own_channel(address, user_id))
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Exchange a ticket once for its identity; None for an unknown ticket."""
+        """Exchange a one-time ticket for the identity of its user; None for an unknown ticket."""
         found = await self._change(lambda tx: tx.users.take_ticket(ticket))
         return Identity(found.user_id, found.user_name, IdentityRole(found.role)) if found else None
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
-        """Keep an uploaded file for this user."""
+        """Store an uploaded file for this user."""
         digest = await asyncio.to_thread(self._files.take, upload.path)
         return await self._change(lambda tx: _add_upload(tx, user_id, upload, digest))
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        """Return the user's uploads; raises ``InvalidMessage`` for one that is not theirs."""
+        """Return the user's uploads; raises ``InvalidMessage`` for an upload of another user."""
         found = await self._read(lambda tx: tx.users.uploads(ids))
         for upload_id in ids:
             if upload_id not in found or found[upload_id].user_id != user_id:
@@ -117,14 +117,14 @@ class StoreContext(AccountIntake):
         return tuple(_attachment(found[upload_id]) for upload_id in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:
-        """Return the path of a kept upload; raises ``NotFound``."""
+        """Return the path of a stored upload; raises ``NotFound``."""
         found = await self._read(lambda tx: tx.users.uploads([attachment_id]))
         if attachment_id not in found:
             raise NotFound(f"there is no upload {attachment_id}")
         return self._files.path(found[attachment_id].digest)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Record the connector's state for operators."""
+        """Record the connector's state, which operators see."""
         trouble, account = state in TROUBLE, (self._platform, self._account)
         await self._change(lambda tx: tx.users.connector_state(*account, state, detail, trouble=trouble))
 

@@ -1,4 +1,4 @@
-"""Makes the connectors of bots, from the configuration and from rows that operators added."""
+"""Creates the connectors of bots, from the configuration and from rows that operators added."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from maestro.settings.bots import ConfiguredBot, configured_bots
 
 @dataclass(frozen=True)
 class ConnectorFactory:
-    """Makes the connector of a bot; its configuration takes precedence over its row."""
+    """Creates the connector of a bot; the configuration of a bot takes precedence over its row."""
 
     keys: SecretKeys
     configured: Mapping[tuple[str, str], ConfiguredBot]
 
     @classmethod
     def of(cls, settings: Settings, keys: SecretKeys) -> "ConnectorFactory":
-        """Return the factory of a process."""
+        """Return the factory of a process, with the bots that its settings configure."""
         return cls(keys, {(bot.platform, bot.account): bot for bot in configured_bots(settings)})
 
     def instance(self, row: BotInstance) -> Instance:
@@ -53,7 +53,7 @@ class ConnectorFactory:
         return instance
 
     def connect(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
-        """Make the connector; imports the platform's library, which takes a moment the first time."""
+        """Create the connector; the first call for a platform imports its library, which takes a moment."""
         return platform(row.platform).connect(instance, context)
 
     def state_of(self, row: BotInstance) -> str:

@@ -1,4 +1,4 @@
-"""The host of connectors: it runs each one while it holds the connector's lease."""
+"""Runs each connector of a process while the process holds the connector's lease."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ LOOK_SECONDS = 1.0
 async def lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
     """Hold the connector's lease during the block; wait while another process has it.
 
-    Held are its platform and account, whose queue only one process may poll, and its token, which two accounts might
-    share by mistake: a platform would drop one of two gateways, or give every message to both.
+    The lease locks the platform and account, whose queue only one process may poll, and the token, which two accounts
+    might share by mistake: a platform would drop one of two gateways, or give every message to both.
 
     Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
     """
@@ -71,7 +71,7 @@ async def _take(lock: FileLock, what: str, report: Callable[[str], None], held: 
 
 @dataclass(frozen=True)
 class ConnectorHost:
-    """Runs connectors: with an embedded server without a lease, on a cluster with a lease and a queue for each."""
+    """Runs connectors: without leases next to an embedded server, with a lease and a queue for each on a cluster."""
 
     settings: Settings
     hub: ConnectorHub
@@ -120,16 +120,16 @@ class ConnectorHost:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, refused: "asyncio.Future[str]", reason: str) -> None:
-    """Report from any thread why a platform refuses an account; the first reason counts."""
+    """Record from any thread why a platform refuses an account; only the first reason is recorded."""
     loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
 
 def _ignore_start() -> None:
-    """Do nothing: bots come and go, so the start of the process does not wait for their workers."""
+    """Do nothing: bots are added at run time, so the start of the process does not wait for their workers."""
 
 
 def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
-    """Return the endpoint for webhooks of platforms; None without the web connector."""
+    """Return the endpoint for platform webhooks; None without the web connector."""
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
@@ -141,19 +141,19 @@ async def wait_for_ports(connectors: Sequence[Connector]) -> None:
 
 
 def describe_closed_ports(connectors: Sequence[Connector]) -> str:
-    """Return the connectors whose port does not take messages yet, as a sentence; empty when all do."""
+    """Return a sentence that names the connectors whose port is not open yet; empty when all ports are open."""
     waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.accepts_connections]
     return f"not listening yet: {', '.join(waiting)}" if waiting else ""
 
 
 def stop_accepting(connectors: Sequence[Connector]) -> None:
-    """Stop receiving messages; answers under way are still sent."""
+    """Stop receiving messages; answers that are under way are still sent."""
     for connector in connectors:
         if isinstance(connector, WebConnector):
             connector.stop_accepting()
 
 
 def is_job_open(store: Store, job_id: str) -> bool:
-    """Say whether a job has not ended yet, so that its typing indicator stays on."""
+    """Return whether a job has not ended yet, so that its typing indicator stays on."""
     with store.view() as tx:
         return not tx.jobs.status(job_id).ended

@@ -18,22 +18,22 @@ from maestro.store.store import Store
 from maestro.supervision import end
 
 LOOK_SECONDS = 0.5
-"""Seconds until a change of a bot's row is applied, at most."""
+"""The longest time in seconds until a change of a bot's row is applied."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""Seconds before a connector that broke is run again; each pause is twice the one before."""
+"""The longest pause in seconds before a failed connector is restarted; pauses double up to this value."""
 
 BotName = tuple[str, str]
 ContextOf = Callable[[str, str], ConnectorContext]
 RunConnector = Callable[[Connector], Awaitable[None]]
-"""Runs a connector where its account is ours; raises ``AccountRefused`` when its platform takes nothing any more."""
+"""Runs a connector under its lease; raises ``AccountRefused`` when the platform refuses the account."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class EnabledBot:
-    """A bot that should run, with the fingerprint that shows whether it has to be reconnected."""
+    """A bot that should run, with a fingerprint of its settings that changes when it has to be reconnected."""
 
     row: BotInstance
     state: str
@@ -41,19 +41,19 @@ class EnabledBot:
 
 @dataclass
 class RunningBot:
-    """A running bot and its task, which ends if the platform refuses it; ``changed_at`` is its row's last change."""
+    """A running bot and its task, which ends if the platform refuses the bot; ``changed_at`` is that of its row."""
 
     state: str
     changed_at: datetime | None
     task: "asyncio.Task[None]"
 
     def serves(self, bot: EnabledBot) -> bool:
-        """Say whether the bot keeps running; a refused bot is tried again after any change of its row."""
+        """Return whether this bot stays as it is; a bot whose task has ended restarts when its row changes."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
 
 class BotKeeper:
-    """Keeps the bots of one process; ``platforms`` are those it may connect, None for all of them."""
+    """Keeps the enabled bots of one process running; ``platforms`` are those it may connect, None for all."""
 
     def __init__(
         self,
@@ -68,12 +68,13 @@ class BotKeeper:
         self._context_of = context_of
         self._man = man
         self._platforms = platforms
-        self._kept: dict[BotName, RunningBot] = {}
+        self._running: dict[BotName, RunningBot] = {}
         self._webhooks: PlatformWebhooks | None = None
-        self._seen: object = self  # a value that no version equals, so that the first read counts as a change
+        # Initially a value that equals no version, so that the first read counts as a change.
+        self._applied_version: object = self
 
     async def run(self, webhooks: PlatformWebhooks | None) -> None:
-        """Follow the rows of the bots until cancelled; platforms call ``webhooks``, None without a port."""
+        """Start and stop bots as their rows change, until cancelled; platforms send their webhooks to ``webhooks``."""
         self._webhooks = webhooks
         changes = self._store.changes
         try:
@@ -84,40 +85,46 @@ class BotKeeper:
                     changed.clear()
                     await self._follow()
         finally:
-            await end([kept.task for kept in self._kept.values()])
+            await end([old_bot.task for old_bot in self._running.values()])
 
     def _is_changed(self, state: StoreState) -> bool:
-        return state.bot_instances != self._seen
+        return state.bot_instances != self._applied_version
 
     async def _follow(self) -> None:
         try:
-            seen, wanted = await asyncio.to_thread(self._wanted)
-            await self._apply(wanted)
+            row_version, enabled_bots = await asyncio.to_thread(self._read_enabled_bots)
+            await self._apply(enabled_bots)
         except StoreBusy as error:
             log.warning("bots.postponed", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
         else:
-            self._seen = seen
+            self._applied_version = row_version
 
-    def _wanted(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
+    def _read_enabled_bots(self) -> tuple[int | None, Mapping[BotName, EnabledBot]]:
         """Return the version of the bots' rows, and the bots that should run."""
         with self._store.view() as tx:
-            seen = tx.system.versions.now().bot_instances
+            row_version = tx.system.versions.now().bot_instances
             rows = [row for row in tx.bots.all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
-        return seen, {(row.platform, row.account): EnabledBot(row, self._workshop.state_of(row)) for row in chosen}
+        return row_version, {
+            (row.platform, row.account): EnabledBot(row, self._workshop.state_of(row)) for row in chosen
+        }
 
-    async def _apply(self, wanted: Mapping[BotName, EnabledBot]) -> None:
-        over = [place for place, kept in self._kept.items() if place not in wanted or not kept.serves(wanted[place])]
+    async def _apply(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
+        over = [
+            place
+            for place, old_bot in self._running.items()
+            if place not in enabled_bots or not old_bot.serves(enabled_bots[place])
+        ]
         # An account has one connector, so the old one ends before the new one starts.
-        await end([self._kept.pop(place).task for place in over])
-        for place, bot in wanted.items():
-            if place not in self._kept:
-                task = asyncio.create_task(self._keep(bot.row))
-                self._kept[place] = RunningBot(bot.state, bot.row.changed_at, task)
+        await end([self._running.pop(place).task for place in over])
+        for place, bot in enabled_bots.items():
+            if place not in self._running:
+                task = asyncio.create_task(self._run_bot(bot.row))
+                self._running[place] = RunningBot(bot.state, bot.row.changed_at, task)
 
-    async def _keep(self, row: BotInstance) -> None:
-        """Run a bot until cancelled, or until the platform refuses it; then only a change of its row restarts it."""
+    async def _run_bot(self, row: BotInstance) -> None:
+        """Run a bot, restarted after failures, until cancelled or refused; a refused bot waits until its row changes."""
         context = self._context_of(row.platform, row.account)
         pause = FIRST_PAUSE
         while True:
@@ -133,22 +140,21 @@ class BotKeeper:
                 with contextlib.suppress(MaestroError):
                     await context.report(ConnectorState.STOPPED)
                 raise
-            # A connector that breaks is restarted, because messages still wait on its platform; others are not
-            # affected.
+            # A failed connector is restarted, because messages still wait on its platform; other bots keep running.
             except Exception as error:  # noqa: BLE001 - see above
                 problem = _describe_error(error)
                 log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
-            await self._tell(context, f"{problem}; it is run again in {pause:g} s")
+            await self._report_degraded(context, f"{problem}; it is run again in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _connected(self, row: BotInstance, context: ConnectorContext) -> None:
         instance = await asyncio.to_thread(self._workshop.instance, row)
         connector = await asyncio.to_thread(self._workshop.connect, row, instance, context)
-        with self._reachable(connector):
+        with self._register_webhook(connector):
             await self._man(connector)
 
-    def _reachable(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
+    def _register_webhook(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
         """Register the connector's webhook if its platform uses one; raises ``ConfigurationError`` without a port."""
         if not (isinstance(connector, HasRoutes) and connector.routes()):
             return contextlib.nullcontext()
@@ -160,14 +166,14 @@ class BotKeeper:
         return self._webhooks.serving(connector)
 
     async def _give_up(self, context: ConnectorContext, reason: str) -> None:
-        """Record why a bot was stopped; repeated while the store is busy, because it is the last report."""
+        """Record why a bot was stopped; retried while the store is busy, because no later report follows."""
         while True:
             try:
                 return await context.report(ConnectorState.FAILED, reason)
             except StoreBusy:
                 await asyncio.sleep(FIRST_PAUSE)
 
-    async def _tell(self, context: ConnectorContext, detail: str) -> None:
+    async def _report_degraded(self, context: ConnectorContext, detail: str) -> None:
         with contextlib.suppress(MaestroError):  # the store itself may have failed; the error is in the log
             await context.report(ConnectorState.DEGRADED, detail)
 

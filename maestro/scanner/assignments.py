@@ -75,10 +75,10 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PLAIN_WORD = re.compile(rb"(?:[a-z]{1,11}|[A-Z][a-z]{0,6})[.,;:!?)]{0,2}(?:\s|$)")
 """A short unquoted word, which is never taken for a secret in a sentence; most words after a name are of this form."""
 
-_WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
-_SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
+_PROSE_FORMS = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
+_STATEMENT_FOLLOWS = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
 _TYPES = ("string", "str", "var", "let", "const", "val", "auto", "char", "final", "static", "def", "text", "varchar")
-_ELSEWHERE = re.compile(
+_UNRELATED = re.compile(
     rb"(?i)[.,;][ \t]+(?=\S+[ \t]*[:=])|[.;][ \t]"
     rb"|(?:^|[ \t\"'\-_.])(?:checksum|digest|etag|hash|sha[0-9]*|md5|crc[0-9a-z]*|cursor|ids?|codes?|commit|version"
     rb"|image|arn|colou?r|size|status|session|parent|key|token)[\"'`]{0,2}[ \t]{0,2}[:=]"
@@ -198,7 +198,7 @@ def _assigned(data: bytes, name: ByteRange, how: tuple[Kind, bool], tried: set[i
             tried.add(match.end())
             alone = pattern is ASSIGNED and match[0] == b"=" and _begins_line(data, name[0])
             value = _value(data, match.end(), kind, alone=alone)
-            if value is None or _closes(data, name, match.end(), value):
+            if value is None or _closes_earlier_quote(data, name, match.end(), value):
                 continue
             if is_secret(kind, value, literal=alone or value.quoted):
                 return whole(value)
@@ -231,18 +231,18 @@ def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iter
 
 def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], tried: set[int]) -> ByteRange | None:
     """Return the value that a sentence gives to a name, as in "the password is ..."."""
-    if not _is_spoken_of(data, name, words):
+    if not _is_noun_in_prose(data, name, words):
         return None
-    for pattern, introduced in _WAYS_TO_SAY:
+    for pattern, introduced in _PROSE_FORMS:
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
-            if _PLAIN_WORD.match(data, match.end()) or _ELSEWHERE.search(data, name[1], match.end()):
+            if _PLAIN_WORD.match(data, match.end()) or _UNRELATED.search(data, name[1], match.end()):
                 continue
             value = value_at(data, match.end())
             if value is None or (pattern is BELOW and not _stands_below(data, name, value)):
                 continue
-            if _closes(data, name, match.end(), value):
+            if _closes_earlier_quote(data, name, match.end(), value):
                 continue
             if is_secret_in_prose(kind, value, words, introduced=introduced):
                 return whole(value)
@@ -254,15 +254,15 @@ def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 
-def _is_spoken_of(data: bytes, name: ByteRange, words: list[str]) -> bool:
+def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
     """Return whether a sentence uses the name as a noun, not as a verb or a part of random text or Base64."""
     written = data[name[0] : name[1]]
-    if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
+    if words[-1] in _VERBS and len(words_of(written)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
         return False
     return not is_random(written) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
-def _closes(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
+def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
     """Return whether the quote before a value closes a quote that opened before the name: then there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:

@@ -45,7 +45,7 @@ class Folder(dict[int, str | None]):
 
     def __missing__(self, code: int) -> str | None:
         """Cache and return the replacement of a character; None removes an invisible character."""
-        self[code] = folded = _look(chr(code))
+        self[code] = folded = _fold_character(chr(code))
         return folded
 
     def readings(self, text: str) -> Iterator[Folded]:
@@ -71,7 +71,7 @@ class Folder(dict[int, str | None]):
         return run[0].translate(self)
 
 
-def _look(character: str) -> str | None:
+def _fold_character(character: str) -> str | None:
     if character.isascii():
         return character
     if unicodedata.category(character) in _UNSEEN or character in "\u115f\u1160\u3164\uffa0\u2800":
@@ -120,7 +120,7 @@ def _unescaped(plain: Folded) -> Folded | None:
     ends: list[int] = []
     at = 0
     for match in _ESCAPE.finditer(plain.data):
-        parts += [plain.data[at : match.start()], _meant(match[0].decode())]
+        parts += [plain.data[at : match.start()], _resolve_escape(match[0].decode())]
         starts += [*range(at, match.start()), match.start()]
         ends += [*range(at + 1, match.start() + 1), match.end()]
         at = match.end()
@@ -135,7 +135,7 @@ def _unescaped(plain: Folded) -> Folded | None:
     return Folded(b"".join([*parts, plain.data[at:]]), starts, ends)
 
 
-def _meant(escape: str) -> bytes:
+def _resolve_escape(escape: str) -> bytes:
     """Return the byte that an escape sequence stands for."""
     if escape.startswith("%"):
         return bytes([int(escape[1:], 16)])

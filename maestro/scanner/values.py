@@ -75,7 +75,7 @@ def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
     limit = min(start + _LONGEST_QUOTED, len(data), line if line >= 0 else len(data))
     end = data.find(mark, start, limit + len(mark))
-    while end > 0 and (over := _goes_on(data, start, end, mark)):
+    while end > 0 and (over := _escaped_quote_length(data, start, end, mark)):
         end = data.find(mark, end + over, limit + len(mark))
     if end >= 0:
         inner = data[start:end]
@@ -85,7 +85,7 @@ def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
     return None if run is None else FoundValue(start, run.end(), False, data)
 
 
-def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
+def _escaped_quote_length(data: bytes, start: int, end: int, mark: bytes) -> int:
     """Return the bytes to skip at a quote that is escaped, or doubled as in SQL and YAML; 0 at a closing quote."""
     if data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
         return 1
