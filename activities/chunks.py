@@ -17,7 +17,7 @@ from maestro.store.deliveries.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
-"""Messages in a row after which a file is easier to read."""
+"""The number of consecutive messages beyond which a file is easier to read."""
 FILENAME = "answer.md"
 IN_FILE = f"\n\n… (the whole answer is in {FILENAME})"
 
@@ -26,7 +26,7 @@ MEGABYTE = 1000**2
 
 @dataclass(frozen=True)
 class ChunkContent:
-    """The content of one chunk; with a ``filename`` it goes as a file, and is the caption of a ``file``."""
+    """The content of one chunk: a text, a text sent as the file ``filename``, or the caption of a stored ``file``."""
 
     content: str
     filename: str = ""
@@ -34,10 +34,10 @@ class ChunkContent:
 
 
 def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
-    """Cut a text into chunks for a platform, measured in the form in which it is shown there.
+    """Cut a text into chunks for a platform, measured as the platform measures the shown text.
 
-    More than six messages become the first one and a file with the whole text, where the platform takes a file of that
-    size and a message has room to say so.
+    A text of more than six chunks becomes its first chunk and a file with the whole text, if the platform accepts a
+    file of that size and a message has room for the note about it.
     """
     able, measure = connector.capabilities, measure_of(connector)
     room = able.max_length - measure(IN_FILE)
@@ -67,7 +67,7 @@ class OutgoingContent:
     buttons: Sequence[Button] = ()
 
     def without_secrets(self, redact: Redact) -> "OutgoingContent":
-        """Return the content without secrets; a button with a secret is left out, because the text lists its choice."""
+        """Return the content without secrets; a button with a secret is omitted, because the text lists its choice."""
         files = [
             JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
             for file in self.files
@@ -81,7 +81,7 @@ def store_parts(
 ) -> list[Delivery]:
     """Store the chunks of a message in their order; the first text replaces the draft.
 
-    The row of the first chunk says that it is being sent; the chunks are returned as they were before.
+    The row of the first chunk is marked as being sent; the returned chunks have the state from before that mark.
     """
     edits = _take_draft(tx, job, connector) if start.draft else ""
     parts = parts_of(words.text, words.files, connector)
@@ -113,7 +113,7 @@ def store_parts(
 
 
 def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
-    """Return the chunks of a text and its files; a file that the platform does not take is named in the text."""
+    """Return the chunks of a text and its files; the text names each file that the platform does not accept."""
     most = connector.capabilities.max_file_bytes
     taken = [file for file in files if file.size <= most]
     refused = [_not_sent(file, most) for file in files if file.size > most]
@@ -140,7 +140,7 @@ def _text(tx: Transaction, job: Job, purpose: DeliveryPurpose) -> str:
 def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     """Return the platform's id of the message to reply to: the last one of merged messages.
 
-    For a job that asked a question, it is the user's last answer.
+    For a job that asked a question, this is the user's last answer.
     """
     # Only a job that waited has answers to a question, and after a wait its run number is above 1.
     answered = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
@@ -179,15 +179,15 @@ class DueChunk:
 
 
 class ChunkQueue:
-    """Chooses the next chunk of a delivery; ``path`` returns the path of the stored file of a digest."""
+    """Chooses the next chunk of a delivery to send; ``path`` returns the path of the stored file with a digest."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         self._path = path
 
     def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
-        """Return the next chunk without a receipt, marked as being sent before the platform is called.
+        """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
 
-        An unconfirmed one is skipped, or marked as a possible duplicate, as the account's rule says.
+        An unconfirmed chunk is skipped, or sent again and marked as a possible duplicate, as the account's rule says.
         """
         for chunk in chunks:
             if chunk.state not in UNSENT:
@@ -201,11 +201,11 @@ class ChunkQueue:
         return None
 
     def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
-        """Return the first chunk of a message that was just stored, as being sent: no chunk of it is unconfirmed."""
+        """Mark and return the first chunk of a message that was just stored; no chunk of it can be unconfirmed."""
         return DueChunk(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
-        """Apply the account's rule to an unconfirmed chunk, once its row says so too."""
+        """Apply the account's rule to an unconfirmed chunk, and record the result in the chunk's row first."""
         move = action_in_doubt(chunk, connector)
         if move is SendAction.RESEND:
             tx.deliveries.repeated(chunk.id)
@@ -221,13 +221,13 @@ class ChunkQueue:
 
 
 def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
-    """Return the chunks after one of them."""
+    """Return the chunks that follow the given one."""
     place = next(place for place, chunk in enumerate(chunks) if chunk.id == done.id)
     return chunks[place + 1 :]
 
 
 def undelivered(chunks: Sequence[Delivery]) -> Delivery | None:
-    """Return a chunk that the platform accepted, and later reported as undeliverable."""
+    """Return a chunk that the platform accepted and later reported as undeliverable."""
     return next((chunk for chunk in chunks if chunk.state is DeliveryState.FAILED), None)
 
 
@@ -239,5 +239,5 @@ def require_delivered(chunks: Sequence[Delivery]) -> None:
 
 
 def _is_unasked(tx: Transaction, job_id: str) -> bool:
-    """Return whether no user began the work that led to a job."""
+    """Return whether no user's message led to this job."""
     return is_background(tx.jobs.delegations.lineage(tx.jobs.get(job_id))[-1])

@@ -1,4 +1,4 @@
-"""Ends a run without an answer: the job is closed with its reason, or parked until it can go on."""
+"""Ends a run without an answer: closes the job with its reason, or parks the job until it can continue."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from maestro.store.transaction import Transaction
 
 
 class ClosingActivities:
-    """Ends jobs that did not end with an answer.
+    """Closes jobs that ended without an answer.
 
     See docs/invariants.md: no silent end; docs/decisions.md: failure notice.
     """
@@ -35,7 +35,7 @@ class ClosingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> CloseOutcome:
-        """End the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
+        """Close the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
@@ -59,7 +59,7 @@ def _close(tx: Transaction, step: CloseStep) -> None:
 
 
 def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
-    """Return which operator cancelled the job, or that a newer message did; empty where its own user stopped it."""
+    """Return which operator or newer message cancelled the job; empty where the job's own user stopped it."""
     job = tx.jobs.read(step.job_id)
     if job.merged_into is not None:
         return INTERRUPTED
@@ -67,14 +67,14 @@ def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
 
 
 def _is_skipped(tx: Transaction, step: CloseStep) -> bool:
-    """Skip a schedule's run that failed in an outage, and return whether it was one."""
+    """Skip a schedule's run that failed because of an outage; return whether the job was such a run."""
     job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
     tx.jobs.steps.interrupt_others(step)
     return skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt)
 
 
 class WaitingActivities:
-    """Parks jobs; a run of a schedule is skipped if the next one comes first.
+    """Parks jobs that have to wait; a parked run of a schedule is skipped when the schedule's next run begins.
 
     See docs/invariants.md: lanes; docs/decisions.md: retry, questions.
     """
@@ -86,7 +86,7 @@ class WaitingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> ParkOutcome:
-        """Let the job wait for the reasons of its steps; one that a user stopped meanwhile ends instead."""
+        """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
@@ -115,7 +115,7 @@ def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
 
 def _add_wait_notice(tx: Transaction, job: Job, wait: Wait) -> None:
     notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
-    notice.inbox_id = None  # a wait notice is no answer: the message still waits for its reply
+    notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
     tx.jobs.add(notice)
     tx.jobs.update(job.id, told_to_wait=True)
 

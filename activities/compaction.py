@@ -1,4 +1,4 @@
-"""Compaction: the older part of a conversation too long for its model becomes facts and a summary."""
+"""Compaction: in a conversation too long for its model, facts and a summary replace the older messages."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The messages to compact, the model to ask, and the stored answers by job."""
+    """The messages to compact, the model to call, and the answers that earlier jobs stored, by purpose."""
 
     job: Job
     precedence: Precedence
@@ -45,7 +45,7 @@ class CompactionPlan:
     held: Mapping[CallPurpose, str]
 
     def request(self, purpose: CallPurpose) -> LLMRequest:
-        """Return the call for the facts or the summary; a repeat over the same messages finds its stored answer."""
+        """Return the model call for the facts or the summary; it finds an answer stored for the same messages."""
         return LLMRequest(
             key=CallKey(job_id=self.held.get(purpose, self.job.id), number=self.excerpt.ids[-1], purpose=purpose),
             platform=self.job.platform,
@@ -58,7 +58,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class CompactionAnswers:
-    """The model's answers about the excerpt: a summary, and the number of facts."""
+    """The model's answers about the excerpt: the summary, and the number of facts."""
 
     summary: str
     facts: int
@@ -79,7 +79,7 @@ class CompactionRules:
 
 
 class CompactionActivities:
-    """Stores facts and a summary of messages that no longer fit."""
+    """Compacts conversations whose messages no longer fit into the context window."""
 
     def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store
@@ -88,9 +88,10 @@ class CompactionActivities:
 
     @activity.defn
     async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
-        """Store the facts of the older messages, then their summary, and only then archive them.
+        """Store the facts of the older messages, then their summary, and only then archive the messages.
 
-        Each phase is durable by itself: a failure before the last one deletes nothing, and a repeat buys nothing twice.
+        Each of these phases is committed separately: a failure deletes no message, and a retry pays for no answer
+        twice.
         """
         plan = await asyncio.to_thread(self._plan, ref)
         if not plan.excerpt.ids:
@@ -98,7 +99,7 @@ class CompactionActivities:
         facts = await self._llm.complete(plan.request(CallPurpose.FACTS))
         learned = await asyncio.to_thread(self._learn, plan.job, facts.content)
         summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
-        return await asyncio.to_thread(self._let_go, ref, CompactionAnswers(summary.content.strip(), learned), plan)
+        return await asyncio.to_thread(self._archive, ref, CompactionAnswers(summary.content.strip(), learned), plan)
 
     def _plan(self, ref: StepRef) -> CompactionPlan:
         with self._store.view() as tx:
@@ -111,20 +112,20 @@ class CompactionActivities:
                 job=job,
                 precedence=tx.jobs.precedence_of(job),
                 excerpt=going,
-                held=_held(about, job, going),
+                held=_find_answers(about, job, going),
                 model=agent.model,
                 max_output_tokens=output_tokens(tokens, self._rules().max_output_tokens),
             )
 
     def _learn(self, job: Job, answer: str) -> int:
-        # Redacted before a fact is cut, or half a secret could remain.
+        # Secrets are removed before a fact is cut, because a cut could leave an unrecognisable half of a secret.
         facts = parse_facts(self._rules().redact(answer))
         with self._store.begin() as tx:
             place = memory_scope_of_job(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
-    def _let_go(self, ref: StepRef, gist: CompactionAnswers, plan: CompactionPlan) -> CompactionOutcome:
+    def _archive(self, ref: StepRef, gist: CompactionAnswers, plan: CompactionPlan) -> CompactionOutcome:
         summary = self._rules().redact(gist.summary)
         with self._store.begin() as tx:
             kept = _replace(tx, plan, summary)
@@ -145,7 +146,7 @@ class CompactionActivities:
 
 @dataclass(frozen=True)
 class _HeldAnswers:
-    """The stored answers, and the excerpts they are about; ``redact`` removes secrets from prompts."""
+    """Finds stored answers of the model, and the excerpts they are about; ``redact`` removes secrets from prompts."""
 
     tx: Transaction
     redact: Redact
@@ -166,11 +167,13 @@ def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
     going = removable_messages(tx.conversations.all_of(job.conversation_id or 0), asked)
     files = tx.inbox.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
-    return _begun(about, job, read, budget) or excerpt(read, budget)
+    return _unfinished_excerpt(about, job, read, budget) or excerpt(read, budget)
 
 
-def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
-    """Return the excerpt of an earlier job that bought the facts and archived nothing: it is archived first."""
+def _unfinished_excerpt(
+    about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int
+) -> Excerpt | None:
+    """Return the excerpt whose facts an earlier job stored without archiving its messages; None without one."""
     facts = about.tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
         return None
@@ -178,8 +181,8 @@ def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], b
     return part if about.part(facts, part) else None
 
 
-def _held(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
-    """Return which job has the answer about exactly this excerpt, by purpose.
+def _find_answers(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
+    """Return by purpose which job has a stored answer about exactly this excerpt.
 
     See docs/invariants.md: no answer bought twice.
     """

@@ -1,4 +1,4 @@
-"""The prompt of a message: the stored parts it is made of, and its references.
+"""Builds the prompt of a message from stored parts.
 
 See docs/decisions.md: memory scope.
 """
@@ -37,17 +37,17 @@ PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 
 
 def memory_scope_of_job(tx: Transaction, job: Job, scope: MemoryScope) -> str:
-    """Return the place of a job's memory, empty for everywhere; an agent's own scope overrides ``scope``."""
+    """Return the memory scope key of a job, empty for all conversations; an agent's own scope overrides ``scope``."""
     return memory_scope_of(tx, job, tx.agents.get(job.agent_id), scope)
 
 
 def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
-    """Return the same where the agent of the job is already read."""
+    """Return the memory scope key of a job whose agent was already read; empty for all conversations."""
     return _own_key(tx, job) if keeps_apart(agent, scope) else ""
 
 
 def _own_key(tx: Transaction, job: Job) -> str:
-    """Return the key of the agent's own conversation in the channel: a delegate has none in its delegator's."""
+    """Return the key of the agent's own conversation in the channel, even if the job is part of a delegator's."""
     conversation = tx.conversations.read(job.conversation_id) if job.conversation_id is not None else None
     if conversation is not None and conversation.agent_id == job.agent_id:
         return conversation.key
@@ -67,7 +67,7 @@ def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> P
     own = earlier_turns(tx, job) if job.parent_id is not None else ()
     if own:
         return PromptInput(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
-    turns, earlier, note = _messages_to_answer(tx, job, asked) if job.parent_id is None else _results(tx, job)
+    turns, earlier, note = _messages_to_answer(tx, job, asked) if job.parent_id is None else _read_task_results(tx, job)
     return PromptInput(
         turns=turns,
         earlier=earlier,
@@ -80,36 +80,36 @@ def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> P
 def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
     """Return the messages that a job answers, and the history before them."""
     if job.what_if:
-        return _untouched(tx, job, asked)
+        return _read_what_if_input(tx, job, asked)
     # Merged messages are one request to the model; the newest of them ends the history.
     last = tx.conversations.recall(asked[-1].id)
     if last is None:
         return (), (), ""
     ids = {row.id or 0 for row in asked}
-    newest_first = _up_to(tx, job, last, ids)
+    newest_first = _read_history(tx, job, last, ids)
     quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
     turns: list[HistoryEntry] = []
     earlier: list[HistoryEntry] = []
-    for line, utterance in zip(newest_first, _utterances(tx, newest_first, job), strict=True):
+    for line, utterance in zip(newest_first, _as_turns(tx, newest_first, job), strict=True):
         if line.inbox_id in ids:
             quote = quotes.get(line.inbox_id, "")
-            turns.append(_changed(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
+            turns.append(_with_edit(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
         else:
             earlier.append(utterance)
-    return tuple(reversed(turns)), tuple(earlier), _note(tx, newest_first)
+    return tuple(reversed(turns)), tuple(earlier), _last_outcomes(tx, newest_first)
 
 
-def _note(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
-    """Return the outcomes of the tags in the agent's last answer; a plain answer had no tag that failed."""
+def _last_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> str:
+    """Return the outcomes of the tags in the agent's last answer; empty if that answer had no tags to report."""
     own = (line for line in newest_first if line.role is Role.ASSISTANT and line.agent_id is None)
     last = next(own, None)
     return outcomes_note(tx.jobs.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
-def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
-    """Return the same without any change: messages never recorded, or archived, stay so.
+def _read_what_if_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
+    """Return what a what-if answers, and the history before it, without recording any message.
 
-    See docs/decisions.md: what-if.
+    Messages that were never recorded stay so. See docs/decisions.md: what-if.
     """
     recorded = {row.id: tx.conversations.recorded(row.id) for row in asked}
     last = recorded[asked[-1].id]
@@ -124,14 +124,14 @@ def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMe
         text = message.content if message is not None else spoken_text(row.content, own)
         number = message.id if message is not None else None
         said = HistoryEntry(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
-        turns.append(_changed(job, row.id, said))
-    return tuple(turns), tuple(_utterances(tx, earlier, job)), _note(tx, earlier)
+        turns.append(_with_edit(job, row.id, said))
+    return tuple(turns), tuple(_as_turns(tx, earlier, job)), _last_outcomes(tx, earlier)
 
 
 def _quotes(
     tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
-    """Return the quotes before messages that reply to another one, unless the history contains it."""
+    """Return the quoted texts of messages that are replies, except of those quotes that the recent history contains."""
     found = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
     at_hand = {row.id for row in asked}
     return {
@@ -149,41 +149,41 @@ def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
     return (found.id if found is not None else None) or 0
 
 
-def _changed(job: Job, inbox_id: int | None, utterance: HistoryEntry) -> HistoryEntry:
-    """Return the text for the model: an operator's edit of the job's own message, else the user's text."""
+def _with_edit(job: Job, inbox_id: int | None, utterance: HistoryEntry) -> HistoryEntry:
+    """Return the message for the model: an operator's edit of the job's own message, else the user's text."""
     prompt = edits_of(job).prompt
     if prompt is None or inbox_id != job.inbox_id:
         return utterance
     return HistoryEntry(Role.USER, prompt, estimate(prompt), files=utterance.files)
 
 
-def _up_to(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> list[StoredMessage]:
-    """Return the history up to the last message; with all texts where another agent answers."""
+def _read_history(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> list[StoredMessage]:
+    """Return the history up to the last message; complete texts are read where another agent answers."""
     conversation_id = job.conversation_id or 0
-    if _host(tx, job) is not None:
+    if _conversation_owner(tx, job) is not None:
         return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)
     return tx.conversations.outline(conversation_id, last, HISTORY_ROWS, asked)
 
 
-def _host(tx: Transaction, job: Job) -> int | None:
-    """Return the agent that owns the conversation, where an operator chose another one to answer in it."""
+def _conversation_owner(tx: Transaction, job: Job) -> int | None:
+    """Return the agent that owns the conversation, if an operator chose another agent to answer in it; else None."""
     if edits_of(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
     return agent_id if agent_id != job.agent_id else None
 
 
-def _results(tx: Transaction, job: Job) -> PromptMessages:
-    """Return the results of the tasks that a job continues with, and the messages written meanwhile."""
+def _read_task_results(tx: Transaction, job: Job) -> PromptMessages:
+    """Return the results of the tasks that a job continues with, and the history before the results."""
     before = messages_before(tx, job, HISTORY_ROWS)
-    return (results_turn(tx, job),), tuple(_utterances(tx, before, job)), _note(tx, before)
+    return (results_turn(tx, job),), tuple(_as_turns(tx, before, job)), _last_outcomes(tx, before)
 
 
-def _utterances(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
-    """Return the messages as turns, with their files; messages of other agents have their author."""
+def _as_turns(tx: Transaction, messages: Sequence[StoredMessage], job: Job) -> list[HistoryEntry]:
+    """Return the messages as turns of a prompt, with their files; a message of another agent names its author."""
     files = tx.inbox.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
-    host = _host(tx, job)
-    speakers = [_speaker(line, host) for line in messages]
+    host = _conversation_owner(tx, job)
+    speakers = [_author_of(line, host) for line in messages]
     others = set(speakers) - {None, job.agent_id}
     authors = {agent_id: speaker_line(_colleague(tx.agents.read(agent_id))) for agent_id in others}
     return [
@@ -192,8 +192,8 @@ def _utterances(tx: Transaction, messages: Sequence[StoredMessage], job: Job) ->
     ]
 
 
-def _speaker(message: StoredMessage, host: int | None) -> int | None:
-    """Return the agent that wrote a message, None for a user and for the agent of the conversation."""
+def _author_of(message: StoredMessage, host: int | None) -> int | None:
+    """Return the agent that wrote a message; None for a user and for the agent that answers."""
     return message.agent_id or (host if message.role is Role.ASSISTANT else None)
 
 
@@ -202,7 +202,7 @@ def _colleague(agent: Agent) -> Colleague:
 
 
 class ToolList(Protocol):
-    """The available tools."""
+    """The tools that are available."""
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Return the specifications, for the model, of the tools that an agent may call, by name."""
@@ -213,7 +213,7 @@ class ToolList(Protocol):
 class ContextRules:
     """Settings: the context window of a model in tokens, the tools, and the default memory scope.
 
-    ``chat`` says whether there is #maestro.
+    ``chat`` says whether the channel #maestro exists.
     """
 
     window: Callable[[str], int]
@@ -223,9 +223,10 @@ class ContextRules:
 
 
 class PersonaKey(NamedTuple):
-    """The inputs of an agent's persona besides its row.
+    """The cache key of an agent's persona, besides the agent's row.
 
-    ``circle`` are the agents that it may pass a task to (``Staff``), None for none; ``budget`` is that of the prompt.
+    ``circle`` identifies the agents that this one may delegate to (``Staff``), None for none; ``budget`` is the
+    prompt's limit in tokens.
     """
 
     tools: frozenset[str]
@@ -234,7 +235,7 @@ class PersonaKey(NamedTuple):
 
 
 class ContextActivities:
-    """Builds the prompts of models."""
+    """Builds the prompts for the model."""
 
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
@@ -243,9 +244,9 @@ class ContextActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
-        """Store the prompt of this job and return its id."""
+        """Store the prompt of a job and return the id of the prompt."""
         with self._store.begin() as tx:
-            # An optional step that timed out in Temporal may still run in this process; it must not act any more.
+            # An optional step that timed out in Temporal may still run in this process; it must not write any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
             composed = self._composed(tx, input_job(tx, job))
@@ -278,7 +279,7 @@ class ContextActivities:
         return compose(own, matter, known, tx.now.date(), budget)
 
     def _persona(self, tx: Transaction, agent: Agent, nature: PersonaKey) -> Persona:
-        """Return the persona of an agent, from the cache if possible: building it takes longer than using it."""
+        """Return the persona of an agent, from the cache if possible, because building one is slow."""
 
         def make() -> Persona:
             agent_id, circle = agent.id or 0, nature.circle

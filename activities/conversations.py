@@ -1,4 +1,4 @@
-"""Additions to a conversation: the user's message, once, and the answer with the effects of its tags."""
+"""Adds to a conversation: the user's message, exactly once, and the answer with the effects of its tags."""
 
 import itertools
 import time
@@ -46,11 +46,11 @@ class ConversationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def record_message(self, ref: StepRef) -> ConversationOutcome:
-        """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
+        """Record the message by its inbox id, so that a restarted job finds it instead of adding it again."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
-            # The merged messages and its own, in order; a message recorded by an earlier job is found, not repeated.
+            # All answered messages, in order; a message that an earlier job recorded is not added again.
             said = [
                 tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
                 for row in tx.jobs.merged.answered_messages(job)
@@ -76,7 +76,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
 
 
 def _content(row: InboxRow, tx: Transaction) -> str:
-    """Return the user's text and transcripts; a voice without a transcript is named, and never transcribed later."""
+    """Return the user's text and transcripts; a voice message without transcript is only mentioned, also later."""
     if not row.files():
         return row.content
     for voice in tx.inbox.media.untranscribed([row.id or 0]):
@@ -99,7 +99,7 @@ def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> 
 
 
 class PreparationJournal(Protocol):
-    """Journals the steps before the model's."""
+    """Journals the steps before the model call."""
 
     def together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run steps that only write to the store in one transaction, and return the result of the work."""
@@ -110,12 +110,12 @@ class PreparationJournal(Protocol):
         ...
 
     def begin_ahead(self, ref: StepRef, name: str) -> None:
-        """Record a step that acts outside for the first attempt of the next activity."""
+        """Record the attempt at a step that acts outside, which the next activity makes."""
         ...
 
 
 class PreparationActivities:
-    """Routes a message, records it and builds its prompt."""
+    """Does the steps before the model call: routes a message, records it and builds its prompt."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class PreparationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
-        """Do the preparing steps from one on, until another activity has to come first."""
+        """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
         return self._journal.together(start.job_id, partial(self._prepared, start))
 
     def _prepared(self, start: Preparation) -> PreparationOutcome:
@@ -154,22 +154,22 @@ class TagActivities:
     """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
 
     def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
-        """``asked`` is called when a question waits to be sent."""
+        """``asked`` is called when a question is ready to be sent."""
         self._store = store
         self._rules = rules
         self._asked = asked
 
     @activity.defn(no_thread_cancel_exception=True)
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
-        """Act on the tags and record the assistant's message without them, under the job's key.
+        """Act on the tags, and record the answer without its tags as the assistant's message.
 
-        An answer for another agent is not sent: with its record the job is over. Raises ``WaitsForPerson`` while the
-        approval of its directives is open.
+        An answer for a delegating agent is not sent, so that recording it completes the job. Raises ``WaitsForPerson``
+        while the approval of its directives is open.
         """
         rules = self._rules()
         answer = self._answer(step, rules.redact)
         with self._store.begin() as tx:
-            outcome = _recorded(tx, step, answer, rules)
+            outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
                 tx.when_committed(self._asked)
         if isinstance(outcome, Question):
@@ -177,20 +177,22 @@ class TagActivities:
         return outcome
 
     def takes_long(self, content: str) -> bool:
-        """Return whether the tags of an answer have to be scanned for secrets first, outside of any transaction."""
+        """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
         return self._rules().redact is not as_it_is and bool(parse_answer(content).tags)
 
     def _answer(self, step: AnswerStep, redact: Redact) -> ParsedAnswer:
-        """Parse the answer; a scan for secrets may take long, so no transaction is open."""
+        """Parse the answer and remove secrets from its tags, outside of a transaction because a scan may take long."""
         with self._store.view() as tx:
             answer = final_answer(tx, step)
         return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
 
 
-def _recorded(tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules) -> AnswerOutcome | Question:
-    """Act on the answer and record it, or return the question that needs an answer first."""
+def _act_and_record(
+    tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules
+) -> AnswerOutcome | Question:
+    """Act on the answer's tags and record the answer; return the question instead if an approval is needed first."""
     job = tx.jobs.read(step.job_id)
-    if job.stop_requested:  # a stop since the step began: the tags of a stopped answer must not act
+    if job.stop_requested:  # stopped after the step began: the tags of a stopped answer must not act
         raise Stopped(f"a person stopped job {job.id}")
     acted = TagOutcomes()
     if answer.tags:
@@ -218,9 +220,9 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
 
 
 def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
-    """Return the text to send, empty where there is none and no user waits.
+    """Return the text to send; empty if the answer has none and no user waits.
 
-    A user who asked is told at least that there is an answer; a heartbeat, and its tasks, answer no user.
+    A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
     words = worth_posting(visible) if unasked else visible
     if words and not acted.told:
@@ -241,10 +243,10 @@ def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
 
 
 def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
-    """Record the agent's message and return its number: 0 without a conversation, None without a text.
+    """Record the agent's message and return its id: 0 without a conversation, None without a text.
 
-    The answers of jobs that this one restarts, and of their tasks, are superseded. With ``news`` the next prompt looks
-    up the outcomes of the tags.
+    Answers of the jobs that this one restarts, and of their tasks, are marked as superseded. With ``news`` the next
+    prompt contains the outcomes of the tags.
     """
     if job.conversation_id is None:
         tx.jobs.update_open(job.id, said=text)
@@ -252,7 +254,7 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
         tx.conversations.supersede([*earlier, *(other.id for other in tx.jobs.delegations.below(earlier))])
-    # An agent answers in another agent's conversation only for a task, or where an operator chose it.
+    # An agent answers in another agent's conversation only for a task, or where an operator chose that agent.
     chosen = job.parent_id is not None or bool(job.edits)
     of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     message = tx.conversations.add(
@@ -272,21 +274,22 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
 
 
 def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
-    """Return a job's final answer; each directive that repeats text from the model's input is ``quoted``."""
+    """Return a job's final answer; a directive that repeats text from the model's input is marked as ``quoted``."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     answer = parse_answer(call.content)
-    if not answer.tags:  # most answers have no tags, and need no comparison
+    if not answer.tags:  # most answers have no tags to compare with the input
         return answer
     sources = squeezed(_sources(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))
 
 
 def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
-    """Yield the texts of the model's input, except those of the agent itself and of its operators.
+    """Yield the texts of the model's input that neither the agent itself nor an operator wrote.
 
-    These are the answered message with its files and quotes, earlier messages of others, the posts of #maestro, a
-    payload, tasks and their results, and the results of tools, also where the request holds only a part of them.
-    Earlier messages of the asking user are left out: "do it", about a directive that they quoted, makes it their own.
+    These are the answered message with its files and quotes, earlier messages of other users, the posts of #maestro, a
+    payload, tasks and their results, and complete tool results, even where the request contains only a part. Earlier
+    messages of the asking user are left out: a user who quotes a directive and then writes "do it" adopts the
+    directive.
     """
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     told = [turn for turn in turns if turn.role is Role.USER]
@@ -298,7 +301,7 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
 
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
-    """Return those of these messages that the asking user wrote earlier."""
+    """Return which of these messages the asking user wrote before the answered ones."""
     asked = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
     if job.inbox_id not in asked:
         return ()

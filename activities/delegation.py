@@ -1,4 +1,4 @@
-"""Tasks of agents for each other: the agent of one, the prompt for its model, and the results for the delegator.
+"""Tasks that agents give each other: the agent that does one, its prompt, and the results for the delegator.
 
 See docs/decisions.md: delegation.
 """
@@ -23,11 +23,11 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 EVER = sys.maxsize
-"""A message id above every real one."""
+"""A message id above every existing one."""
 
 
 class DelegationActivities:
-    """Starts the work on tasks."""
+    """Starts the jobs of tasks."""
 
     def __init__(self, store: Store, typing: Typing) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class DelegationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_up(self, ref: StepRef) -> TakeUpOutcome:
-        """Return the agent of the task; raises ``NoAgent`` when it was paused meanwhile."""
+        """Return the agent of the task; raises ``NoAgent`` when that agent was paused meanwhile."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
@@ -56,7 +56,7 @@ class DelegationActivities:
 
 
 def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the turn with the task of a delegate, or of a job without a user; it has no other context.
+    """Return the prompt's turn with the task of a delegate, or of a job without a user; no other turn exists then.
 
     See docs/decisions.md: delegation, schedules.
     """
@@ -71,7 +71,8 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
 def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     """Return the task and earlier answers of a delegate that continues, newest first; empty for other jobs.
 
-    The surrounding conversation is its delegator's: a model that read it would take another agent's words for its own.
+    The other messages of the conversation belong to the delegator: a delegate that read them would take another agent's
+    words for its own.
     """
     found: list[HistoryEntry] = []
     for above in tx.jobs.delegations.lineage(job)[1:]:
@@ -84,14 +85,14 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
 
 
 def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the turn with the results for a delegator, when all tasks that it waits for have ended."""
+    """Return the turn with the results for a delegator, once all tasks that it waits for have ended."""
     found = [_result(tx, task, last) for task, last in tx.jobs.delegations.results(job.parent_id or "")]
     unasked = tx.jobs.delegations.background_origin(job)
     return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
-    """Return the messages before those results, newest first; ``results`` gives the results themselves."""
+    """Return the messages before the results of a delegator's tasks, newest first."""
     told = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
     return [message for message in newest if message.job_id not in told]

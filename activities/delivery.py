@@ -36,38 +36,39 @@ LANE_POLL_SECONDS = 0.1
 
 
 class Connectors(Protocol):
-    """The connectors this process holds."""
+    """The connectors that run in this process."""
 
     def holding(self, address: Address) -> Connector:
-        """Return the connector of a platform's account; raises ``NotDispatched`` when this process has none."""
+        """Return the connector of an address's account; raises ``NotDispatched`` when another process has it."""
         ...
 
     def holds(self, address: Address) -> bool:
-        """Say whether this process has the connector of a platform's account."""
+        """Return whether this process has the connector of an address's account."""
         ...
 
     def refused(self, address: Address, reason: str) -> None:
-        """Stop sending by an account that the platform does not accept any more."""
+        """Stop sending from an account that the platform no longer accepts."""
         ...
 
 
 class AnswerStream(Protocol):
-    """The streaming of answers."""
+    """Streaming, as the delivery of answers uses it."""
 
     async def finished(self, job_id: str) -> None:
-        """End the streaming of a job; returns when the write under way is over."""
+        """End the streaming of a job, and return once the edit under way has ended."""
         ...
 
     async def settle(self, job_id: str, connector: Connector) -> None:
-        """Find out whether the platform has the draft; raises a ``SendFailure`` when it does not answer."""
+        """Find out whether the platform has the draft; raises a ``SendFailure`` when the platform cannot tell."""
         ...
 
 
 @dataclass(frozen=True)
 class DeliveryParts:
-    """The parts for building a message: ``redact``, read for each message, removes secrets.
+    """Helpers for building a message: ``redact`` returns the function that removes secrets, as currently set.
 
-    ``path`` returns the path of the stored file of a digest; ``growing`` streams the answer so far.
+    ``path`` returns the path of the stored file with a digest; ``growing`` streams the answer while the model writes
+    it.
     """
 
     redact: Callable[[], Redact]
@@ -77,7 +78,7 @@ class DeliveryParts:
 
 @dataclass(frozen=True)
 class PreparedDelivery:
-    """A delivery that holds its lane; ``first`` is the first chunk to send, None when all are sent."""
+    """A delivery that holds its outbound lane; ``first`` is the first chunk to send, None when all are sent."""
 
     connector: Connector
     first: DueChunk | None
@@ -85,16 +86,16 @@ class PreparedDelivery:
 
 @dataclass(frozen=True)
 class UnsettledDraft:
-    """A delivery that holds its lane while it is unknown whether the platform has its draft."""
+    """A delivery that holds its outbound lane, but first has to find out whether the platform has its draft."""
 
     connector: Connector
 
 
 @dataclass(frozen=True)
 class RemainingDelivery:
-    """The rest of a delivery after a receipt: the next chunk, else whether another job waits for the lane.
+    """The rest of a delivery after a receipt: the next chunk; ``awaited`` says whether another job needs the lane.
 
-    A ``problem`` ends the sending: it is raised once the receipt is committed.
+    A ``problem`` ends the sending; it is raised after the receipt is committed.
     """
 
     following: DueChunk | None = None
@@ -127,9 +128,9 @@ class DeliveryActivities:
         return await self.send(step, await self._prepared(step))
 
     def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> PreparedDelivery | None:
-        """Take the outbound lane and store the chunks in this transaction, if no wait is needed.
+        """Take the outbound lane and store the chunks in the open transaction, if nothing has to wait.
 
-        None where another process holds the connector, another job sends in the channel, or the message has to be
+        Returns None where another process has the connector, another job sends in the channel, or the message has to be
         scanned for secrets first.
         """
         address = tx.jobs.read(step.job_id).address
@@ -139,14 +140,14 @@ class DeliveryActivities:
         return prepared if isinstance(prepared, PreparedDelivery) and prepared.first is not None else None
 
     async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
-        """Send one chunk after the other, each once."""
+        """Send the chunks in order, each once, and return their number."""
         self._typing.stop(step.job_id)
         left = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
         while left.following is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
             outcome = await finished(hand_over(prepared.connector, left.following.chunk, left.following.move))
-            settle = partial(self._settled, step, prepared.connector, left.following, outcome)
+            settle = partial(self._settle_send, step, prepared.connector, left.following, outcome)
             left = await committed(self._store, settle)
             sent += 1
         if left.problem is not None:
@@ -167,41 +168,41 @@ class DeliveryActivities:
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
-    def _settled(
+    def _settle_send(
         self, step: DeliverStep, connector: Connector, turn: DueChunk, outcome: Receipt | SendFailure
     ) -> RemainingDelivery:
-        """Commit the result of a send and return the rest; raises the ``SendFailure`` after its row is written.
+        """Commit the outcome of a send and return the rest; raises a ``SendFailure`` after writing it to the row.
 
-        A receipt that cannot be committed is kept and tried again: without it the chunk would be unconfirmed, and be
-        sent twice where the platform cannot be asked.
+        A receipt that could not be committed is kept in memory and tried again: without the receipt the chunk would be
+        unconfirmed, and might be sent twice.
         """
         if isinstance(outcome, Unsettled):
             return self._settle_unconfirmed(step, connector, turn.chunk)
         if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
             return self._as_new_message(step.job_id, turn.chunk)
         if isinstance(outcome, SendFailure):
-            self._unsent(turn, outcome)
+            self._record_failure(turn, outcome)
             raise outcome
-        return self._sent(step, connector, turn.chunk, outcome)
+        return self._record_receipt(step, connector, turn.chunk, outcome)
 
     def _prepare(
         self, step: DeliverStep, redacted: OutgoingContent | None = None
     ) -> PreparedDelivery | UnsettledDraft | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
-        Raises ``JobEnded`` when the job was closed while it waited: its message must not be sent any more.
+        Raises ``JobEnded`` when the job was closed while it waited for the lane: its message must not be sent any more.
         """
         with self._store.begin() as tx:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
             start = tx.deliveries.begin(job, step.purpose)
-            if start.closed is not None:  # an earlier send found the channel closed
+            if start.closed is not None:  # the platform reported at an earlier send that the channel is closed
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
             connector = self._connectors.holding(job.address)
             if not start.has_lane:
                 return None
-            if start.chunks or _agent_tells(tx, job, step):
+            if start.chunks or _is_reported_by_delegator(tx, job, step):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
                 first = self._turns.next(tx, chunks, connector)
             elif start.draft and _in_doubt(tx, job):
@@ -218,9 +219,9 @@ class DeliveryActivities:
             return PreparedDelivery(connector, first)
 
     def _redacted(self, step: DeliverStep) -> OutgoingContent | None:
-        """Return the content without secrets, None where redaction is off (docs/decisions.md: redaction).
+        """Return the content without secrets; None where redaction is off (docs/decisions.md: redaction).
 
-        A scan may take long, so it holds no transaction.
+        A scan may take long, so no transaction is open during it.
         """
         redact = self._redact()
         if redact is as_it_is:
@@ -234,19 +235,19 @@ class DeliveryActivities:
         return self._prepare(step, self._redacted(step))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        """Prepare once the lane is free; polls with reads only, because a wait for a long send may be long."""
+        """Prepare if the lane is free, else return None; this check is repeated, so it only reads while others send."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare_redacted(step)
 
-    def _sent(
+    def _record_receipt(
         self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
     ) -> RemainingDelivery:
-        """Commit the receipt, and return the rest of the delivery.
+        """Commit the receipt of a chunk, and return the rest of the delivery.
 
-        With the last receipt, in the same transaction, the step is done and the job may be closed. A job that was ended
-        or stopped meanwhile keeps its receipt and sends no more.
+        The transaction of the last receipt also completes the step, and closes the job if that was its last step. A job
+        that was ended or stopped meanwhile keeps the receipt and sends nothing more.
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
@@ -255,7 +256,7 @@ class DeliveryActivities:
             return self._remaining(tx, step, connector, chunk)
 
     def _as_new_message(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return the chunk as a separate message: the draft that it should replace cannot be edited any more."""
+        """Return a chunk as a separate message, because the draft that it should replace cannot be edited any more."""
         with self._store.begin() as tx:
             tx.deliveries.drafts.forget(job_id)
             tx.deliveries.detach_draft(chunk.id)
@@ -265,9 +266,9 @@ class DeliveryActivities:
         )
 
     def _settle_unconfirmed(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return the rest of the delivery when the platform cannot say whether it has a chunk.
+        """Return the rest of the delivery when the platform cannot tell whether it has a chunk.
 
-        Its delivery report may have come after the last check.
+        First the delivery reports are read again, because one may have arrived since the last check.
         """
         with self._store.begin() as tx:
             known = tx.deliveries.reports.receipt(chunk.address, chunk.key)
@@ -283,7 +284,7 @@ class DeliveryActivities:
     def _remaining(
         self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
     ) -> RemainingDelivery:
-        """Return the chunks after this one; an earlier unconfirmed one stays unconfirmed."""
+        """Return the rest of the delivery after this chunk; an earlier unconfirmed chunk stays unconfirmed."""
         now = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
         if now.status.ended:
             ended = JobEnded(f"job {step.job_id} is {now.status}; the rest of its message is not sent")
@@ -303,14 +304,14 @@ class DeliveryActivities:
         _finish(tx, step, now.chunks, now.dependents)
         return RemainingDelivery(awaited=now.waiting)
 
-    def _unsent(self, turn: DueChunk, failure: SendFailure) -> None:
-        """Store the result of a failed send; a chunk that an earlier try may have sent stays unconfirmed.
+    def _record_failure(self, turn: DueChunk, failure: SendFailure) -> None:
+        """Store the failure of a send; a chunk that an earlier try may have sent stays unconfirmed.
 
-        A chunk that the platform refuses for good is not retried by the next job either.
+        A chunk that the platform refuses permanently is not retried by the next job either.
         """
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
-            tx.jobs.steps.require_newest()  # only the newest attempt knows the state of the chunk
+            tx.jobs.steps.require_newest()  # only the newest attempt may change the row of the chunk
             if turn.move is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
@@ -332,6 +333,6 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
     tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))
 
 
-def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
-    """Return whether a delegator gets the outcome of this job, and notifies the user of its failure."""
+def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:
+    """Return whether a delegating agent gets this job's failure, and so reports it to the user."""
     return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None

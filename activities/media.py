@@ -28,9 +28,9 @@ BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class MissingFiles:
-    """The files of a job's messages that are not stored yet; ``held`` counts the others.
+    """The files of a job's messages that are not stored yet; ``held`` counts the files that are.
 
-    A missing one is a row without a result, and its reference on the platform.
+    A missing file is a new row for the result, and the file's reference on the platform.
     """
 
     address: Address
@@ -49,7 +49,7 @@ class MediaActivities:
 
     @activity.defn
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
-        """Fetch every file; a file that is gone for good is recorded as unavailable, and does not stop the answer."""
+        """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
         wanted = await asyncio.to_thread(self._wanted, ref)
         connector = self._connectors.holding(wanted.address)
         with self._files.arriving() as folder:
@@ -62,11 +62,13 @@ class MediaActivities:
             job = tx.jobs.get(ref.job_id)
             asked = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
             known = [file for files in tx.inbox.media.of(list(asked)).values() for file in files]
-            missing = tuple((_blank(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest)
+            missing = tuple(
+                (_new_row(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest
+            )
             return MissingFiles(job.address, tuple(asked), missing, held=len(known) - len(missing))
 
     def _keep(self, ref: StepRef, wanted: MissingFiles, found: Sequence[Path | BaseException]) -> MediaOutcome:
-        rows = [self._row(blank, _known(one)) for (blank, _), one in zip(wanted.missing, found, strict=True)]
+        rows = [self._row(blank, _file_or_failure(one)) for (blank, _), one in zip(wanted.missing, found, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
                 tx.inbox.media.put(row)
@@ -84,13 +86,13 @@ class MediaActivities:
         return row
 
 
-def _blank(file: MediaFile) -> MediaFile:
-    """Return a new row of a file, without the result of any earlier attempt."""
+def _new_row(file: MediaFile) -> MediaFile:
+    """Return a new row for a file, without the result of any earlier attempt."""
     return MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename)
 
 
-def _known(found: Path | BaseException) -> Path | FetchFailure:
-    """Return the file, or why it is gone for good; raises failures that a retry may solve."""
+def _file_or_failure(found: Path | BaseException) -> Path | FetchFailure:
+    """Return the fetched file or the permanent failure; raises a failure that a retry may solve."""
     if isinstance(found, Path) or (isinstance(found, FetchFailure) and not found.retryable):
         return found
     raise found
@@ -104,7 +106,7 @@ async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> 
 
 
 def content_type(path: Path) -> str:
-    """Return the content type of a file by its bytes; the platform's statement does not count."""
+    """Return the content type found in a file's bytes; the platform's statement is ignored."""
     with path.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)
@@ -112,7 +114,7 @@ def content_type(path: Path) -> str:
 
 
 class VoiceActivities:
-    """Transcribes voice messages, each once."""
+    """Transcribes voice messages, each exactly once."""
 
     def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
@@ -148,7 +150,7 @@ class VoiceActivities:
 
 
 class _TranscriptRecorder:
-    """Writes the attempts at one voice message: a usage row for each, before its request leaves."""
+    """Records the attempts to transcribe a voice message, each as a usage row written before the request is sent."""
 
     def __init__(self, store: Store, job_id: str, voice: MediaFile) -> None:
         self._store = store
@@ -172,7 +174,7 @@ class _TranscriptRecorder:
                 tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
 
     def _row(self, site: CallSite, now: datetime) -> UsageRow:
-        """Return the row of a request that leaves now; it is already correct should the process die."""
+        """Return the usage row of a request that is about to be sent; it stays correct if the process dies then."""
         return UsageRow(
             at=now,
             job_id=self._job_id,

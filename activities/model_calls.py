@@ -1,4 +1,4 @@
-"""Model calls: one by itself, and one whose answer is recorded and sent with it (docs/adr/0036)."""
+"""Model calls: alone, or together with recording and sending the answer (docs/adr/0036-steps-run-in-groups.md)."""
 
 import asyncio
 import time
@@ -49,16 +49,16 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
-"""Stands in workflow histories for an unknown tool, whose name is text that a model wrote."""
+"""The name in workflow histories of every unknown tool, because its real name is text that a model wrote."""
 
 Result = TypeVar("Result")
 
 
 class OfferedTools(Protocol):
-    """The available tools."""
+    """The tools that are available."""
 
     async def settled(self) -> None:
-        """Wait until the list of tools is known, at most for a limited time."""
+        """Wait until the list of tools is known; return after a few seconds in any case."""
         ...
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
@@ -70,7 +70,7 @@ class OfferedTools(Protocol):
 class ModelRules:
     """Settings of a call: the tokens of the longest answer, the tools, and a model's context window in tokens.
 
-    ``searched``: an answer is shown only after the whole of it was scanned for secrets.
+    ``searched``: an answer is streamed only after all of it was scanned for secrets.
     """
 
     max_output_tokens: int
@@ -90,9 +90,10 @@ class LLMActivities:
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
-        """Return the usage and outcome of a call; its answer is in the store before this returns.
+        """Return the usage and outcome of a call; the answer is in the store when this method returns.
 
-        The typing indicator starts at routing; after a restart of the process or a resume of the job, here.
+        The typing indicator normally starts at routing. After a restart of the process or a resume of the job it starts
+        here.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -102,11 +103,11 @@ class LLMActivities:
         return await asyncio.to_thread(self.finished, step, request, response)
 
     async def ready(self) -> None:
-        """Wait until the list of tools is known, at most for a limited time."""
+        """Wait until the list of tools is known; return after a few seconds in any case."""
         await self._rules().toolbox.settled()
 
     def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
-        """Return the request of a call, and start the typing indicator if it is not shown yet."""
+        """Return the request of a call, and start the typing indicator if it is not on yet."""
         tx = view.tx
         caller = tx.jobs.callers.read(step.job_id)
         job, agent = caller.job, caller.agent
@@ -131,7 +132,7 @@ class LLMActivities:
         return view.with_snapshot(request)
 
     def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
-        """Note the usage of a call, and its tool calls."""
+        """Store the usage of a call and its tool calls as the result of the step."""
         known = {spec.name for spec in request.tools}
         wanted = () if step.final else limit_calls(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
@@ -143,12 +144,12 @@ class LLMActivities:
             return self.request(view, step)
 
     def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
-        """Do the same in a transaction of its own."""
+        """Store the usage of a call and its tool calls in a transaction of its own."""
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
 
     def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
-        """Return the prompt of the job, and its tool rounds so far, as far as the context window has room."""
+        """Return the job's prompt, and as many of its tool rounds as the context window has room for."""
         prompt = tx.llm.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
@@ -159,7 +160,7 @@ class LLMActivities:
 
 
 def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
-    """Return the tool calls of the model's earlier calls, with their results."""
+    """Return the tool calls that the model made in earlier calls for this job, with their results."""
     runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
     found = []
     for number in range(1, step.number):
@@ -173,7 +174,7 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
 
 
 def _chat_turn(tx: Transaction, call: LLMCall) -> str:
-    """Return the posts of #maestro in a call, verbatim: the last turn of its request."""
+    """Return the posts of #maestro that a call contained as its last turn, verbatim; empty without any."""
     if call.chat_upto == call.chat_after:
         return ""
     *_, last = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
@@ -181,7 +182,7 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
 
 
 class AnswerJournal(Protocol):
-    """Journals the steps of a model call and of what follows it."""
+    """Journals a model call and the steps after it."""
 
     def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
         """Return the result of a step that only writes to the store, or its stored result when it finished before."""
@@ -190,7 +191,7 @@ class AnswerJournal(Protocol):
     def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
-        """Treat the block as an attempt at a step that acts outside; it gets the stored result of a finished one."""
+        """Treat the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
         ...
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
@@ -204,7 +205,7 @@ class AnswerJournal(Protocol):
 
 @dataclass(frozen=True)
 class AnswerSteps:
-    """The steps after an answer, and their journal."""
+    """The model call and the steps after an answer, with their journal."""
 
     journal: AnswerJournal
     llm: LLMActivities
@@ -213,17 +214,18 @@ class AnswerSteps:
 
 
 class AnsweringActivities:
-    """Calls the model; a final answer is recorded and sent at once where no other step comes first."""
+    """Calls the model; a final answer is recorded and sent by the same activity if no other step comes first."""
 
     def __init__(self, steps: AnswerSteps) -> None:
         self._steps = steps
 
     @activity.defn
     async def answer(self, step: AskGroup) -> AskGroupOutcome:
-        """Return the usage of the call, and how far its answer was recorded and sent.
+        """Return the usage of the call, and which later steps this activity has done: recording and sending.
 
-        The answer, its effects and its chunks are committed in one transaction. Work that has to wait, takes long or is
-        done by another process is left to a step of its own; so are all steps after an answer that was stored before.
+        The answer, the effects of its tags and its chunks are committed in one transaction. Work that has to wait,
+        takes long or belongs to another process is left to a separate step. So are all later steps where the answer was
+        stored before.
         """
         await self._steps.llm.ready()
         return await _AnswerAttempt(self._steps, step).answered()
@@ -231,7 +233,7 @@ class AnsweringActivities:
 
 @dataclass(frozen=True)
 class _CommittedAnswer:
-    """A committed answer: the usage of the call, its record, and its delivery that began with it."""
+    """A committed answer: the usage of the call, the record of the answer, and the delivery that has begun."""
 
     outcome: ModelOutcome
     recorded: AnswerOutcome | None = None
@@ -251,7 +253,7 @@ class _AnswerAttempt:
         self._kept: _CommittedAnswer | None = None
 
     async def answered(self) -> AskGroupOutcome:
-        """Call the model, and send the chunks that are ready."""
+        """Call the model, commit the answer, and send the chunks that are ready."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
             kept = await self._ask() if held is None else _CommittedAnswer(ModelOutcome.model_validate_json(held))
@@ -267,7 +269,7 @@ class _AnswerAttempt:
         )
 
     def _begin(self) -> str | OwnAttempt:
-        """Begin the attempt, and build the request in the same transaction where there is nothing to write."""
+        """Begin the attempt; build the request in the same transaction if that needs no write."""
         steps = self._steps
         with steps.llm.chain.view() as view:
             # One query for both: the journal needs the row of the job, the request needs the related rows.
@@ -283,9 +285,10 @@ class _AnswerAttempt:
         return begun
 
     def _read(self, view: RequestTransaction, own: OwnAttempt) -> None:
-        """Build the request; only the answer to a first attempt is acted on in the transaction that commits it.
+        """Build the request; only on a first attempt does the committing transaction also act on the answer.
 
-        A later step may be what ended the process: it must not take the next answer with it as well.
+        On a further attempt, the steps after the answer may be what ended the process: they must not lose the next
+        answer as well.
         """
         request = self._steps.llm.request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
@@ -298,21 +301,22 @@ class _AnswerAttempt:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
-        # A retry, an answer that an earlier attempt stored, or a transaction that was rolled back: _keep has no result.
-        if self._kept is None:
+        if (
+            self._kept is None
+        ):  # the answer was stored earlier, or the results of the later steps could not be committed with it
             self._kept = _CommittedAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
         return self._kept
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
-        """Do the steps after an answer in the transaction that commits it; called again when that is retried.
+        """Do the steps after an answer in the transaction that commits the answer; called again when that is retried.
 
-        Their results count once that is committed: a chunk of a transaction that was rolled back must not be sent.
+        The results are used only after the commit: a chunk of a transaction that was rolled back must not be sent.
         """
         steps, request, job = self._steps, self._request, self._job
         assert request is not None
         assert job is not None
         recorded = sending = None
-        tx.jobs.assume(job)  # a stop since that read is noticed when the job's row is updated
+        tx.jobs.assume(job)  # a stop after that read is noticed when the job's row is updated
         tx.jobs.steps.assume(job.id, self._attempts)  # a newer attempt is noticed at the end of this one
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
@@ -323,7 +327,7 @@ class _AnswerAttempt:
         tx.when_committed(partial(setattr, self, "_kept", _CommittedAnswer(outcome, recorded, sending)))
 
     def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
-        """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""
+        """Cut the answer into chunks and mark the first as being sent, if this process may send immediately."""
         steps = self._steps
         begun = steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):

@@ -29,7 +29,7 @@ from maestro.store.transaction import Transaction
 from maestro.tools.base import ToolQuestion, shortened
 
 ARGUMENT_CHARS = 1_000
-"""Characters of a call's arguments that an approver sees; more would bury the question."""
+"""The number of characters of a call's arguments that an approver sees; more would hide the question."""
 
 AFTER_READING = "May I do this? I have read text from outside, which may have asked for it."
 ANSWER_PLACE = -1
@@ -38,7 +38,10 @@ ANSWER_PLACE = -1
 
 @dataclass(frozen=True)
 class AskingRules:
-    """How long a question waits, which tools need approval, and the approvers besides owners (``platform:userId``)."""
+    """How long a question stays open, which tools need approval, and who may approve besides owners.
+
+    Approvers are written as ``platform:userId``.
+    """
 
     expiry: timedelta
     approval: Collection[str] = ()
@@ -46,8 +49,8 @@ class AskingRules:
 
 
 def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
-    """Return the question of this call; sends it to the user if that was not done before."""
-    known = _known(tx, step)
+    """Return the question of this call; on the first call, also send the question to the user."""
+    known = _earlier_question(tx, step)
     if known is not None:
         return known
     question = _question(tx, job, step, rules)
@@ -55,12 +58,12 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, 
     choices = tuple(map(storable, what.choices))
     question.choices = choices_json(choices)
     text = "\n\n".join(filter(None, (question.context, question.text, choices_text(choices))))
-    return _put(tx, job, question, text)
+    return _send_question(tx, job, question, text)
 
 
 def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
-    """Return the approval question of this call; sends it to the channel if that was not done before."""
-    known = _known(tx, step)
+    """Return the approval question of this call; on the first call, also send the question to the channel."""
+    known = _earlier_question(tx, step)
     if known is not None:
         return known
     question = _question(tx, job, step, rules)
@@ -73,9 +76,9 @@ def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rule
 def ask_directives_approval(
     tx: Transaction, job: Job, step: AnswerStep, wanted: Sequence[Tag], rules: AskingRules
 ) -> Question:
-    """Return the approval question for these directives of an answer; sends it if that was not done before."""
+    """Return the approval question for these directives of an answer; on the first call, also send it."""
     place = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
-    known = _known(tx, place)
+    known = _earlier_question(tx, place)
     if known is not None:
         return known
     question = _question(tx, job, place, rules)
@@ -92,10 +95,10 @@ def wait_for_person(question: Question) -> WaitsForPerson:
     return waits
 
 
-def _known(tx: Transaction, step: ToolStep) -> Question | None:
-    """Return the question of this call if there is one, marked as expired if its time is over.
+def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
+    """Return the question that was asked for this call, if any; an overdue one is marked as expired.
 
-    A question that was cancelled with its job counts as none: the resumed job asks it again.
+    A question that was cancelled with its job is ignored, so that the resumed job asks again.
     """
     question = tx.jobs.questions.of(step.job_id, step.number, step.place)
     if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
@@ -111,17 +114,17 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        lane=_answered_in(tx, job),
+        lane=_answer_lane(tx, job),
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,
         expires_at=tx.now + rules.expiry,
     )
 
 
-def _answered_in(tx: Transaction, job: Job) -> str | None:
-    """Return the lane in which an answer counts; a job that no user began has none, or one of its own.
+def _answer_lane(tx: Transaction, job: Job) -> str | None:
+    """Return the lane whose messages can answer the question: None, or the job's own lane, if no user began the job.
 
-    Its question is shown in its channel, so it is answered there.
+    The question of such a job is shown in the job's channel, and answered there.
     """
     began = tx.jobs.delegations.lineage(job)[-1]
     return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
@@ -131,10 +134,12 @@ def _put_approval(tx: Transaction, job: Job, question: Question, lead: str = "")
     question.kind = QuestionKind.APPROVAL
     question = tx.jobs.questions.ask(question)
     asks = f"{question.text} {lead}".rstrip()
-    return _put(tx, job, question, f"{asks}\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}.")
+    return _send_question(
+        tx, job, question, f"{asks}\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
+    )
 
 
-def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:
+def _send_question(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Store the question, and add a job without a lane that sends it."""
     kept = tx.jobs.questions.ask(question)
     tx.jobs.add(notice_of(job, notice_id(kept, str(ULID())), text, tx.now))

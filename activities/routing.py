@@ -22,30 +22,30 @@ from maestro.store.transaction import Transaction
 
 
 class Typing(Protocol):
-    """Shows and hides the typing indicator in the background."""
+    """Starts and stops the typing indicator in the background."""
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
-        """Start the indicator if this process holds the connector, unless it is shown; return whether it holds it.
+        """Start the indicator if this process has the connector; return whether it has.
 
-        ``seen`` are the platform's ids of messages that are acknowledged.
+        ``seen`` are the platform's ids of messages to mark as read. An indicator that is already on stays on.
         """
         ...
 
     def stop(self, job_id: str) -> None:
-        """Stop the indicator of a job; harmless when there is none."""
+        """Stop the indicator of a job; does nothing without one."""
         ...
 
 
 @dataclass(frozen=True)
 class AnswerRules:
-    """Settings of routing, and ``busy``, the mode of channels without one of their own."""
+    """Settings of routing; ``busy`` is the mode of busy agents in channels without a setting of their own."""
 
     access: AccessControl
     busy: BusyMode = BusyMode.QUEUE
 
 
 class RoutingActivities:
-    """Decides by pure rules over a snapshot of the store."""
+    """Routes messages by pure rules over a snapshot of the store."""
 
     def __init__(self, store: Store, typing: Typing, rules: Callable[[], AnswerRules]) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class RoutingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
-        """Return the agent that answers this message; without one, the job is closed as dropped."""
+        """Return the agent that answers this message; without an agent, the job is closed as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
@@ -102,9 +102,9 @@ def who_answers(
     binding: AgentChannel | None,
     chosen: str | None = None,
 ) -> tuple[Agent | None, str]:
-    """Return the agent that answers a message with the rule, or None with the reason.
+    """Return the agent that answers a message and the routing rule, or None and the reason.
 
-    ``chosen`` is the slug of an agent that an operator chose; the asking user's access is checked all the same.
+    ``chosen`` is the slug of an agent that an operator chose; the asking user still needs access to that agent.
     """
     agent, reason = _chosen(tx, chosen) if chosen is not None else _routed(tx, access, message, binding)
     if agent is None:
@@ -130,7 +130,7 @@ def _routed(
 
 
 class TypingActivities:
-    """Shows the indicator where routing runs in another process than the connector."""
+    """Starts the typing indicator where routing runs in a process without the connector."""
 
     def __init__(self, store: Store, typing: Typing) -> None:
         self._store = store
@@ -142,16 +142,16 @@ class TypingActivities:
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             asked = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
-        if not job.status.ended:  # the connector may have come back only after the answer was sent
+        if not job.status.ended:  # the connector may start only after the answer was sent
             self._typing.start(job.id, job.address, asked)
 
 
 def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[InboxRow], bool]) -> int:
-    """Merge the jobs behind a job into it, and return how many messages it answers besides its own.
+    """Merge the jobs that wait behind a job into it; return the number of messages that it answers besides its own.
 
-    ``goes_along`` returns whether a message would be answered by the same agent. A message that this one interrupted is
-    answered as well. No message can be lost, because the routing step commits the merge. An operator's edit concerns
-    one message alone.
+    ``goes_along`` returns whether the same agent would answer a message. Messages that the job's message interrupted
+    are merged as well. No message is lost, because the routing step commits the merge. A job with an operator's edit
+    merges nothing, because the edit is about one message.
     """
     if mode is BusyMode.QUEUE or host.edits:
         return 0
@@ -169,7 +169,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
 
 
 def _interrupted(tx: Transaction, ids: list[str]) -> list[str]:
-    """Return the jobs that these interrupted; one that had answered before it could end keeps its own message."""
+    """Return the jobs that the given ones interrupted; a job that had answered before keeps its own message."""
     marked = [job for job in tx.jobs.merged.merged_into(ids) if job.status is not JobStatus.MERGED]
     tx.jobs.merged.release([job.id for job in marked if not absorbed(job)])
     return [job.id for job in marked if absorbed(job)]

@@ -1,4 +1,4 @@
-"""Runs of schedules: a planned time becomes a job, the first step of a job without a user, and scripts.
+"""Runs of schedules: the job of a planned time, the first step of jobs without a user, and heartbeat scripts.
 
 See docs/decisions.md: schedules.
 """
@@ -56,14 +56,14 @@ class ScheduleActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: ScheduledRun) -> RunAdmission:
-        """Add the job of this planned time, or return why there is none.
+        """Add the job of this planned time, or return why no job is added.
 
-        Where enough background jobs run, it waits as a row, and this workflow leaves it to the dispatcher.
+        Where enough background jobs run, the job is only stored, and the dispatcher starts it later.
         """
         with self._store.begin() as tx:
             known = tx.jobs.find(firing.job_id)
             if known is not None:
-                return _known(known)
+                return _earlier_admission(known)
             planned = tx.background.runs.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
@@ -71,7 +71,7 @@ class ScheduleActivities:
             open_job = tx.background.runs.open_job(firing.schedule)
             reason = why_no_run(planned, agent, open_job)
             if planned is not None and agent is not None and (reason is None or open_job is not None):
-                # An earlier attempt may have counted this run, and its process died before it reported.
+                # An earlier attempt may have counted this run before its process died.
                 new = reason is not None and planned.last_slot != firing.slot
                 planned.skipped += times_missed(planned, agent, firing.slot) + new
                 planned.last_slot = firing.slot
@@ -83,7 +83,7 @@ class ScheduleActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
-        """Return the agent of a background job; raises ``NoAgent`` when it was paused meanwhile."""
+        """Return the agent of a background job; raises ``NoAgent`` when that agent was paused meanwhile."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.get(job.agent_id)
@@ -96,9 +96,9 @@ class ScheduleActivities:
 
 
 def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
-    """End and count a schedule's run that cannot call a model now, and return whether that was done.
+    """End a schedule's run that cannot call a model now, and count it as skipped; return whether it was skipped.
 
-    It is no failure, so that no spent budget and no outage pauses a schedule.
+    A skipped run is no failure: a spent budget or an outage must not pause a schedule.
     """
     planned = tx.background.runs.find(job.schedule)
     if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
@@ -108,8 +108,8 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
     return True
 
 
-def _known(job: Job) -> RunAdmission:
-    """Return the result of an earlier attempt."""
+def _earlier_admission(job: Job) -> RunAdmission:
+    """Return the admission of a run whose job an earlier attempt has added."""
     if job.status is JobStatus.RUNNING and job.run == 1:
         return RunAdmission(begun=True)
     return RunAdmission(begun=False, reason=f"the job of this time is {job.status}")
@@ -151,7 +151,7 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
 
 @dataclass(frozen=True)
 class ScriptRules:
-    """Hosts that scripts may call although they are not public, and the values of token references."""
+    """Settings: hosts that scripts may call although they are not public, and the function that reads a token."""
 
     private_hosts: frozenset[str]
     reveal: Callable[[str], SecretStr]
@@ -166,9 +166,10 @@ class ScriptActivities:
 
     @activity.defn
     async def run_script(self, ref: StepRef) -> ScriptOutcome:
-        """Fetch the script's data and store the text to post; without one the job ends here.
+        """Fetch the script's data and store the text to post; without a text the job ends here.
 
-        A condition that holds makes another job, which calls a model and waits in order like any other.
+        If the script's condition holds, another job is added that gives the data to a model and waits in order like any
+        other job.
         """
         script = await asyncio.to_thread(self._script, ref)
         rules = self._rules()
@@ -189,15 +190,15 @@ class ScriptActivities:
             job = tx.jobs.read(ref.job_id)
             asks = ""
             if script.condition is not None and script.condition.holds(fetched):
-                asks = tx.jobs.add(_asking(tx, job, condition_text(script, script.condition, fetched))).id
+                asks = tx.jobs.add(_model_job(tx, job, condition_text(script, script.condition, fetched))).id
             tx.jobs.update(job.id, said=text)
             if not text:
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
             return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=asks))
 
 
-def _asking(tx: Transaction, job: Job, task: str) -> Job:
-    """Return the job that gives the fetched data to a model."""
+def _model_job(tx: Transaction, job: Job, task: str) -> Job:
+    """Return a job that gives the fetched data to a model."""
     return Job(
         id=f"{job.kind}-{ULID()}",
         kind=job.kind,

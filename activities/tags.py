@@ -53,11 +53,10 @@ from maestro.store.transaction import Transaction, in_savepoint
 
 @dataclass(frozen=True)
 class ActingRules:
-    """Settings for acting on tags: ``memory_scope`` is that of agents without one of their own.
+    """Settings: the memory scope of agents without one, and who may conduct besides owners (``platform:userId``).
 
-    ``may_conduct`` names the users (``platform:userId``), besides owners, for whom a conductor acts. ``redact`` removes
-    secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` says how a user is asked to
-    approve the directives of a conductor that read text from outside; None: they need no approval.
+    ``redact`` removes secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` are the rules
+    for the approval of a conductor that has read text from outside; None needs no approval.
     """
 
     memory_scope: MemoryScope
@@ -69,7 +68,7 @@ class ActingRules:
 
 @dataclass
 class TagOutcomes:
-    """The results of the tags: outcomes in order, the texts for users, and the delegated tasks."""
+    """The results of the tags of an answer: outcomes in order, texts for the user, and delegated tasks."""
 
     outcomes: list[tuple[Tag, ActionOutcome]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -77,12 +76,12 @@ class TagOutcomes:
 
     @property
     def has_news(self) -> bool:
-        """Return whether the model's next turn has to show the outcomes of its tags."""
+        """Whether the model's next prompt has to contain the outcomes of these tags."""
         return any(is_news(outcome.state, outcome.detail) for _, outcome in self.outcomes)
 
 
 class TagRun:
-    """The tags of one answer in one transaction."""
+    """Acts on the tags of one answer in one transaction."""
 
     def __init__(self, tx: Transaction, job: Job, rules: ActingRules) -> None:
         self._tx = tx
@@ -95,10 +94,10 @@ class TagRun:
         self._acted = TagOutcomes()
 
     def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
-        """Return the question whether a conductor may act on these tags, None where none is needed.
+        """Return the question whether a conductor may act on these tags; None where no approval is needed.
 
-        A user is asked once for all directives of an answer, when text from outside was read for it, or for an earlier
-        answer that holds one of them.
+        Approval is needed if text from outside was read for this answer, or for an earlier answer that contains one of
+        the directives. One question covers all directives of an answer.
         """
         wanted = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
         if not wanted or self._asking is None or self._by.refusal:
@@ -110,7 +109,7 @@ class TagRun:
         return question
 
     def on(self, tags: Sequence[Tag]) -> TagOutcomes:
-        """Act on every tag in its written order, and store each outcome."""
+        """Act on every tag in order, and store each outcome."""
         for tag in tags:
             outcome = self._one(tag)
             self._acted.outcomes.append((tag, outcome))
@@ -126,9 +125,9 @@ class TagRun:
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
-            return self._note(tag)
+            return self._set_state(tag)
         if tag.name is TagName.DELEGATE:
-            return self._hand_on(tag)
+            return self._delegate(tag)
         return perform(self._tx, tag, self._by)
 
     def _remember(self, tag: Tag) -> ActionOutcome:
@@ -143,7 +142,7 @@ class TagRun:
             detail = f"{KEPT_AS}{fact.category}: {tag.key!r} is no category; write one of {', '.join(FactCategory)}."
         return ActionOutcome(ActionState.DONE, detail, fact.category)
 
-    def _note(self, tag: Tag) -> ActionOutcome:
+    def _set_state(self, tag: Tag) -> ActionOutcome:
         if not tag.complete:
             return ActionOutcome(
                 ActionState.FAILED, f"{tag.key!r} is no key, or not all of it; write one word.", tag.key
@@ -151,7 +150,7 @@ class TagRun:
         problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._place)
         return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
 
-    def _hand_on(self, tag: Tag) -> ActionOutcome:
+    def _delegate(self, tag: Tag) -> ActionOutcome:
         task = DelegatedTask.of(tag)
         target = self._tx.agents.by_slug(task.slug)
         problem = tag_problem(task, tag) or self._too_many(task) or self._refusal(task, target)
@@ -171,16 +170,18 @@ class TagRun:
         by = Delegator(
             self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
         )
-        return refusal(task, target, by) or self._not_for(target)
+        return refusal(task, target, by) or self._access_problem(target)
 
-    def _not_for(self, target: Agent | None) -> str | None:
-        """Return why the asking user may not talk to this agent, and so may not delegate to it.
+    def _access_problem(self, target: Agent | None) -> str | None:
+        """Return why the asking user may not talk to this agent, which also forbids delegating to that agent.
 
         See docs/decisions.md: access.
         """
         if target is None:
             return None
-        if self._person is None:  # no person behind a schedule's run: only agents open to all may be asked
+        if (
+            self._person is None
+        ):  # no user asked for a schedule's run, so only agents without an allow-list may be asked
             listed = target.allow_users is not None
             return f"The task was not passed on to @{target.slug}: only some people may talk to it." if listed else None
         if may_not_talk(self._person, target) is None:
@@ -203,9 +204,9 @@ def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules
 
 
 def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
-    """Return whether users are told of an outcome: each directive of a conductor, and each refused task.
+    """Return whether the user is told an outcome: that of a directive, a refused task, or a quoted tag.
 
-    Memory tags are not reported, but quoted ones are.
+    Outcomes of memory tags are not reported, unless the tag was quoted.
     """
     if tag.quoted:
         return True
@@ -215,7 +216,7 @@ def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
 
 
 def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> Job:
-    """Return the job of a task: it holds no lane, and has no higher priority than the job that gave it.
+    """Return the job of a task; it has no lane, and at most the priority of the job that delegates.
 
     See docs/decisions.md: priorities.
     """
@@ -237,13 +238,13 @@ def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> J
 
 
 def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
-    """Return the tools that brought text from outside into a job, or into one related to it by a task."""
+    """Return the tools that brought text from outside into a job, or into a job related to it by delegation."""
     first = tx.jobs.delegations.lineage(job)[-1]
     return tx.jobs.tool_runs.from_outside([first.id, *(other.id for other in tx.jobs.delegations.below([first.id]))])
 
 
 def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
-    """Return whether one of these directives is in an earlier answer for which text from outside was read."""
+    """Return whether an earlier answer has one of these directives, and text from outside was read for that answer."""
     call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
@@ -257,15 +258,15 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
 
 
 def perform(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    """Perform one of a conductor's directives, and return its outcome.
+    """Perform a conductor's directive, and return its outcome.
 
-    Only a conductor's own text is acted on, and only for an owner or a user named in the settings (docs/decisions.md:
-    access). A directive that fails is rolled back; a later tag of the same answer sees the results of an earlier one.
+    Only a conductor's own text acts, and only for an owner or a user named in the settings (docs/decisions.md: access).
+    A directive that fails is rolled back; a later tag of the same answer sees the results of an earlier one.
     """
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
         return _not_done(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
-    done = in_savepoint(tx, lambda: _WISHES[tag.name](tx, tag, by))
+    done = in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, by))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED
         return _not_done(tx, tag, by, state, str(done))
@@ -306,7 +307,7 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
 
 
 def _bind(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
-    """Bind a channel, or change how it is bound to this agent already."""
+    """Bind a channel to the agent; an existing binding to the same agent is changed instead."""
     binding = tx.agents.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
     if binding is None or binding.agent_id != agent.id:
         tx.agents.bind_channel(agent, new, by.actor)
@@ -335,13 +336,13 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     view = tx.background.schedules.view(planned)
     detail = (
         f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
-        f"({planned.zone}). {_next(view)}"
+        f"({planned.zone}). {_next_run_text(view)}"
     )
     return ActionOutcome(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
 
 
-def _next(view: ScheduleView) -> str:
-    """Return the text about a schedule's next run, with the time zone first."""
+def _next_run_text(view: ScheduleView) -> str:
+    """Return a sentence about a schedule's next run."""
     if view.next_run is None:
         return "It does not run yet." if not view.enabled else "It does not come any more."
     return f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
@@ -352,7 +353,7 @@ def _create_client(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     return ActionOutcome(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 
-_WISHES: Mapping[TagName, Callable[[Transaction, Tag, Requester], ActionOutcome]] = {
+_DIRECTIVES: Mapping[TagName, Callable[[Transaction, Tag, Requester], ActionOutcome]] = {
     TagName.CREATE_AGENT: _create_agent,
     TagName.UPDATE_AGENT: _update_agent,
     TagName.CREATE_CRON: _create_schedule,

@@ -1,4 +1,4 @@
-"""One tool call; its effect happens once."""
+"""Runs the tool calls of a model; the effect of a call happens exactly once."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,10 +30,10 @@ CUT_MARK = "\n[cut: the result was longer]"
 
 @dataclass(frozen=True)
 class ToolRules:
-    """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders.
+    """Settings: seconds per call, characters of the longest result, and the folder with the conversations' folders.
 
-    ``memory_scope`` is where agents remember things that have no scope of their own; ``redact`` takes secrets out of
-    results. ``keep`` writes the bytes of a picture to the media folder and returns their digest.
+    ``memory_scope`` applies to agents without a scope of their own; ``redact`` removes secrets from results. ``keep``
+    stores the bytes of a picture in the media folder and returns their digest.
     """
 
     keep: Callable[[bytes], str]
@@ -47,7 +47,7 @@ class ToolRules:
 
 @dataclass(frozen=True)
 class ToolCallCase:
-    """A call to be decided; ``worn``: it failed too often, ``begun``: a process that died had begun it."""
+    """A call to decide on; ``worn``: it failed too often; ``begun``: the process died after beginning it."""
 
     job: Job
     step: ToolStep
@@ -59,7 +59,7 @@ class ToolCallCase:
 
 @dataclass(frozen=True)
 class ToolRunResult:
-    """The result of a call, and the text and pictures of it for the model."""
+    """The outcome of a call, with its text and pictures for the model."""
 
     state: ToolState
     text: str
@@ -68,7 +68,7 @@ class ToolRunResult:
 
 @dataclass(frozen=True)
 class BegunToolCall:
-    """A call about to be made; with a ``verdict`` it is not made, with a ``question`` it has to wait."""
+    """A call that is about to run; with a ``verdict`` it does not run, with a ``question`` it waits for the answer."""
 
     caller: ToolCaller
     wanted: ParsedToolCall | None = None
@@ -77,7 +77,7 @@ class BegunToolCall:
 
 
 class ToolActivities:
-    """Makes the tool calls of a model."""
+    """Runs the tool calls of a model."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ToolActivities:
         watch: StopWatch,
         asked: Callable[[], None],
     ) -> None:
-        """``asked`` is called when a question waits to be sent."""
+        """``asked`` is called when a question is ready to be sent."""
         self._store = store
         self._registry = registry
         self._rules = rules
@@ -96,13 +96,13 @@ class ToolActivities:
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
-        """Make the call, or refuse it with a reason; its result is in the store before this returns.
+        """Run the call, or refuse it with a reason; the result is in the store when this method returns.
 
-        A call that was begun by a process that died is repeated only if its tool declares that safe. Raises
-        ``WaitsForPerson`` while its question is open.
+        A call during which the process died is repeated only if its tool declares repeating safe. Raises
+        ``WaitsForPerson`` while the question of the call is open.
         """
         await self._registry.settled()
-        wanted = await asyncio.to_thread(self._understand, step)
+        wanted = await asyncio.to_thread(self._parse_arguments, step)
         begun = await asyncio.to_thread(self._begin, step, wanted)
         if begun.question is not None:
             self._asked()
@@ -116,8 +116,8 @@ class ToolActivities:
         assert isinstance(wanted.tool, AsyncTool)
         return await run(wanted.tool, wanted.arguments, caller, self._rules().seconds)
 
-    def _understand(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
-        """Parse the model's arguments; a check against a tool's schema may take long, so it holds no transaction."""
+    def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
+        """Parse the model's arguments outside of a transaction, because checking them may take long."""
         with self._store.view() as tx:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
         return parse_call(self._registry, call, agent)
@@ -137,15 +137,15 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = worn_out([run for run in runs if run.number < step.number], row)
-            begun = self._judge(
+            begun = self._decide_call(
                 tx, ToolCallCase(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED)
             )
             made = begun.verdict is None and begun.question is None
             tx.jobs.tool_runs.begin(row) if made else tx.jobs.tool_runs.put(row)
             return begun
 
-    def _judge(self, tx: Transaction, case: ToolCallCase) -> BegunToolCall:
-        """Decide whether the call can be made, and ask a user where approval is required."""
+    def _decide_call(self, tx: Transaction, case: ToolCallCase) -> BegunToolCall:
+        """Decide whether the call may run, and ask a user where approval is required."""
         wanted, caller = case.wanted, self._caller(tx, case.job, case.step)
         if isinstance(wanted, ToolCallResult):
             return BegunToolCall(caller, verdict=_result_of(wanted))
@@ -159,23 +159,23 @@ class ToolActivities:
             what = ask(wanted.tool, wanted.arguments)
             if isinstance(what, ToolCallResult):
                 return BegunToolCall(caller, verdict=_result_of(what))
-            return _answered(caller, ask_question(tx, case.job, case.step, what, self._rules().asking))
+            return _apply_question(caller, ask_question(tx, case.job, case.step, what, self._rules().asking))
         if needs_a_yes:
             question = ask_approval(tx, case.job, case.step, case.call, self._rules().asking)
             if question.status is not QuestionStatus.ANSWERED:
-                return _answered(caller, question)
+                return _apply_question(caller, question)
         return BegunToolCall(caller, wanted)
 
     def _end(self, step: ToolStep, begun: BegunToolCall, verdict: ToolRunResult | None) -> ToolOutcome:
-        """Store the result; a tool's changes of the store are made in this very transaction.
+        """Store the result of the call, in one transaction with a tool's changes of the store.
 
-        Results are scanned for secrets before it begins. Texts that a tool reads from the store were scanned when they
-        were stored.
+        Results are scanned for secrets before that transaction. Texts that a tool reads from the store were scanned
+        when they were stored.
         """
         if verdict is not None:
             verdict = replace(verdict, text=self._without_secrets(verdict.text))
         images = self._images(verdict.pictures) if verdict is not None else []
-        ready = verdict or _ready(begun)
+        ready = verdict or _prepare_call(begun)
         with self._store.begin() as tx:
             verdict = ready if isinstance(ready, ToolRunResult) else _acted(tx, ready, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
@@ -187,7 +187,7 @@ class ToolActivities:
             return tx.jobs.steps.done(step, ToolOutcome(state=verdict.state))
 
     def _images(self, pictures: Sequence[ToolImage]) -> list[ImageRef]:
-        """Store pictures in the media folder; only their digests are passed on."""
+        """Store pictures in the media folder and return their digests."""
         keep = self._rules().keep
         return [ImageRef(digest=keep(one.content), content_type=one.content_type) for one in pictures]
 
@@ -218,14 +218,14 @@ def _call(tx: Transaction, step: ToolStep) -> ToolCall:
 
 
 def _refusal(case: ToolCallCase, tool: Tool, *, needs_a_yes: bool) -> str | None:
-    """Return the model's text about a call that is never made, or None."""
+    """Return the text that tells the model why a call never runs; None for a call that may run."""
     if case.worn:
         return GIVE_UP
     return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
-def _ready(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:
-    """Return a call that now needs only the store, or why it cannot be made."""
+def _prepare_call(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:
+    """Return a call whose remaining work only needs the store, or the reason why the call cannot run."""
     assert begun.wanted is not None
     wanted = prepare(begun.wanted, begun.caller)
     return _result_of(wanted) if isinstance(wanted, ToolCallResult) else wanted
@@ -240,8 +240,8 @@ def _result_of(said: ToolCallResult) -> ToolRunResult:
     return ToolRunResult(ToolState.FAILED if said.failed else ToolState.DONE, said.text, said.pictures)
 
 
-def _answered(caller: ToolCaller, question: Question) -> BegunToolCall:
-    """Return the result of a question: the wait for its answer, or the text for the model."""
+def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
+    """Return what the call's question means for the call: to wait for the answer, or a text for the model."""
     match question.status:
         case QuestionStatus.OPEN:
             return BegunToolCall(caller, question=question)

@@ -1,4 +1,4 @@
-"""What-ifs: a job's answer now, paid for and shown; no message is sent, and no tag acts.
+"""What-ifs: show how a job would be answered now, with a paid model call but no message and no effect of tags.
 
 See docs/decisions.md: what-if.
 """
@@ -18,7 +18,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 GIVEN = "who does it was said when it was given"
-"""The reason for an agent that no routing rule chose."""
+"""The routing reason of a task or a schedule's run, whose agent was named when it was created."""
 
 
 class WhatIfActivities:
@@ -30,10 +30,10 @@ class WhatIfActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
-        """Return the agent that would answer; without one, the what-if is closed as dropped, as the job would be."""
+        """Return the agent that would answer; without one, the what-if is closed as dropped, like the job would be."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _given(tx, job)
+            outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _route_without_rule(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.done(ref, outcome)
@@ -51,7 +51,7 @@ class WhatIfActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def show_answer(self, step: AnswerStep) -> WhatIfOutcome:
-        """Store the text of the answer, and close the what-if; its tags do not act."""
+        """Store the text of the answer and close the what-if; the tags of the answer have no effect."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = final_answer(tx, step)
@@ -60,7 +60,7 @@ class WhatIfActivities:
             return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
 
 
-def _given(tx: Transaction, job: Job) -> RouteOutcome:
+def _route_without_rule(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     if agent.status is not AgentStatus.ACTIVE:
         raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")

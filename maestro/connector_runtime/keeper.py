@@ -124,7 +124,7 @@ class BotKeeper:
                 self._running[place] = RunningBot(bot.state, bot.row.changed_at, task)
 
     async def _run_bot(self, row: BotInstance) -> None:
-        """Run a bot, restarted after failures, until cancelled or refused; a refused bot waits until its row changes."""
+        """Run a bot, restarted after failures, until cancelled, or until the platform refuses the account."""
         context = self._context_of(row.platform, row.account)
         pause = FIRST_PAUSE
         while True:
