@@ -1,4 +1,4 @@
-"""Attempts at steps: heartbeats, durations, timeouts that grow with the load, and repeats that join a running one."""
+"""Attempts at steps: heartbeats, durations, timeouts that grow with the load, and joining a running attempt."""
 
 import asyncio
 import math
@@ -20,9 +20,9 @@ BEATS_PER_TIMEOUT = 3
 
 LOADAVG = Path("/proc/loadavg")
 SMOOTHING_SECONDS = 10.0
-"""The time constant of the smoothing: after it, a change of the load counts for two thirds."""
+"""The time constant of the smoothing: after this time, a change of the load counts for about two thirds."""
 FREE_PER_CORE = 2.0
-"""Threads that may run or wait for each core before timeouts grow."""
+"""The number of running or waiting threads per core above which timeouts grow."""
 LARGEST_FACTOR = 6.0
 
 Observe = Callable[[str, str, float], None]
@@ -35,7 +35,7 @@ UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
 
 @asynccontextmanager
 async def heartbeats() -> AsyncIterator[None]:
-    """Send heartbeats while the block of an activity runs; a cancellation reaches the activity through them."""
+    """Send heartbeats while the block of an activity runs; the replies deliver a cancellation to the activity."""
     timeout = activity.info().heartbeat_timeout
     beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
     try:
@@ -52,10 +52,9 @@ async def _beat(seconds: float) -> None:
 
 
 class LoadGauge:
-    """The load of the machine: threads per core that run or wait for a core, smoothed.
+    """Measures the machine's load: threads per core that run or wait for a core, smoothed.
 
-    It is read when a timeout is asked for and costs nothing between. A machine on which it cannot be read counts as
-    quiet.
+    The load is read only when a timeout is requested. A machine whose load cannot be read counts as idle.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class LoadGauge:
         return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
 
     def _runnable_now(self) -> float:
-        """Return the smoothed number of threads that run or wait; starts with the average of the last minute."""
+        """Return the smoothed number of threads that run or wait; it begins with the average of the last minute."""
         try:
             minute, _, _, threads, _ = self._read().split()
             last_minute, runnable = float(minute), float(threads.partition("/")[0])
@@ -90,7 +89,7 @@ class LoadGauge:
 
 @contextmanager
 def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
-    """Report the duration of the block, whatever ends it; ``name`` is that of the step's activity."""
+    """Report the duration and the outcome of the block, however it ends; ``name`` is that of the step's activity."""
     began = time.perf_counter()
     outcome = DONE
     try:
@@ -112,19 +111,20 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 class RunningSteps:
-    """The steps under way in this process, each of which runs once at a time.
+    """The running steps of this process; no step runs twice at the same time.
 
-    Temporal repeats a step whose heartbeats do not arrive. The cause may be a stall of this process or an outage of
-    Temporal, while the step still runs: a second run would pay for the same answer twice.
+    Temporal repeats a step whose heartbeats do not arrive. During a stall of this process or an outage of Temporal the
+    step may still run, and a second run would pay for the same answer twice.
     """
 
     def __init__(self) -> None:
         self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
 
     async def join(self, ref: StepRef, act: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
-        """Return the step's result; joins an earlier attempt that still runs.
+        """Return the step's result; a step that already runs is joined instead of started again.
 
-        Only a stop or a shutdown ends the step; an attempt that Temporal has lost leaves it to the next one.
+        Only a stop or a shutdown ends the step. If Temporal gave up this attempt, the step goes on, and the next
+        attempt joins it.
         """
         step = self._steps.get(ref)
         if step is None:
@@ -141,10 +141,10 @@ class RunningSteps:
     def _forget(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
-            ended.exception()  # read, or asyncio warns; the row of the step has the error
+            ended.exception()  # asyncio warns about an exception that is never read; the row of the step has the error
 
 
 def _is_cancelled_on_purpose() -> bool:
-    """Return whether this attempt was cancelled on purpose, and not because Temporal does not know it any more."""
+    """Return whether a stop or a shutdown cancelled this attempt, rather than Temporal having given it up."""
     details = activity.cancellation_details()
     return details is None or details.cancel_requested or details.worker_shutdown

@@ -22,7 +22,7 @@ LOOK_AGAIN_SECONDS = 1.0
 ASK_TIMEOUT = timedelta(seconds=5)
 
 AWAY = (RPCError, RuntimeError, OSError)
-"""Errors of the SDK when Temporal cannot be used; a first connection that fails is a plain RuntimeError."""
+"""Errors that the SDK raises when Temporal cannot be used; a failed first connection raises a plain RuntimeError."""
 
 DATA_CONVERTER = replace(pydantic_data_converter, failure_converter_class=SafeFailureConverter)
 
@@ -42,7 +42,7 @@ async def connect(endpoint: Endpoint) -> Client:
 
 
 async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
-    """Connect within a few seconds; None when Temporal is not there."""
+    """Connect within a few seconds; return None when Temporal cannot be reached."""
     try:
         async with asyncio.timeout(seconds):
             return await connect(endpoint)
@@ -58,10 +58,11 @@ async def reach(endpoint: Endpoint) -> Client:
 
 
 async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
-    """Return the description of the namespace; raises one of ``AWAY`` unless it can be used. No cloud bills this.
+    """Return the description of the namespace; raises one of ``AWAY`` if the namespace cannot be used.
 
-    Connecting asks for the server's version alone, which servers answer without authentication. A client that may not
-    describe a namespace cannot work in it: the SDK's worker does not start without.
+    Connecting asks only for the server's version, which servers answer without authentication. A client that may not
+    describe a namespace cannot work in it, because the SDK's worker does not start without that right. Temporal Cloud
+    does not bill this request.
     """
     return await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=ASK_TIMEOUT
@@ -69,9 +70,9 @@ async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
 
 
 async def connect_anew(client: Client) -> Client:
-    """Return another connection with the same settings, checked; raises one of ``AWAY``.
+    """Open another connection with the same settings and check the namespace; raises one of ``AWAY``.
 
-    A worker that was refused before it began blocks its queue for all later workers of the same connection.
+    A worker that was refused at its start blocks its queue for all later workers of the same connection.
     """
     config = client.config()
     config["service_client"] = await ServiceClient.connect(client.service_client.config)
@@ -81,7 +82,7 @@ async def connect_anew(client: Client) -> Client:
 
 
 async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
-    """Connect, retrying without a limit, and report each change of the reason once."""
+    """Connect, retrying without a limit; each new reason for a failure is reported once."""
     for line in notes(endpoint):
         report(line)
     wait = FIRST_WAIT
@@ -100,9 +101,9 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
 
 
 async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
-    """Check every few ``seconds`` until cancelled; report once that Temporal is away, and once that it works again.
+    """Check the connection every few ``seconds`` until cancelled; report an outage once, and its end once.
 
-    A problem that a second check does not find is not reported.
+    A problem is reported only if a second check confirms it.
     """
     told = ""
     while True:
@@ -119,7 +120,7 @@ async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: flo
 
 
 async def trouble(client: Client, endpoint: Endpoint) -> str:
-    """Return why Temporal cannot be used, as a sentence with the fix; empty when it can."""
+    """Return a sentence that says why Temporal cannot be used and how to fix it; empty when Temporal works."""
     try:
         await check(client, endpoint.namespace)
     except AWAY as error:
@@ -128,7 +129,7 @@ async def trouble(client: Client, endpoint: Endpoint) -> str:
 
 
 async def _reason(error: BaseException, endpoint: Endpoint) -> str:
-    """Explain an error of a connected client; only a new connection tells why the old one was lost."""
+    """Explain an error of a connected client; only a new connection attempt tells why the old connection failed."""
     if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
         try:
             await reach(endpoint)

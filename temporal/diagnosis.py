@@ -1,4 +1,4 @@
-"""Diagnoses a Temporal server: whether it answers, the namespace can be used, and workers poll."""
+"""Diagnoses Temporal: whether the server answers, the namespace can be used, and workers poll."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ POLLERS = "pollers"
 
 CONNECT_SECONDS = 2.5
 ASK = timedelta(seconds=1)
-"""For one question; with all that come one after the other, a diagnosis ends within five seconds."""
+"""The timeout of one request; together, the consecutive requests of a diagnosis end within five seconds."""
 
 POLLER_COUNTS = timedelta(seconds=75)
-"""How long after its last question a poller counts as alive: it asks again after a minute at the latest."""
+"""How long after its last poll a worker counts as alive; a worker polls again after a minute at the latest."""
 
 WORKFLOWS = "workflows"
 ACTIVITIES = "activities"
@@ -47,9 +47,9 @@ class Poller:
 
 
 async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
-    """Check server, namespace, search attributes and pollers of the queues; ends within about five seconds.
+    """Check server, namespace, search attributes and pollers of the queues, within about five seconds.
 
-    It never raises for a server that is away or refuses: checks that depend on a failed one are left out.
+    Failures of the server raise no exception: checks that depend on a failed check are left out.
     """
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -129,7 +129,7 @@ async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> l
 
 
 def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
-    """Diagnose the pollers of each queue; a queue without any is a note, since its process may just be stopped."""
+    """Diagnose the pollers of each queue; a queue without pollers is only a note, since its process may be stopped."""
     alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
     found = "; ".join(_work_on(queue, [one for one in alive if one.queue == queue]) for queue in queues)
     if {poller.queue for poller in alive} >= set(queues):

@@ -1,4 +1,4 @@
-"""Claims jobs, starts their workflows, and ends the waits of stopped ones.
+"""The dispatcher: claims jobs, starts their workflows, and ends the waits of stopped jobs.
 
 See docs/architecture.md: processes and queues; docs/invariants.md: lanes.
 """
@@ -32,19 +32,19 @@ BATCH = 50
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the run before is still closing"
-"""A resumed job may start before its failed workflow has closed; one of the next checks starts it."""
+"""The reason for a resumed job whose failed workflow has not closed yet; one of the next checks starts the job."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""How soon a local step is repeated whose process died, on an idle machine; the SDK renews it while one is alive."""
+"""After this time a local step of a dead process is repeated, on an idle machine; a live process renews its task."""
 LONGEST_PAUSE = 5.0
 
 
 @dataclass(frozen=True)
 class Queues:
-    """Names of task queues; an empty one means that its work is done on the main queue.
+    """Names of task queues; work whose queue is empty is done on the main queue.
 
-    Workflows and local steps are on ``main``, model calls on ``llm``. The steps of a connector are on a queue of their
-    own, polled only where the connector runs, whose name begins with ``connectors``.
+    Workflows and local steps use ``main``, model calls use ``llm``. Each connector has a queue of its own, whose name
+    begins with ``connectors``; only the process with the connector polls that queue.
     """
 
     main: str
@@ -52,17 +52,17 @@ class Queues:
     connectors: str = ""
 
     def connector(self, platform: str, account: str) -> str:
-        """Return the queue of one connector, empty when it has none of its own."""
+        """Return the queue of a connector; empty when connectors have no queues of their own."""
         return f"{self.connectors}-{platform}-{account}" if self.connectors else ""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of runs, in seconds: polling interval, heartbeat timeout, timeout per model request and per tool call.
+    """Settings of runs, in seconds: polling interval, heartbeat timeout, timeouts of a model request and a tool call.
 
-    ``tool_rounds`` is how often a model may call tools before it has to answer. At most ``background`` jobs that yield
-    to users run at once, and where ``fair``, each client or channel gets its share. Workflows link to the
-    ``dashboard``, where that has an address.
+    ``tool_rounds`` limits how often a model may call tools before it has to answer. At most ``background`` background
+    jobs run at once. Where ``fair``, clients or channels share the capacity equally. Workflows link to the
+    ``dashboard``, if that has an address.
     """
 
     look: float
@@ -75,7 +75,7 @@ class RunSettings:
     dashboard: str = ""
 
     def job_ref(self, queues: Queues, address: Address, **own: Any) -> JobRef:
-        """Return the payload of a workflow for a job at an address; ``own`` values replace the settings."""
+        """Return a workflow's payload for a job at an address; arguments in ``own`` override the settings."""
         values: dict[str, Any] = {
             "heartbeat_seconds": self.heartbeat,
             "model_seconds": self.model,
@@ -92,9 +92,9 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class DispatcherView:
-    """The work of a dispatcher: claimed jobs to start, and running ones that a user stopped while they wait.
+    """The work of a dispatcher: jobs to start, and jobs that a user stopped while they wait.
 
-    ``stopped`` is None where they were not read. ``crowded``: a job could be claimed, but too many run already.
+    ``stopped`` is None if those jobs were not read. ``crowded``: a job could be claimed, but too many are running.
     """
 
     claimed: Sequence[ClaimedJob] = ()
@@ -103,7 +103,7 @@ class DispatcherView:
 
 
 class Dispatcher:
-    """Starts jobs that intake hands over, and claims others when it is woken or the store changes."""
+    """Starts the jobs that intake passes to it, and claims others when it is woken or the store changes."""
 
     def __init__(
         self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
@@ -127,34 +127,34 @@ class Dispatcher:
 
     @property
     def ready(self) -> bool:
-        """Whether a job that is claimed now is started at once; any thread may ask."""
+        """Whether a job that is claimed now will be started at once; any thread may read this."""
         return self._client is not None and self._well and not self._paused
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job after its claim was committed; any thread may call this."""
+        """Start a job whose claim is committed; any thread may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
     def wake(self) -> None:
-        """Check for jobs soon, because there are new ones; may be called from any thread."""
+        """Check for new jobs soon; any thread may call this."""
         if not self._loop.is_closed():
             self._has_new = self._left_behind = True
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def released(self) -> None:
-        """Check for jobs soon if one may wait for a lane or a slot that became free; any thread may call this."""
+        """Check for jobs soon if one may wait for the lane or slot that became free; any thread may call this."""
         if self._left_behind:
             self.wake()
         else:
             self._store.changes.look_soon()
 
     def pause(self) -> None:
-        """Start no further jobs; waiting ones are started after the next start of the process."""
+        """Start no more jobs; jobs that are pending then start after the next start of the process."""
         self._paused = True
         self._woken.set()
 
     async def run(self, client: Client) -> None:
-        """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
+        """Start jobs until cancelled; while Temporal is away, jobs wait in the store in their order."""
         await asyncio.to_thread(self._forget_claims)
         self._client = client
         try:
@@ -183,14 +183,14 @@ class Dispatcher:
                 await self._wait_for_work(None)
 
     def _take_state(self) -> tuple[StoreState | None, bool]:
-        """Return the newest state, and whether this process has new jobs; marks both as seen."""
+        """Return the newest state of the store and whether this process added jobs; reset both notifications."""
         has_new, self._has_new = self._has_new, False
         state = self._store.changes.state
         self._seen = state.number if state is not None else 0
         return state, has_new
 
     async def _wait_for_work(self, seconds: float | None) -> None:
-        """Wait until something happens, at most this many seconds; capacity also becomes free by time."""
+        """Wait for a notification, at most this many seconds: capacity may become free without a notification."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -199,7 +199,7 @@ class Dispatcher:
         self._woken.clear()
 
     def _has_work(self, state: StoreState) -> bool:
-        """Return whether a check found work; ending the wait of a stopped job is retried at each check."""
+        """Return whether a check found work; a failed end of a stopped job's wait is retried at each check."""
         if state.number == self._seen:
             return state.stopping
         self._left_behind = self._left_behind or state.unclaimed
@@ -213,7 +213,7 @@ class Dispatcher:
         task.add_done_callback(self._starting.discard)
 
     async def _start_at_once(self, claimed: ClaimedJob) -> None:
-        """Start the job of a message that was just committed; on a failure, the next check starts it."""
+        """Start the job of a message that was just committed; if that fails, the next check starts the job."""
         if self._client is None or self._paused:
             return await asyncio.to_thread(self._unclaim, [claimed.id])
         self._well = await self._start_all(self._client, [claimed])
@@ -222,7 +222,7 @@ class Dispatcher:
         return None
 
     async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
-        """End the waits of jobs that a user stopped; a job inside a step notices the stop by itself.
+        """End the waits of jobs that a user stopped; a job that is inside a step notices the stop there.
 
         See docs/decisions.md: control words.
         """
@@ -234,12 +234,12 @@ class Dispatcher:
             async with asyncio.timeout(START_TIMEOUT):
                 await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
-            self._interrupted.discard(job_id)  # the next round tries again
+            self._interrupted.discard(job_id)  # the next check tries again
 
     async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
-        """Start the jobs; false when none could be started, so that the next check may wait.
+        """Start the jobs; return False when none could be started, so that the dispatcher waits before the next check.
 
-        A single job that could not be started keeps its claim, and is retried when that has lapsed.
+        A job that could not be started keeps its claim, and is retried when the claim expires.
         """
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
@@ -255,18 +255,18 @@ class Dispatcher:
         return not none_started
 
     def _log_problems(self, problems: set[str], jobs: int) -> None:
-        """Log a new problem once: repeated at every check, it would bury the line with the fix."""
+        """Log each problem once; repeated at every check, the line with the fix would be hard to find."""
         for problem in problems - self._told:
             self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
         self._told = problems
 
     async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
-        """Return why the workflow could not be started, or None."""
+        """Start the workflow of a job; return the reason if that failed, else None."""
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 await self._begin(client, claimed)
         except WorkflowAlreadyStartedError:
-            # A scheduled workflow may have left its job to the dispatcher a moment ago, and still be closing.
+            # A scheduled workflow that left its job to the dispatcher a moment ago may still be closing.
             return STILL_CLOSING if claimed.job.run > 1 or claimed.job.slot is not None else None
         except TimeoutError:
             return f"no answer within {START_TIMEOUT:g} s"
@@ -289,7 +289,7 @@ class Dispatcher:
             id=job.id,
             task_queue=self._queues.main,
             task_timeout=self._load.stretched(TASK_TIMEOUT),
-            request_eager_start=True,  # a worker of this process gets the first task in the reply
+            request_eager_start=True,  # the reply contains the first task for a worker here
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
@@ -305,7 +305,7 @@ class Dispatcher:
             tx.jobs.forget_claims()
 
     def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
-        """Return all work for the dispatcher; writes nothing where there is nothing to claim."""
+        """Return all work for the dispatcher; the store is written only if there is a job to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
@@ -321,8 +321,7 @@ class Dispatcher:
     def _claim(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
 
-        Jobs whose wait is over become pending first, so that they have their old position before a later one is
-        claimed.
+        Jobs whose wait is over become pending first: they precede later jobs of their lane.
         """
         self._left_behind = False  # reset before the read, so that a job added after it sets it again
         with self._store.begin() as tx:

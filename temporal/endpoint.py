@@ -9,9 +9,10 @@ from maestro.domain.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Tls:
-    """An encrypted connection; the texts are PEM, and an empty one leaves the choice to this machine or the server.
+    """Settings of an encrypted connection as PEM texts; for an empty text, this machine or the server decides.
 
-    Raises ConfigurationError when a text is no PEM of its kind: the SDK would take a false ``ca`` for an empty one.
+    Raises ConfigurationError for a text that is not PEM of its kind, because the SDK would treat an invalid ``ca`` as
+    empty.
     """
 
     ca: str = field(default="", repr=False)
@@ -40,7 +41,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address of Temporal and the identity to use there; its secrets do not appear in its text."""
+    """The address of Temporal, and the identity to use there; ``str`` of an endpoint shows no secret."""
 
     address: str
     namespace: str

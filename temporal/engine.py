@@ -1,4 +1,4 @@
-"""Runs the engine of one process: the connection to Temporal, its workers, the dispatcher, the reconciler."""
+"""Runs the engine of a process: the connection to Temporal, the workers, the dispatcher and the reconciler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ BEGIN_AGAIN_SECONDS = 1.0
 HEALTH_TIMEOUT = timedelta(seconds=2)
 
 Service = Callable[[Client], Awaitable[None]]
-"""Something that works with Temporal until it is cancelled, such as the dispatcher or the reconciler."""
+"""A coroutine that works with Temporal until cancelled, such as the dispatcher or the reconciler."""
 
 
 class Engine:
-    """Connects once Temporal is reachable, and works until stopped; until then messages wait in the store."""
+    """Connects when Temporal becomes reachable, and works until stopped; messages wait in the store before that."""
 
     def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -37,7 +37,7 @@ class Engine:
 
     @property
     def polling(self) -> bool:
-        """Whether every worker takes work."""
+        """Whether every worker polls for tasks."""
         return bool(self._workers) and all(worker.polling for worker in self._workers)
 
     async def connected(self) -> Client:
@@ -47,11 +47,11 @@ class Engine:
         return self.client
 
     async def present(self) -> Client | None:
-        """Return the client, or None while Temporal was never reached."""
+        """Return the client; None while Temporal was never reached."""
         return self.client
 
     async def reachable(self) -> str:
-        """Return why Temporal cannot be used; empty when it can."""
+        """Return why Temporal cannot be used; empty when it works."""
         if self.client is None:
             return "Temporal is not connected yet"
         try:
@@ -62,7 +62,7 @@ class Engine:
         return ""
 
     async def polled(self, queue: str) -> bool:
-        """Return whether a worker polls this queue for workflows; false as well when Temporal does not answer."""
+        """Return whether a worker polls this queue for workflows; False also when Temporal does not answer."""
         if self.client is None:
             return False
         try:
@@ -72,7 +72,7 @@ class Engine:
         return any(poller.seen <= POLLER_COUNTS for poller in found)
 
     async def run(self, *services: Service) -> None:
-        """Connect, and let the services work until cancelled."""
+        """Connect, and run the services until cancelled."""
         self.client = await connect_patiently(self._endpoint, self._report)
         await self._prepare(self.client)
         self._connected.set()
@@ -82,7 +82,7 @@ class Engine:
                 group.create_task(self._persistently(service, self.client))
 
     async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
-        """Poll a queue until cancelled or drained; ``begun`` is called whenever polling begins."""
+        """Poll a queue until cancelled or drained; ``begun`` is called each time polling begins."""
         worker = WorkerLoop(await self.connected(), parts, self._report)
         self._workers.append(worker)
         try:
@@ -91,11 +91,11 @@ class Engine:
             self._workers.remove(worker)
 
     async def drain(self) -> None:
-        """Accept no new work and let running activities finish, for at most the drain time of each worker."""
+        """Take no new tasks and let running activities finish, at most for the drain time of each worker."""
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     async def _prepare(self, client: Client) -> None:
-        """Add missing search attributes to an external server; without the right to, report the fix."""
+        """Add missing search attributes to an external server; if that is forbidden, report the fix."""
         while True:
             try:
                 await ensure_search_attributes(client, self._endpoint.namespace)
@@ -108,7 +108,7 @@ class Engine:
                 return None
 
     async def _persistently(self, work: Service, client: Client) -> None:
-        """Restart a service when store or Temporal fail for a while; intake continues, and nothing is lost."""
+        """Run a service, and restart it after a failure of the store or of Temporal; intake continues meanwhile."""
         while True:
             try:
                 return await work(client)

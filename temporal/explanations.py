@@ -1,4 +1,4 @@
-"""Explains in one sentence why Temporal cannot be used, and how to fix it."""
+"""Explains in one sentence why Temporal cannot be used and how to fix that."""
 
 import re
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from temporalio.service import RPCError
 from temporal.endpoint import Endpoint
 
 LONGEST_WORDS = 160
-"""Characters of a server's message that are repeated."""
+"""The number of characters of a server's message that an explanation quotes."""
 
 
 class Cause(Enum):
-    """The cause for which Temporal cannot be used."""
+    """The cause why Temporal cannot be used."""
 
     NOBODY_LISTENS = auto()
     NO_SUCH_HOST = auto()
@@ -37,13 +37,13 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """A problem and its fix; neither ends with a full stop, and neither holds a secret."""
+    """A problem and its fix, both without a full stop at the end and without secrets."""
 
     found: str
     fix: str
 
     def __str__(self) -> str:
-        """Return both as one sentence."""
+        """Return the problem and the fix as one sentence."""
         return f"{self.found}: {self.fix}."
 
 
@@ -86,12 +86,12 @@ _AWAY = frozenset({Cause.NOBODY_LISTENS, Cause.SILENT, Cause.CUT_OFF, Cause.NOT_
 
 
 def explain(error: BaseException, endpoint: Endpoint) -> str:
-    """Return one sentence with the cause and the fix; it holds no secret."""
+    """Return one sentence with the problem and the fix, without secrets."""
     return str(trouble_of(error, endpoint))
 
 
 def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
-    """Return the problem and its fix."""
+    """Return the problem that an error stands for, and its fix."""
     words = _words_of(error, endpoint)
     cause = cause_of(error)
     if endpoint.embedded and cause in _AWAY:
@@ -108,7 +108,7 @@ def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Return the cause; a status from the server takes precedence over any text."""
+    """Return the cause of an error; a gRPC status from the server takes precedence over the error's text."""
     if isinstance(error, TimeoutError):
         return Cause.SILENT
     by_status = _CODES.get(_code_of(error))
@@ -120,7 +120,7 @@ def cause_of(error: BaseException) -> Cause:
 
 
 def _code_of(error: BaseException) -> str:
-    """Return the gRPC status in capitals without underscores, or nothing when no server has answered."""
+    """Return the gRPC status in capitals without underscores; empty when no server answered."""
     if isinstance(error, RPCError):
         return error.status.name.replace("_", "")
     stated = re.search(r"Status \{ code: (\w+)", str(error))
@@ -128,7 +128,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _words_of(error: BaseException, endpoint: Endpoint) -> str:
-    """Return the message of the server or the SDK, in one short line without secrets."""
+    """Return the message of the server or the SDK as one short line without secrets."""
     stated = re.search(r'message: "([^"]*)"', str(error))
     words = " ".join((stated[1] if stated and "Status {" in str(error) else str(error)).split())
     if endpoint.api_key:
@@ -175,10 +175,10 @@ def _denied(endpoint: Endpoint) -> Trouble:
 
 
 def _cut_off(endpoint: Endpoint) -> Trouble:
-    """Return the problem and the fix for a connection that is closed at once: TLS settings probably differ.
+    """Return problem and fix for a connection that the server closes at once, probably because of TLS settings.
 
-    A TLS server reads plain text as noise, and one that misses a certificate closes the connection: both only end the
-    call.
+    A TLS server does not understand plain text, and a server that requires a client certificate closes a connection
+    without one. Both only end the call, without a reason.
     """
     found = f"Something at {endpoint.address} takes connections and ends them at once"
     elsewhere = "; if it is no Temporal server, correct temporal.address"

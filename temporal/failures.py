@@ -1,7 +1,7 @@
-"""Failures as a workflow history holds them: a type and a fixed sentence, nothing else.
+"""Failures as workflow histories contain them: a type and a fixed sentence, nothing else.
 
-Chained exceptions, stack traces and the input values in validation errors would otherwise carry messages of users into
-the history (docs/invariants.md: by reference).
+Chained exceptions, stack traces and the input values in validation errors would bring messages of users into the
+history (docs/invariants.md: by reference).
 """
 
 import asyncio
@@ -27,11 +27,11 @@ OF_THE_ENGINE: Mapping[str, str] = {
     "CancelledError": "Cancelled.",
     "TimeoutError": "A step did not end in its time, or its worker was lost.",
 }
-"""The sentences of failures that Temporal makes, by the names of their classes."""
+"""The fixed sentences of failures that Temporal itself raises, by class name."""
 
 
 class StepFailure(ApplicationError):
-    """A failed ``step`` as Temporal sees it; ``wait`` until the next attempt, None when there is none."""
+    """A failed ``step`` as Temporal sees it; ``wait`` is the time until the next attempt, None if there is none."""
 
     def __init__(self, error: BaseException, wait: timedelta | None, step: str = "") -> None:
         super().__init__(
@@ -48,10 +48,10 @@ class StepFailure(ApplicationError):
 
 
 class SafeFailureConverter(DefaultFailureConverter):
-    """A failure converter that lets nothing but types and fixed sentences into a history."""
+    """A failure converter that writes only types and fixed sentences into a history."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        """Convert an exception; one from the server passes unchanged, because it was converted when it was sent."""
+        """Convert an exception; one that came from the server is already converted, and passes unchanged."""
         super().to_failure(_safe(exception), payload_converter, failure)
         _strip(failure)
 
@@ -72,7 +72,7 @@ def _safe(exception: BaseException) -> BaseException:
 
 
 def sentence_of(kind: str) -> str:
-    """Return the fixed sentence of a failure by its class name, if only one class of Maestro has that name."""
+    """Return the fixed sentence of a failure by its class name, if exactly one class of Maestro has that name."""
     known = {one.public for one in _below(MaestroError) if one.__name__ == kind}
     return known.pop() if len(known) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
 
@@ -86,11 +86,11 @@ def _below(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
 class ExpectedEnds(logging.Filter):
     """A log filter that shortens the SDK's tracebacks about expected ends of steps to one line.
 
-    Records that repeat a line of the journal are dropped. A bug in Maestro keeps its traceback.
+    Records that only repeat a line of the journal are dropped. A bug in Maestro keeps its traceback.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written, and shorten it where its error is an expected one."""
+        """Return whether to write the record; the traceback of an expected error is removed from it."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, StepFailure):
             return False

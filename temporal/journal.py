@@ -1,4 +1,4 @@
-"""The journal of steps: an interceptor that writes a row for each, reuses finished ones, and decides on retries."""
+"""The journal of steps: an interceptor that writes a row per step, reuses finished steps, and decides on retries."""
 
 import asyncio
 import functools
@@ -29,18 +29,18 @@ log = structlog.get_logger(__name__)
 
 DETAIL_CHARS = 500
 MOST_FAILURES = 30
-"""Failed attempts at a step, in all runs of its job, after which the job fails though a provider may recover."""
+"""After so many failed attempts at a step, in all runs, the job fails even if a provider might recover."""
 Activity = Callable[..., Any]
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", bound=BaseModel)
 Payload = TypeVar("Payload", bound=BaseModel)
 Step = TypeVar("Step", bound=StepRef)
 UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
-"""Errors of an attempt that must not run any more, or not yet."""
+"""Errors of an attempt that must not run: the job ended or was stopped, or another attempt or job runs."""
 
 
 class StepJournal(Interceptor):
-    """Wraps every activity that does a step; an activity for a group of steps journals each of them itself."""
+    """Wraps every activity that does one step; an activity for several steps journals each of them separately."""
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
@@ -48,13 +48,13 @@ class StepJournal(Interceptor):
         self._around: dict[Activity, Activity] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """Put the journal in front of the activity."""
+        """Return the activity wrapped by the journal, as the SDK requests it."""
         return _Journaled(next, self)
 
     def around(self, function: Activity) -> Activity:
-        """Return the activity with the journal around it; only timed when it returns nothing to store."""
+        """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
-        if wrapped is None:  # wrapped once: each message runs it, and reading type hints is slow
+        if wrapped is None:  # wrapped only once, because reading type hints is slow and each message runs this activity
             wrapped = self._around[function] = self._wrap(function)
         return wrapped
 
@@ -72,11 +72,11 @@ class StepJournal(Interceptor):
 
 
 class Journal:
-    """The rows that are written before and after an attempt at a step (docs/adr/0036).
+    """Writes the rows before and after an attempt at a step (docs/adr/0036-steps-run-in-groups.md).
 
     A step that only writes to the store begins and ends in its own transaction. A step that acts outside, on a model, a
-    tool or a platform, is recorded before it acts. So is every step of a job that is older than this process: that job
-    may be what ended the previous process, and crashes are counted by recorded attempts.
+    tool or a platform, is recorded before it acts. Every step of a job that is older than this process is recorded
+    first as well: that job may have ended the previous process, and crashes are counted by recorded attempts.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Journal:
         tried: Callable[[], TemporalAttempt] = lambda: UNKNOWN,
         observe: Observe = lambda *_: None,
     ) -> None:
-        """``tried`` returns Temporal's attempt of the running code; ``observe`` receives how an attempt ended."""
+        """``tried`` returns the number of Temporal's current attempt; ``observe`` receives the outcome of each attempt."""
         self._store = store
         self._rules = rules
         self._tried = tried
@@ -97,9 +97,8 @@ class Journal:
     def together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run steps that only write to the store in one transaction, and return the result of the work.
 
-        Where one of them fails the transaction is rolled back, and they are run again one by one, so that the failure
-        is that of its own step. The steps of a job that is older than this process are run one by one from the
-        beginning.
+        If a step fails, the transaction is rolled back and the steps run one by one, so that the failure is recorded
+        for its own step. The steps of a job that is older than this process always run one by one.
         """
         try:
             with self._store.begin() as tx:
@@ -112,9 +111,9 @@ class Journal:
         return work()
 
     def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
-        """Return the result of a step that only writes to the store, or its stored result when it finished before.
+        """Return the result of a step that only writes to the store, or its stored result if it finished before.
 
-        Within a transaction it is a part of it, and its exceptions pass unchanged.
+        Inside ``together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
         """
         with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
@@ -135,9 +134,9 @@ class Journal:
     async def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Treat the block as an attempt at a step that acts outside: one begun already, or begun in a thread now.
+        """Treat the block as an attempt at a step that acts outside; the attempt was begun before, or begins in a thread.
 
-        The block is given the stored result of a finished step. Every exception of it is journaled.
+        The block receives the stored result of a finished step. Every exception of the block is journaled.
         """
         with attempt_timer(name, self._observe), ExitStack() as scope:
             try:
@@ -152,7 +151,7 @@ class Journal:
     def begin_ahead(self, ref: StepRef, name: str) -> None:
         """Record the attempt at a step that the next activity makes.
 
-        It is left out where that would take a transaction of its own.
+        Nothing is recorded if that would need a transaction of its own.
         """
         if not self._store.is_writing:
             return
@@ -163,7 +162,7 @@ class Journal:
                 tx.jobs.steps.begin(ref, name, tx.jobs.snapshot(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that was recorded ahead for this one; None without one, or with more to write."""
+        """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
         number = tx.jobs.steps.history(ref, self._tried()).begun_ahead
         if number is None or ref in self._unwritten:
             return None
@@ -173,12 +172,14 @@ class Journal:
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
         """Return the stored result of a finished step, or the attempt that begins now.
 
-        Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
-        in it too often (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of its lane runs, and
-        ``StepTaken`` when Temporal has meanwhile given the step to another process, or the job to another run.
+        Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, and ``Quarantined`` when the process
+        died in this step too often (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of the lane runs,
+        and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if not recorded:  # inside another step's activity, or a local one, the attempt number is not that of this step
+        if (
+            not recorded
+        ):  # in a local activity, or in that of another step, Temporal's attempt number is not that of this step
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.snapshot(ref.job_id)
@@ -204,18 +205,18 @@ class Journal:
         return attempt
 
     def _write_late(self, tx: Transaction, ref: StepRef) -> None:
-        """Note the failure of an earlier attempt that could not be written when that ended."""
+        """Write the failure of an earlier attempt, which could not be written when that attempt ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
             with acting_for(own):
                 tx.jobs.steps.failed(ref, problem, UNEXPECTED)
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
-        """Note why the attempt failed, or that it has to wait, and return the failure for Temporal.
+        """Record why the attempt failed or has to wait, and return the failure for Temporal.
 
         After its last failure, a job may wait for an outside event instead of failing (docs/decisions.md: retry).
-        Raises ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a
-        crash.
+        Raises ``StoreBusy`` when the record cannot be written; the next attempt writes it, so that the failure does not
+        count as a crash.
         """
         own = own_attempt_at(ref)
         if own is not None:
@@ -253,7 +254,7 @@ class Journal:
     def _begun(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
-        """Return a callable that does the step, or reads a finished one's result; ``scope`` is that of its attempt."""
+        """Return a callable that does the step, or reads the result of a finished one; ``scope`` is the attempt's context."""
         begun = self.begin(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
             return functools.partial(result_of(function).model_validate_json, begun)
@@ -261,7 +262,7 @@ class Journal:
         return functools.partial(function, ref)
 
     def timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
-        """Return the result of an activity that writes no row, and measure its time."""
+        """Return the result of an activity that has no row, and measure its time."""
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
@@ -275,7 +276,7 @@ class Journal:
 
 
 def temporal_attempt() -> TemporalAttempt:
-    """Return Temporal's attempt of the running code; the number of a local step restarts when its task is repeated."""
+    """Return the number of Temporal's current attempt; that of a local step restarts when its workflow task is repeated."""
     info = activity.info()
     return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
@@ -293,7 +294,7 @@ def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
 
 
 def _begin(tx: Transaction, job_id: str) -> None:
-    """Start a pending job where its lane is free, and note what its row says, so that it is not read again."""
+    """Start a pending job if its lane is free, and remember the job's row, so that it is not read again."""
     begun = tx.jobs.mark_started(job_id)
     if begun is not None and begun.is_new:
         tx.jobs.steps.assume(job_id, {})
@@ -302,17 +303,17 @@ def _begin(tx: Transaction, job_id: str) -> None:
 
 
 def _take_lane(tx: Transaction, job_id: str) -> None:
-    """Claim the lane for the job of a workflow that starts.
+    """Claim the lane for a job whose workflow starts.
 
-    Between the job's claim and this step another job may have resumed from a wait at an earlier position, or the other
-    way round: the one that begins first runs (docs/invariants.md: lanes).
+    Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse; the job that
+    begins first runs (docs/invariants.md: lanes).
     """
     if not tx.jobs.mark_started(job_id):
         raise LaneTaken(f"another job of the lane of {job_id} runs")
 
 
 def _refuse(job: JobSnapshot, ref: StepRef) -> None:
-    """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
+    """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
     if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
     if job.stop_requested and kind_of(ref.step) not in AFTER_A_STOP:
@@ -333,7 +334,7 @@ def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> 
 
 
 def _detail(error: Exception) -> str:
-    """Return the detail for operators; of an unexpected error, which may quote users, only the class is logged."""
+    """Return the error text for operators; of an unexpected error only the class, because its text may quote users."""
     return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
 
 

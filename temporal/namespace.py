@@ -1,4 +1,4 @@
-"""A Temporal namespace as Maestro needs it: registered, with search attributes that hold ids and words only."""
+"""Prepares a Temporal namespace: registers it, and adds search attributes, which hold ids and fixed words only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,11 +44,11 @@ _NOT_TOLD = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMEN
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Which search attributes a namespace lacks, and which it has with another type than Keyword."""
+    """The search attributes that a namespace lacks, and those that have another type than Keyword."""
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
-    """From the name to the type it has, as the program ``temporal`` writes it."""
+    """The present type of each such attribute by name, as the program ``temporal`` writes types."""
 
 
 def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
@@ -60,7 +60,7 @@ def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
 
 
 async def lacking(client: Client, namespace: str) -> Shortfall:
-    """Return which search attributes are missing or have another type; raises what the SDK raises."""
+    """Return which search attributes are missing or have another type; raises the errors of the SDK."""
     known = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
     )
@@ -68,9 +68,9 @@ async def lacking(client: Client, namespace: str) -> Shortfall:
 
 
 async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
-    """Add those that are missing and return them.
+    """Add the missing search attributes and return them.
 
-    Raises ``TemporalUnavailable`` with the fix when that is refused, ``RPCError`` when a retry may succeed.
+    Raises ``TemporalUnavailable`` with the fix when the server refuses, ``RPCError`` when a retry may succeed.
     """
     try:
         found = await lacking(client, namespace)
@@ -92,7 +92,7 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
 
 
 async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
-    """Add them; the server's refusals because another process added them first count as success."""
+    """Add search attributes; a refusal because another process added them first counts as success."""
     try:
         await client.operator_service.add_search_attributes(_request(namespace, names), timeout=_ATTRIBUTES_TIMEOUT)
     except RPCError:
@@ -107,13 +107,13 @@ def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -
 
 
 def mistyped_text(found: Shortfall) -> str:
-    """Return which attributes have another type."""
+    """Return a text that names the attributes of another type."""
     each = ", ".join(f"{name} of type {kind}" for name, kind in found.mistyped.items())
     return f"the search attribute {each} instead of Keyword"
 
 
 def mistyped_fix(found: Shortfall, namespace: str) -> str:
-    """Return the fix for attributes of another type."""
+    """Return the text that says how to fix attributes of another type."""
     names = tuple(found.mistyped)
     named = " ".join(f"--name {name}" for name in names)
     remove = f"temporal operator search-attribute remove -n {namespace} {named} --yes"
@@ -135,8 +135,8 @@ def _request(namespace: str, names: tuple[str, ...]) -> AddSearchAttributesReque
 async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """Register the namespace and add missing search attributes; return a sentence for each change.
 
-    ``retention`` is how long a new namespace keeps finished histories, at least a day on most servers. Raises
-    ``TemporalUnavailable`` with the fix, which is the administrator's commands when Maestro lacks the rights.
+    ``retention`` is how long a new namespace keeps finished histories; most servers require a day at least. Raises
+    ``TemporalUnavailable`` with the administrator's commands as the fix when Maestro lacks the rights.
     """
     try:
         client = await connect(endpoint)
@@ -194,7 +194,7 @@ async def _prepare_attributes(client: Client, endpoint: Endpoint) -> list[str]:
 
 
 async def _known(client: Client, namespace: str) -> None:
-    """Raise while a part of the server does not know the namespace yet."""
+    """Raise an error while a part of the server does not know the namespace yet."""
     await check(client, namespace)
     await lacking(client, namespace)
     await client.workflow_service.count_workflow_executions(
@@ -203,7 +203,7 @@ async def _known(client: Client, namespace: str) -> None:
 
 
 async def _searched(client: Client, namespace: str) -> None:
-    """Raise while the search attributes cannot be used yet."""
+    """Raise an error while the search attributes cannot be used yet."""
     query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
     await client.workflow_service.count_workflow_executions(
         CountWorkflowExecutionsRequest(namespace=namespace, query=query), timeout=_REQUEST_TIMEOUT
@@ -211,7 +211,7 @@ async def _searched(client: Client, namespace: str) -> None:
 
 
 async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
-    """Repeat a check until it succeeds; raises its last error after ``USABLE_SECONDS``."""
+    """Repeat a check until it succeeds; after ``USABLE_SECONDS``, raise the check's last error."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + USABLE_SECONDS
     while True:
@@ -226,6 +226,6 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
 
 
 def span(kept: timedelta) -> str:
-    """Return a duration of hours or days in words."""
+    """Return a duration as words in hours or days."""
     hours = round(kept.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"

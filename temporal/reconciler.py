@@ -1,4 +1,4 @@
-"""Compares the open jobs of the store with Temporal, because the store is the truth.
+"""The reconciler: compares the open jobs of the store with the workflows in Temporal, and corrects differences.
 
 See docs/invariants.md: store is the truth.
 """
@@ -43,14 +43,14 @@ BY_A_PERSON = {
 BY_ITSELF = frozenset(
     {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
 )
-"""Workflow ends that leave a job open only after a fault, such as an incompatible update of its workflow code."""
+"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of the workflow's code."""
 
 RECOVERIES = 3
-"""How often a job is given a new run before it counts as failed: what fails that often will fail again."""
+"""How often a job gets a new run before it fails; a job that failed so often would fail again."""
 
 
 class Reconciler:
-    """Resumes open jobs without a workflow, and closes those that an operator ended in Temporal."""
+    """Resumes open jobs that have no workflow, and closes jobs whose workflow an operator ended in Temporal."""
 
     def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class Reconciler:
         self._released = released
 
     async def run(self, client: Client) -> None:
-        """Reconcile periodically until cancelled; does nothing while Temporal is away."""
+        """Reconcile periodically until cancelled; a round while Temporal is away does nothing."""
         while True:
             try:
                 await self.reconcile(client)
@@ -101,7 +101,7 @@ class Reconciler:
             return list(tx.jobs.running())
 
     def _resume(self, job: Job, why: str, limit: float = math.inf) -> JobRepair:
-        """Give the job a new run at its position; past ``limit`` recoveries it fails, and its user is notified."""
+        """Give the job a new run at its position; after ``limit`` recoveries the job fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
@@ -130,12 +130,12 @@ class Reconciler:
 
 
 def _same_run(present: Job, seen: Job) -> bool:
-    """Return whether the job is still in the run that Temporal was asked about; else the answer is out of date."""
+    """Return whether the job is still in the run that Temporal was asked about; otherwise the answer is outdated."""
     return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
 
 
 def _is_awaited(tx: Transaction, job: Job) -> bool:
-    """Return whether a user waits for the job's answer, and gets it from no other job."""
+    """Return whether a user waits for this job's answer and gets the answer from no other job."""
     awaited = job.inbox_id is not None and not (job.notice or job.what_if)
     return awaited and tx.jobs.delegations.delegator(job) is None
 

@@ -1,4 +1,4 @@
-"""The jobs of a batch, each replayed or cancelled exactly once, and the interruption of a workflow.
+"""Batches: each job of a batch is replayed or cancelled exactly once, and a stopped job's workflow is interrupted.
 
 See docs/invariants.md: resume.
 """
@@ -25,10 +25,10 @@ CANCEL_TIMEOUT = 5.0
 ClientSource = Callable[[], Awaitable[Client | None]]
 
 LOOK_SECONDS = 0.5
-"""The longest delay after which a batch of another process is seen."""
+"""The longest time in seconds until this process finds a batch that another process added."""
 
 AFTER_TROUBLE_SECONDS = 5.0
-"""The wait before a store that failed is read again."""
+"""Seconds to wait before the store is read again after a failure."""
 
 BROKE = "it could not be begun; the log has the error"
 
@@ -36,9 +36,9 @@ log = structlog.get_logger(__name__)
 
 
 def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
-    """Return a function that interrupts the waits of a stopped job's workflow.
+    """Return a function that ends the waits of a stopped job's workflow.
 
-    Without Temporal the job's row alone stops it, at its next step.
+    Without Temporal the job stops at its next step, because its row says so.
     """
 
     async def interrupt(job_id: str) -> None:
@@ -56,17 +56,17 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
 
 @dataclass(frozen=True)
 class DueItems:
-    """The due items of a batch, by their indexes; at least one."""
+    """The items of a batch that are due, at least one, by their indexes."""
 
     batch: ReplayBatch
     places: Sequence[int]
 
 
 class BatchWork:
-    """Starts the jobs of batches, few at a time.
+    """Starts the jobs of batches, only a few at the same time.
 
-    Any number of processes may do so at once: an item is settled in the transaction that replays its job, and the
-    second process finds it settled.
+    Several processes may do this at once: an item is settled in the transaction that replays its job, and the next
+    process finds it settled.
     """
 
     def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
@@ -77,9 +77,9 @@ class BatchWork:
         self._seen = 0
 
     async def run(self) -> None:
-        """Process batches until cancelled; the next process starts the items that are open then.
+        """Process batches until cancelled; items that are open then are started by the next process.
 
-        An ended job frees a slot, so each change of the store is followed by an attempt.
+        After each change of the store the next items are tried, because a job that ended frees a slot.
         """
         changes = self._store.changes
         with changes.subscribed(self._has_news, lambda: LOOK_SECONDS) as changed:
@@ -115,7 +115,7 @@ class BatchWork:
         return [turn for turn in found if turn.places]
 
     def _settle(self, batch: ReplayBatch, place: int) -> str | None:
-        """Replay or cancel one job and write the outcome; return the job if its workflow has to be notified."""
+        """Replay or cancel one job and record the outcome; return the job if its workflow has to be notified."""
         try:
             return self._done(batch, place)
         except StoreBusy:
@@ -142,14 +142,14 @@ class BatchWork:
 
 @dataclass(frozen=True)
 class StartedReplay:
-    """The replayed or stopped job, and whether its workflow has to be notified."""
+    """The replayed or stopped job, and whether to notify its workflow."""
 
     job_id: str
     in_workflow: bool = False
 
 
 def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
-    """Return the indexes of the items that begin now, and add their lanes to those in use."""
+    """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
     if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so no lane limits it
         return [place for place, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
