@@ -86,7 +86,7 @@ class Journal:
         tried: Callable[[], TemporalAttempt] = lambda: UNKNOWN,
         observe: Observe = lambda *_: None,
     ) -> None:
-        """``tried`` returns the number of Temporal's current attempt; ``observe`` receives the outcome of each attempt."""
+        """``tried`` returns the number of Temporal's current attempt; ``observe`` receives each attempt's outcome."""
         self._store = store
         self._rules = rules
         self._tried = tried
@@ -134,10 +134,7 @@ class Journal:
     async def attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Treat the block as an attempt at a step that acts outside; the attempt was begun before, or begins in a thread.
-
-        The block receives the stored result of a finished step. Every exception of the block is journaled.
-        """
+        """Treat the block as an attempt at a step that acts outside, begun before or now, then in a thread."""
         with attempt_timer(name, self._observe), ExitStack() as scope:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
@@ -254,7 +251,7 @@ class Journal:
     def _begun(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
-        """Return a callable that does the step, or reads the result of a finished one; ``scope`` is the attempt's context."""
+        """Return a callable that does the step, or reads a finished one's result; ``scope`` belongs to the attempt."""
         begun = self.begin(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
             return functools.partial(result_of(function).model_validate_json, begun)
@@ -276,7 +273,7 @@ class Journal:
 
 
 def temporal_attempt() -> TemporalAttempt:
-    """Return the number of Temporal's current attempt; that of a local step restarts when its workflow task is repeated."""
+    """Return the number of Temporal's current attempt; a repeated workflow task restarts that of a local step."""
     info = activity.info()
     return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 

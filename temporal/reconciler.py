@@ -43,7 +43,7 @@ BY_A_PERSON = {
 BY_ITSELF = frozenset(
     {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
 )
-"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of the workflow's code."""
+"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of its code."""
 
 RECOVERIES = 3
 """How often a job gets a new run before it fails; a job that failed so often would fail again."""
@@ -101,7 +101,7 @@ class Reconciler:
             return list(tx.jobs.running())
 
     def _resume(self, job: Job, why: str, limit: float = math.inf) -> JobRepair:
-        """Give the job a new run at its position; after ``limit`` recoveries the job fails, and its user is notified."""
+        """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):

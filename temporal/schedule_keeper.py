@@ -1,4 +1,7 @@
-"""Keeps Temporal's schedules equal to the rows of heartbeats and crons, because the store is the truth (ADR 17)."""
+"""Keeps the schedules in Temporal equal to the rows of heartbeats and crons (docs/adr, number 17).
+
+The store is the truth.
+"""
 
 import asyncio
 import math
@@ -40,10 +43,10 @@ REFUSALS = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
     }
 )
-"""Refusals that a retry does not change: the next attempt follows a change of the row, or the next full comparison."""
+"""Refusals that a retry would meet again; the next attempt follows a change of the row, or a full comparison."""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""Missing rights that an administrator has to grant; retried soon, as other errors, but shown in the row."""
+"""Missing rights, which an administrator has to grant; retried soon like other errors, and also shown in the row."""
 
 Result = TypeVar("Result")
 
@@ -52,9 +55,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ScheduleSnapshot:
-    """The rows of schedules: all ids, the wanted Temporal schedule of each, and the invalid rows.
+    """A reading of the schedule rows: all ids, the Temporal schedule for each row, and the invalid rows.
 
-    ``stamp`` differs when any of it may.
+    ``stamp`` changes when any of these may have changed.
     """
 
     stamp: tuple[object, ...]
@@ -66,7 +69,7 @@ class ScheduleSnapshot:
 class ScheduleKeeper:
     """Creates, changes, pauses and deletes schedules in Temporal to match their rows.
 
-    Two keepers at once do no harm: updates are idempotent, and each corrects an outdated update of the other.
+    Two keepers may run at once: updates are idempotent, and each keeper corrects an outdated update of the other.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class ScheduleKeeper:
         self._compare_at = -math.inf
 
     async def run(self, client: Client) -> None:
-        """Follow the rows until cancelled; changes while Temporal is away are sent when it is back."""
+        """Follow changes of the rows until cancelled; changes made while Temporal is away are sent afterwards."""
         pause = 0.0
         with self._store.changes.subscribed(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
@@ -102,9 +105,9 @@ class ScheduleKeeper:
         return (state.schedules, state.agents, self._terms()) != self._seen or _now() >= self._compare_at
 
     async def follow(self, client: Client) -> bool:
-        """Send changes to Temporal, and periodically everything; return whether it accepted all.
+        """Send changes to Temporal, and periodically compare all rows; return whether Temporal accepted all changes.
 
-        Raises ``RPCError`` when it does not even list its schedules.
+        Raises ``RPCError`` when Temporal does not even list its schedules.
         """
         due = _now() >= self._compare_at
         if due:
@@ -126,7 +129,7 @@ class ScheduleKeeper:
         return not self._again
 
     async def _listed(self, client: Client) -> set[str]:
-        """Return the schedule ids that have the form of this Maestro's."""
+        """Return the ids of the schedules in Temporal that belong to this Maestro, by the form of the id."""
         ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
@@ -134,7 +137,7 @@ class ScheduleKeeper:
     async def _update_schedule(
         self, client: Client, planned: ScheduleColumns, want: WantedSchedule
     ) -> FollowedSchedule | None:
-        """Update Temporal for one row and return the result; None when it should be retried soon."""
+        """Update Temporal for one row and return the result; None if the update should be retried soon."""
         try:
             await put_schedule(client, want, anew=_is_outdated(planned, want))
         except RPCError as error:
@@ -197,7 +200,7 @@ def _is_outdated(planned: ScheduleColumns, want: WantedSchedule) -> bool:
 
 
 async def _gather_limited(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
-    """Await all of them, with a limit on how many run at the same time."""
+    """Await all awaitables, with a limit on how many run at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Coroutine[None, None, Result]) -> Result:

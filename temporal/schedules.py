@@ -1,6 +1,6 @@
-"""The Temporal Schedule of a heartbeat or a cron: its calendars, and how it is created and changed.
+"""The Temporal schedule of a heartbeat or a cron: its calendars, and its creation and update.
 
-See docs/decisions.md: schedules; ADR 17.
+See docs/decisions.md: schedules; docs/adr, number 17.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -49,7 +49,7 @@ _YEARS = range(2000, 2101)
 _SECOND = timedelta(seconds=1)
 
 CATCH_UP = timedelta(days=366)
-"""The catch-up window: after an outage of Temporal, one run replaces all times missed within it."""
+"""The catch-up window: after an outage of Temporal, a single run replaces all times missed within this window."""
 
 _REQUEST_TIMEOUT = timedelta(seconds=10)
 
@@ -77,9 +77,9 @@ def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: da
 
 
 def _single(moment: datetime) -> ScheduleIntervalSpec:
-    """Return a single moment as the interval from 1970 on that recurs only after twice that time.
+    """Return a single moment as an interval from 1970, so long that it recurs only after twice the time until then.
 
-    It could not be the offset of a longer one: Temporal skips an offset that is still to come.
+    The moment cannot be the offset of a longer interval: Temporal skips an offset that is still in the future.
     """
     return ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp())))
 
@@ -132,7 +132,7 @@ def _day_of(day: date) -> ScheduleCalendarSpec:
 
 
 def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
-    """Return numbers as few ranges."""
+    """Return numbers as the smallest number of ranges."""
     placed = enumerate(sorted(numbers))
     runs = ([number for _, number in run] for _, run in groupby(placed, key=lambda pair: pair[1] - pair[0]))
     return tuple(ScheduleRange(run[0], run[-1]) for run in runs)
@@ -140,7 +140,7 @@ def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
 
 @dataclass(frozen=True)
 class ScheduleTerms:
-    """Values that every run gets: its queues, and the settings of runs."""
+    """Values that all runs of all schedules share: the queues and the settings of runs."""
 
     queues: Queues
     pace: RunSettings
@@ -148,7 +148,7 @@ class ScheduleTerms:
 
 @dataclass(frozen=True)
 class WantedSchedule:
-    """The wanted Temporal schedule of an id; ``digest`` differs when any of it does."""
+    """The schedule that Temporal should have for a row; ``digest`` changes with any part of it."""
 
     id: str
     schedule: Schedule
@@ -157,12 +157,12 @@ class WantedSchedule:
 
 
 def schedule_id(main_queue: str, ref: str) -> str:
-    """Return Temporal's id of a schedule; it contains the queue, so that two Maestros can share a namespace."""
+    """Return a schedule's id in Temporal; it contains the queue, so that several Maestros can share a namespace."""
     return f"{main_queue}-{ref}"
 
 
 def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
-    """Return the wanted Temporal schedule of a row; raises ``InvalidEdit`` for a row with an invalid rule."""
+    """Return the schedule that Temporal should have for a row; raises ``InvalidEdit`` for an invalid rule."""
     its_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
@@ -186,10 +186,10 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
 
 
 async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
-    """Create or update a schedule in Temporal; raises what the SDK raises.
+    """Create or update a schedule in Temporal; raises the errors of the SDK.
 
-    Without ``anew``, only changes made in Temporal itself are reverted. Temporal catches up on times missed in an
-    outage even when the schedule is updated right after it (measured).
+    Without ``anew``, the update only reverts changes that were made in Temporal itself. Temporal still catches up on
+    times missed in an outage when the schedule is updated right after the outage (measured).
     """
     if not await _update(client, wanted, anew=anew):
         try:
@@ -201,7 +201,7 @@ async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) ->
 
 
 async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
-    """Remove a schedule that starts workflows on this queue; raises what the SDK raises."""
+    """Remove a schedule that starts workflows on this queue; raises the errors of the SDK."""
     handle = client.get_schedule_handle(its_id)
     try:
         description = await handle.describe(rpc_timeout=_REQUEST_TIMEOUT)
@@ -214,7 +214,7 @@ async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
 
 
 async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool:
-    """Update an existing schedule; return whether there is one."""
+    """Update a schedule; return False if Temporal has no such schedule."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
         if not anew and _is_unchanged(present.description.schedule, wanted.schedule):
@@ -231,7 +231,7 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
 
 
 def _is_unchanged(present: Schedule, wanted: Schedule) -> bool:
-    """Return whether a schedule is as Maestro set it; the payload of its runs is compared as far as it is readable."""
+    """Return whether a schedule is as Maestro set it; the payload of its runs is compared only if it is readable."""
     here, there = present.action, wanted.action
     return (
         isinstance(here, ScheduleActionStartWorkflow)
@@ -260,13 +260,13 @@ def _action(
 
 
 def _details(ref: JobRef) -> str:
-    """Return the link to all runs of the schedule, in Markdown: Temporal makes the id of each run."""
+    """Return a Markdown link to the list of the schedule's runs, because Temporal chooses the id of each run."""
     runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
     return f"A run of {runs}. Its job has the id of this workflow."
 
 
 def _priority(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms) -> Priority:
-    """Return the priority of its runs, before the paying client is known; the run itself reads the client."""
+    """Return the priority of a schedule's runs; it ignores the client that pays, which only the run itself reads."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)
 

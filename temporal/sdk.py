@@ -1,6 +1,6 @@
-"""Adapts the SDK to this process: activations on the event loop, its native log, and payload visits that are skipped.
+"""Adapts the Temporal SDK: activations on the event loop, a quiet log, and no needless visits of payloads.
 
-See ADR 35.
+See docs/adr/0035-activations-on-the-event-loop.md. An activation is the SDK's call of workflow code.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ PARAMETERS = {
     "encode_completion": ("completion", "data_converter", "encode_headers", "storage_concurrency_limit"),
     "create": ("instance", "context_free_dc", "workflow_context_dc", "workflow_context"),
 }
-"""The replaced functions by their names."""
+"""The names and parameters of the SDK's functions that are replaced."""
 
 QUIET = "ERROR"
 OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
@@ -52,11 +52,11 @@ OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
 
 
 class ActivationHang(BaseException):
-    """Raised inside an activation that hangs; no ``except Exception`` in a workflow stops it."""
+    """Raised inside an activation that runs too long; no ``except Exception`` in a workflow catches this."""
 
 
 class Watchdog:
-    """A thread that interrupts a function which runs for too long; it sleeps while no function runs."""
+    """A thread that interrupts a function which runs too long; the thread sleeps while no function runs."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.hangs = 0
@@ -72,7 +72,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Return what the function returns; raises ``TimeoutError`` when it was interrupted."""
+        """Call the function and return its result; raises ``TimeoutError`` when the function was interrupted."""
         try:
             self._begin()
             try:
@@ -116,7 +116,7 @@ class Watchdog:
                 self._awake.set()
 
     def _end(self) -> None:
-        """Shield the thread from an interruption that arrives after the end of its function."""
+        """Protect the caller from an interruption that arrives after the end of its function."""
         with self._lock:
             self._began = None
             if self._interrupted:
@@ -135,11 +135,12 @@ class Watchdog:
 
 
 class ActivationExecutor(ThreadPoolExecutor):
-    """An executor that runs activations on the event loop and reports one that hangs, as the SDK reports it.
+    """An executor that runs activations on the event loop, and reports an activation that hangs as the SDK would.
 
     The SDK waits for an activation with a timeout, which cannot fire while the activation holds the event loop. So a
-    watchdog interrupts it, and the SDK gets the ``TimeoutError`` on which it reports a deadlock and fails the workflow
-    task. From then on activations run in threads: a workflow that hangs again holds up no other job.
+    watchdog interrupts the activation, and the SDK gets the ``TimeoutError`` on which it reports a deadlock and fails
+    the workflow task. After the first hang, activations run in threads: a workflow that hangs again delays no other
+    job.
     """
 
     def __init__(self, hang_seconds: float = HANG_SECONDS) -> None:
@@ -150,9 +151,9 @@ class ActivationExecutor(ThreadPoolExecutor):
             log.warning("activations.in_threads", sdk=version("temporalio"), known=SDK_VERSION)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run the function with the next iteration of the running event loop.
+        """Run the function in the next iteration of the running event loop.
 
-        It runs in a thread, as the SDK does it, after a hang, and where SDK or Python are not the known ones.
+        After a hang, and with unknown versions of the SDK or Python, the function runs in a thread, as in the SDK.
         """
         if self._watchdog.hangs or not self._is_known:
             return super().submit(fn, *args, **kwargs)
@@ -174,7 +175,7 @@ class ActivationExecutor(ThreadPoolExecutor):
         except Exception as raised:  # noqa: BLE001 - the SDK awaits the future, and fails the workflow task
             error = raised
         # Such errors end the SDK's handler without a report, and Temporal waits for the timeout of the workflow task.
-        # An exit would even end the process.
+        # A SystemExit would even end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
         # A workflow runs as its own event loop, so none is set as running between its activations.
@@ -218,8 +219,9 @@ def _raise_in(thread_id: int, error: type[BaseException]) -> None:
 def _clear_pending_hang() -> None:
     """Raise and suppress an interruption that is still pending in this thread, once.
 
-    Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: each function
-    is slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
+    Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: every function
+    call is slower from then on, and under a tracer the thread never gets beyond the first instruction of a function
+    (seen with 3.11).
     """
     with suppress(ActivationHang):
         _raise_in(threading.get_ident(), ActivationHang)  # replaces an exception that is already pending in this thread
@@ -228,7 +230,10 @@ def _clear_pending_hang() -> None:
 
 
 def skip_visits() -> bool:
-    """Replace the SDK's functions for the rest of the process; false when they are not the known ones."""
+    """Replace functions of the SDK for the rest of the process; return False if they are not the known ones.
+
+    The replacements visit payloads only if a codec has work to do.
+    """
     sdk = _private_parts()
     functions = [getattr(owner, name, None) for owner, name in sdk]
     if not is_known(version("temporalio"), functions):
@@ -242,7 +247,7 @@ def skip_visits() -> bool:
 
 
 def _private_parts() -> list[tuple[Any, str]]:
-    """Return where the SDK has the functions to replace: their module or class, and their names."""
+    """Return the modules or classes of the SDK with the functions to replace, and the functions' names."""
     workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
     converter = getattr(workflow, "_CommandAwareDataConverter", None)
     return [
@@ -259,7 +264,7 @@ def _module(name: str) -> Any:
 
 
 def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
-    """Return whether the functions are those that may be replaced; the last one makes the result of a skipped visit."""
+    """Return whether these are the functions that may be replaced; the last one makes the result of a skipped visit."""
     *replaced, nothing_done = functions
     found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
     return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
@@ -295,10 +300,10 @@ def _is_plain(converter: DataConverter) -> bool:
 
 
 def configure_sdk() -> None:
-    """Silence the SDK's retry warnings and skip its unused work; call it before the first client of the process.
+    """Silence the SDK's retry warnings and skip its needless work; call this before the first client is created.
 
-    The native part writes coloured lines to standard error, whatever the log format. ``temporal.client`` reports the
-    connection, once for each change; the journal reports the end of each step in one line.
+    The SDK's native part writes coloured lines to standard error, whatever the log format. ``temporal.client`` reports
+    changes of the connection instead, and the journal logs the end of each step in one line.
     """
     quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
     runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))

@@ -1,4 +1,7 @@
-"""The embedded Temporal server: started, adopted after a kill of Maestro, supervised and stopped."""
+"""The embedded Temporal server: starts, adopts, supervises and stops it.
+
+A server that outlived a killed Maestro is adopted by the next one.
+"""
 
 import asyncio
 import errno
@@ -44,15 +47,15 @@ _PAUSE = 0.05
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
 FULL_BYTES = 4 * 1024**2
-"""With less free space than this the server's database cannot grow by its next step."""
+"""The free space in bytes below which the server's database cannot grow."""
 KILLS_AT_START = 3
-"""How often a server that is killed during its start is started again."""
+"""The number of retries of a start during which the server was killed."""
 NOTICED_WITHIN = 1.0
-"""Seconds within which the end of a process is noticed after its sockets are closed."""
+"""The time in seconds between the closing of a process's sockets and the detection of its end, at most."""
 
 
 async def until_ready(address: str, ui_url: str) -> None:
-    """Return when the server answers in full; the caller sets the time limit."""
+    """Return when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
         while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - another process sends no event
@@ -74,25 +77,25 @@ async def _answers(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool
 async def register_search_attributes(address: str) -> None:
     """Add the search attributes that are missing.
 
-    The server's own flags set them only when it creates its database, so a release that brings a new one needs this.
-    Raises TemporalUnavailable when the server refuses.
+    The server's flags set them only when the server creates its database, so a release that adds an attribute needs
+    this. Raises TemporalUnavailable when the server refuses.
     """
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     await ensure_search_attributes(client, NAMESPACE)
 
 
 class _KilledAtStart(TemporalUnavailable):
-    """The server was killed before it was healthy, by a user or by a system that is short of memory."""
+    """Raised when the server was killed before it was healthy, by a user or for lack of memory."""
 
     def __init__(self) -> None:
         super().__init__("The Temporal server was killed while it started.")
 
 
 class EmbeddedServer:
-    """One Temporal server on this machine, with its data in the data folder.
+    """A Temporal server on this machine, with its data in the data folder.
 
-    The caller holds the lock of the data folder from before ``start`` until after ``stop``: the lock is what makes it
-    safe to end a server that an earlier run left behind.
+    The caller holds the lock of the data folder from before ``start`` until after ``stop``: the lock makes it safe to
+    end a server that an earlier run left behind.
     """
 
     def __init__(self, config: ServerConfig, report: Callable[[str], None]) -> None:
@@ -118,10 +121,10 @@ class EmbeddedServer:
         return self._process.record.pid if self._process else None
 
     async def start(self) -> None:
-        """Adopt the server of an earlier run or start one; return when it is healthy and supervised.
+        """Adopt the server of an earlier run or start a new one; return when it is healthy and supervised.
 
         Raises PortTaken, and TemporalUnavailable when the program is missing, ends at once or does not become healthy.
-        After an error no server started here is left behind, after a cancellation none at all.
+        After an error no server that was started here is left running, after a cancellation no server at all.
         """
         command, program = await asyncio.to_thread(self._server_command)
         self._process = await self._adopt(command, program) or await self._launch_again(command, program)
@@ -138,12 +141,12 @@ class EmbeddedServer:
             self._process = None
 
     def _server_command(self) -> tuple[tuple[str, ...], str]:
-        """Return the command line that the server should have, and the version of its program."""
+        """Return the server's command line for these settings, and the version of its program."""
         binary = find_binary()
         return server_command(self._config, binary), program_version(binary)
 
     async def _adopt(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
-        """Return the server of an earlier run if its command line still fits; end any other one."""
+        """Return the server of an earlier run if it has the same command line; end it otherwise."""
         record = await asyncio.to_thread(read_record, self._config.record)
         if record is None or not await asyncio.to_thread(record.exists):
             return None
@@ -162,7 +165,7 @@ class EmbeddedServer:
         return None
 
     async def _with_new_watch(self, record: ServerRecord) -> ServerProcess:
-        """Return an adopted server with a new watch; its old watch only knows that its Maestro is gone."""
+        """Return an adopted server with a new watch process, because its old one waits for a Maestro that is gone."""
         await asyncio.to_thread(dismiss_watch, record, self._config.database)
         try:
             watch = await self._watch_over(record.pid)
@@ -178,7 +181,7 @@ class EmbeddedServer:
         return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
 
     async def _wait_for_death(self, process: ServerProcess) -> None:
-        """Wait for a server that was killed together with Maestro: it keeps its ports until its last thread ends."""
+        """Wait for a server that was killed together with Maestro; its ports stay open until its last thread ends."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._config.timing.adopted_ready):
                 await process.wait()
@@ -196,7 +199,7 @@ class EmbeddedServer:
         return True
 
     async def _launch_again(self, command: tuple[str, ...], program: str) -> ServerProcess:
-        """Start a server as ``_launch`` does; retried a few times when it is killed during its start."""
+        """Start a server by ``_launch``, and retry a few times if the server is killed during its start."""
         for _ in range(KILLS_AT_START):
             try:
                 return await self._launch(command, program)
@@ -262,7 +265,7 @@ class EmbeddedServer:
         await register_search_attributes(self.address)
 
     async def _supervise(self) -> None:
-        """Restart the server whenever it ends, with a growing delay if it does not live long."""
+        """Restart the server whenever it ends, after a delay that grows while the server ends soon after each start."""
         timing = self._config.timing
         clock = asyncio.get_running_loop().time
         delay = timing.first_restart
@@ -277,7 +280,7 @@ class EmbeddedServer:
             delay = await self._restart(delay)
 
     async def _restart(self, delay: float) -> float:
-        """Retry until a server runs; return the delay for the next death, in seconds."""
+        """Retry until a server runs; return the delay in seconds before the restart after its next end."""
         while True:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)
@@ -319,7 +322,7 @@ class EmbeddedServer:
                 raise _port_taken(port, setting, error) from error
 
     def _why_it_ended(self, written: int) -> MaestroError:
-        """Return the error for a server that ended before it was healthy, from the last line of its log."""
+        """Return the error for a server that ended before it was healthy, with the last line of its log."""
         line = last_line(self._config.log, written)
         if "can't set frontend port" in line:
             return _port_taken(self._config.port, self._config.port_setting)

@@ -1,4 +1,4 @@
-"""The embedded Temporal server as a process: its command line, its start, its record and its end."""
+"""The process of the embedded Temporal server: its command line, start, record and end."""
 
 import asyncio
 import os
@@ -71,7 +71,7 @@ database, the record, and in seconds the time between two looks and the time a s
 
 @dataclass(frozen=True)
 class Timing:
-    """How long the supervision of the server waits, in seconds."""
+    """How long the supervision of the server waits at each point, in seconds."""
 
     ready: float = 30.0
     """for a server just started to answer"""
@@ -95,7 +95,7 @@ ALWAYS_THERE = "default"
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Where the server keeps its data and listens; the setting names appear in messages to the operator."""
+    """The server's data folder and ports; messages to the operator contain the names of the settings."""
 
     data_dir: Path
     port: int
@@ -107,7 +107,7 @@ class ServerConfig:
     timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError when both ports are one."""
+        """Raise ConfigurationError when both ports are equal."""
         if self.port == self.ui_port:
             raise ConfigurationError(
                 f"Port {self.port} is given twice, as {self.port_setting} and as {self.ui_port_setting}: "
@@ -116,12 +116,12 @@ class ServerConfig:
 
     @property
     def database(self) -> Path:
-        """The server's own SQLite file, by its full path: the next run recognises the server by it."""
+        """The full path of the server's SQLite file, by which the next run recognises the server."""
         return (self.data_dir / "temporal.db").resolve()
 
     @property
     def record(self) -> Path:
-        """The file that tells the next run which server this one left running."""
+        """The file that records the running server for the next run."""
         return self.data_dir / "temporal.json"
 
     @property
@@ -131,9 +131,9 @@ class ServerConfig:
 
 
 def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
-    """Return the program ``temporal``: from Maestro's environment (or ``folder``), else from ``PATH`` (or ``path``).
+    """Return the program ``temporal`` of Maestro's environment (or ``folder``), else of ``PATH`` (or ``path``).
 
-    Raises TemporalUnavailable when neither has it.
+    Raises TemporalUnavailable when both lack the program.
     """
     folder = folder or Path(sysconfig.get_path("scripts"))
     found = shutil.which("temporal", path=str(folder)) or shutil.which("temporal", path=path)
@@ -146,7 +146,7 @@ def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
 
 
 def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
-    """Return the full command line; two servers with the same one are interchangeable."""
+    """Return the full command line; two servers with the same command line are interchangeable."""
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
@@ -164,16 +164,16 @@ def _repeat(flag: str, values: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """What the system says of a living process: when it started (in the system's own words) and its command line."""
+    """The system's data about a living process: its start time as the system prints it, and its command line."""
 
     started: str
     command: str
 
 
 def find_process(pid: int) -> ProcessInfo | None:
-    """Return the running process ``pid``; None when it is gone or only waits to be reaped.
+    """Return the running process ``pid``; None when the process has ended, even if its parent has not reaped it.
 
-    While it dies its command line may be empty already.
+    The command line of a dying process may be empty already.
     """
     return find_in_proc(pid) if _PROC.exists() else find_with_ps(pid)
 
@@ -208,7 +208,7 @@ def find_with_ps(pid: int) -> ProcessInfo | None:
 
 
 class ServerRecord(BaseModel):
-    """A server that Maestro started, as the next run finds it in the data folder."""
+    """The record of a server that Maestro started, by which the next run finds that server in the data folder."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -223,16 +223,16 @@ class ServerRecord(BaseModel):
     """The process id of what ends the server when nothing can adopt it any more; 0 in a record of an older release."""
 
     def exists(self) -> bool:
-        """Whether this very process still runs: the system may soon reuse its id."""
+        """Whether exactly this process still runs; the system may have given its id to another process."""
         seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
     def serves(self) -> bool:
-        """Whether it still runs and is the server that was started."""
+        """Whether the process still runs and is the recorded server."""
         return find_process(self.pid) == ProcessInfo(self.started, " ".join(self.command))
 
     def save(self, path: Path) -> None:
-        """Write the record atomically: a kill leaves the old one or the new one."""
+        """Write the record atomically: after a kill, the file holds the old or the new record."""
         fresh = path.with_suffix(".new")
         fresh.write_text(self.model_dump_json(indent=2) + "\n")
         fresh.replace(path)
@@ -256,10 +256,10 @@ Child = asyncio.subprocess.Process
 
 
 class ServerProcess:
-    """A running server: a child process, or one adopted from an earlier run, and the process that watches it."""
+    """A running server, started by this process or adopted from an earlier run, and the process that watches it."""
 
     def __init__(self, record: ServerRecord, child: Child | None = None, watch: Child | None = None) -> None:
-        """``child`` is None for an adopted server, which another process started and the system reaps."""
+        """``child`` is None for an adopted server, which is no child of this process."""
         self.record = record
         self._child = child
         self._watch = watch
@@ -274,16 +274,16 @@ class ServerProcess:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was a child of this process and was killed."""
+        """Whether the server was a child of this process and was killed."""
         return self._child is not None and self._child.returncode == -signal.SIGKILL
 
     async def unwatch(self) -> None:
-        """Let the watch notice that its server has ended, and end."""
+        """Let the watch process notice that its server has ended, so that the watch process ends."""
         if self._watch is not None:
             await end_watch(self._watch)
 
     async def end(self, grace: float) -> None:
-        """Ask the server to end, and kill it after ``grace`` seconds; return when it and its watch are gone."""
+        """Ask the server to end, and kill it after ``grace`` seconds; return when server and watch process are gone."""
         await self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace):
@@ -303,7 +303,7 @@ class ServerProcess:
 
 
 async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Start a process that becomes ``command`` when ``release`` is called, and ends when Maestro dies before."""
+    """Start a process that becomes ``command`` when ``release`` is called, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -315,7 +315,7 @@ async def hold(command: Sequence[str], environment: dict[str, str], output: Bina
 
 
 async def release(held: Child) -> None:
-    """Let a held process become its command."""
+    """Let a held process execute its command."""
     assert held.stdin is not None
     with suppress(ConnectionError):  # the process was killed; the caller that waits for it sees that
         held.stdin.write(b"go\n")
@@ -324,7 +324,7 @@ async def release(held: Child) -> None:
 
 
 async def watch_over(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
-    """Start the watch that ends a server ``orphaned`` seconds after Maestro and the server's record are gone."""
+    """Start the watch process, which ends a server ``orphaned`` seconds after Maestro and its record are gone."""
     arguments = (str(pid), str(database), str(record), f"{orphaned / _LOOKS:g}", f"{grace:g}")
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _WATCH, "watch", *arguments),
@@ -337,14 +337,14 @@ async def watch_over(pid: int, database: Path, record: Path, orphaned: float, gr
 
 
 async def end_watch(watch: Child) -> None:
-    """Let a watch notice that its server has ended; return when the watch has ended as well."""
+    """Let a watch process notice that its server has ended; return when the watch process has ended."""
     assert watch.stdin is not None
     watch.stdin.close()
     await watch.wait()
 
 
 def dismiss_watch(record: ServerRecord, database: Path) -> None:
-    """End an earlier run's watch over an adopted server; this run's watch replaces it."""
+    """End the watch process that an earlier run started for an adopted server; this run's own one replaces it."""
     seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
         with suppress(ProcessLookupError):
@@ -352,7 +352,7 @@ def dismiss_watch(record: ServerRecord, database: Path) -> None:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open the server's log for appending; one that has passed 10 MB becomes ``<name>.1`` first."""
+    """Open the server's log for appending; a log of more than 10 MB is renamed to ``<name>.1`` first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _MAX_LOG:
         path.replace(path.with_name(path.name + ".1"))
@@ -360,7 +360,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def last_line(path: Path, since: int) -> str:
-    """Return the last line written to the log after byte ``since``, or an empty text."""
+    """Return the last line that was written to the log after byte ``since``; empty without one."""
     with path.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(since, size - _TAIL))

@@ -1,4 +1,4 @@
-"""Builds the worker and keeps it running."""
+"""Builds a worker of a task queue and keeps it running."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,12 +35,12 @@ CACHED_WORKFLOWS = 1000
 RELEASED_AT_ONCE = 20
 CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
-"""Local steps are transactions, and only one writes at a time; more threads would only wait for each other."""
+"""The number of threads for local steps: only one transaction writes at a time, so more threads would wait."""
 REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
-"""How long to wait before Temporal is asked again whether it sees the polls of a worker that begins; it doubles."""
+"""The first pause before Temporal is asked again whether it sees a new worker's polls; pauses double."""
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
-"""How the SDK's texts begin when a worker was refused at its start; its queue then stays taken on that connection."""
+"""The beginning of the SDK's errors about a worker refused at its start, whose queue then stays blocked."""
 
 LONGEST_STICKY = timedelta(seconds=10)
 """How long a workflow task waits at most for the process that has its workflow in memory, as the SDK has it.
@@ -50,20 +50,20 @@ A shorter time adds to an overload: any worker gets the task, and reads the hist
 
 
 def production_runner() -> UnsandboxedWorkflowRunner:
-    """Return the workflow runner of workers; docs/adr explains the cost of the sandbox and its replacement."""
+    """Return the workflow runner of workers, which has no sandbox (docs/adr/0006-no-sandbox-in-workers.md)."""
     return UnsandboxedWorkflowRunner()
 
 
 async def at_once() -> None:
-    """Return without waiting."""
+    """Return without waiting: the default where a worker has to wait for nothing."""
 
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """The workflows and activities of a worker of one queue; all ``workflows`` or none of them.
+    """The workflows and activities of the worker of one queue.
 
-    ``drain`` is how long running activities may finish at a shutdown. ``ready`` returns when the process can do the
-    work: importing a library for it holds the interpreter for seconds, in which no activity could send its heartbeats.
+    ``drain`` is how long running activities may take to finish at a shutdown. ``ready`` returns when the process can do
+    the work: importing a library holds the interpreter for seconds, in which no activity could send its heartbeats.
     After ``heartbeat`` without a sign of life a process counts as dead.
     """
 
@@ -78,7 +78,7 @@ class WorkerParts:
 
 @dataclass(frozen=True)
 class Executors:
-    """The executors for steps that are not coroutines, and for activations of workflows."""
+    """The executors for activities that are not coroutines, and for activations of workflows."""
 
     steps: ThreadPoolExecutor
     activations: ActivationExecutor
@@ -113,8 +113,8 @@ def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Wo
 async def release_workflows(client: Client, task_queue: str) -> None:
     """Tell Temporal that no process has the running workflows of a queue in memory.
 
-    Otherwise the next task of each workflow waits for the process that ran it before, which is mostly this one before a
-    crash. Where that process still lives, it reads the history again. A workflow that cannot be released waits for its
+    Otherwise the next task of each workflow waits for the process that ran the workflow before, usually this one before
+    a crash. If that process is alive, it reads the history again. A workflow that cannot be released waits for its
     timeout.
     """
     gate = asyncio.Semaphore(RELEASED_AT_ONCE)
@@ -133,7 +133,7 @@ async def release_workflows(client: Client, task_queue: str) -> None:
 
 
 class WorkerLoop:
-    """Runs a worker until stopped, and rebuilds it after Temporal refused it for a while."""
+    """Runs a worker until stopped, and rebuilds the worker after Temporal refused it."""
 
     def __init__(self, client: Client, parts: WorkerParts, report: Callable[[str], None]) -> None:
         self._client = client
@@ -144,7 +144,7 @@ class WorkerLoop:
         self.polling = False
 
     async def run(self, begun: Callable[[], None]) -> None:
-        """Poll until ``stop``; ``begun`` is called whenever polling begins, as Temporal sees it."""
+        """Poll until ``stop`` is called; ``begun`` is called each time Temporal sees the polls begin."""
         await self._parts.ready()
         steps = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
         with steps, ActivationExecutor() as activations:
@@ -158,7 +158,7 @@ class WorkerLoop:
                     await self._wait_until_usable(blocked=refused.startswith(NEVER_BEGAN))
 
     async def _poll(self, executors: Executors, begun: Callable[[], None]) -> str:
-        """Let one worker poll until it ends; return why Temporal refused it; empty for a normal end."""
+        """Let one worker poll until it ends; return Temporal's reason for a refusal, empty for a normal end."""
         seen = asyncio.create_task(self._report_polling(begun))
         try:
             self._worker = build_worker(self._client, self._parts, executors)
@@ -172,9 +172,9 @@ class WorkerLoop:
         return ""
 
     async def _report_polling(self, begun: Callable[[], None]) -> None:
-        """Report that polling began once Temporal sees it: on a busy machine the first poll follows seconds later.
+        """Report that polling began once Temporal sees a poll: on a busy machine the first poll takes seconds.
 
-        Where Maestro may not list the pollers, the start of the worker counts.
+        Where Maestro may not list the pollers, the start of the worker counts as the beginning.
         """
         wait = SEEN_AFTER
         while not await self._is_seen():
@@ -192,9 +192,9 @@ class WorkerLoop:
         return any(poller.identity == self._client.identity for poller in pollers)
 
     async def _wait_until_usable(self, *, blocked: bool) -> None:
-        """Wait until Temporal works again, because a worker built sooner would only stop again.
+        """Wait until Temporal works again, because a worker built earlier would be refused again.
 
-        ``blocked``: this connection takes no other worker of the queue, so the next one gets a connection of its own.
+        ``blocked``: the connection accepts no other worker of this queue, so the next worker gets a new connection.
         """
         wait = REBUILD_AFTER
         while not self._stopping:

@@ -1,4 +1,4 @@
-"""The workflows, one for each kind of job, and their common run, which does the steps of a path in order."""
+"""The workflows, one for each kind of job, and the code that they share, which does the steps of a path in order."""
 
 import asyncio
 import itertools
@@ -72,7 +72,7 @@ with workflow.unsafe.imports_passed_through():
 PLANNED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
 SKIPPED = "skipped"
-"""The outcome of a run that made no job."""
+"""The result of a scheduled workflow that added no job."""
 
 Activity = Callable[..., Any]
 
@@ -81,60 +81,60 @@ LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
     StepKind.CONVERSATION: ConversationActivities.record_message,
     StepKind.CONTEXT: ContextActivities.build_context,
 }
-"""The activities of cheap steps that are not done in a group."""
+"""The local activities: of cheap steps, where these are done one at a time."""
 
 STEPS_OF_ANSWER: Mapping[StepKind | None, Activity] = {
     StepKind.TAGS: TagActivities.record_answer,
     StepKind.SHOW: WhatIfActivities.show_answer,
 }
-"""The activities of the steps after the final answer of the model."""
+"""The activities of the steps that follow the model's final answer."""
 
 STOPPED = frozenset({"Stopped", "JobEnded"})
 
 
 @workflow.defn(name="MessageWorkflow")
 class MessageWorkflow:
-    """Answers one message once; its id is the job's."""
+    """Answers one message; the workflow's id is the job's id."""
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended."""
+        """Do the job, and return the job's final status."""
         return await JobRun(ref).follow(message_steps)
 
 
 @workflow.defn(name="DelegationWorkflow")
 class DelegationWorkflow:
-    """Does one task that an agent gave to another, once; it outlives the workflow that began it.
+    """Does one task that an agent gave to another agent; this workflow may outlive the one that started it.
 
     See docs/decisions.md: delegation.
     """
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended."""
+        """Do the task, and return the job's final status."""
         return await JobRun(ref, DelegationActivities.take_up).follow(task_steps)
 
 
 @workflow.defn(name="BackgroundWorkflow")
 class BackgroundWorkflow:
-    """Does one job that already has a row: a webhook's, or a schedule's run besides the planned ones."""
+    """Does a job that is already stored: of a webhook, or a run of a schedule that Temporal did not start."""
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended; a failure is not reported to the channel, because no user waits."""
+        """Do the job, and return its final status; a failure is not reported to the channel, because no user waits."""
         return await _run_in_background(ref)
 
 
 @workflow.defn(name="ScheduledWorkflow")
 class ScheduledWorkflow:
-    """Does one planned run of a schedule, started by Temporal; its id is that of the job it makes.
+    """Does one planned run of a schedule, started by Temporal; the workflow's id becomes the id of the run's job.
 
-    While it runs, Temporal skips the next times.
+    While the workflow runs, Temporal skips the schedule's next times.
     """
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended, or why there was none."""
+        """Do the run; return the job's final status, or why no job was added."""
         own = ref.model_copy(update={"job_id": workflow.info().workflow_id})
         firing = ScheduledRun(job_id=own.job_id, schedule=ref.schedule, slot=_slot())
         entered: RunAdmission = await run_local_step(ScheduleActivities.enter, firing, StepKind.ENTER.purpose)
@@ -148,14 +148,14 @@ class ScheduledWorkflow:
 
 @workflow.defn(name="WhatIfWorkflow")
 class WhatIfWorkflow:
-    """Shows once what a job would answer: a paid model call without any effect.
+    """Shows how a job would be answered: a paid model call without any effect.
 
     See docs/decisions.md: what-if.
     """
 
     @workflow.run
     async def run(self, ref: JobRef) -> str:
-        """Return how the job ended; a failure is not reported to the channel, because no user waits."""
+        """Do the what-if, and return its final status; a failure is not reported, because no user waits."""
         return await JobRun(ref, WhatIfActivities.choose_for_show, silent=True).follow(what_if_steps)
 
 
@@ -164,15 +164,15 @@ async def _run_in_background(ref: JobRef) -> str:
 
 
 def _slot() -> datetime:
-    """Return the planned time; an operator may also have started the workflow by hand."""
+    """Return the planned time of a run; for a run that an operator started by hand, its start time."""
     return workflow.info().typed_search_attributes.get(PLANNED_FOR) or workflow.info().start_time
 
 
 class JobRun:
     """One run of one job.
 
-    ``begin`` does its first step where the job is no message. A ``silent`` run sends no notice of its failure, because
-    no user waits for it.
+    ``begin`` does the first step of a job without a message. A ``silent`` run sends no notice of its failure, because
+    no user waits for an answer.
     """
 
     def __init__(self, ref: JobRef, begin: Activity | None = None, *, silent: bool = False) -> None:
@@ -185,10 +185,10 @@ class JobRun:
         self._results: dict[str, Any] = {}
 
     async def follow(self, path: StepPath) -> str:
-        """Do the steps of a path and return the job's status; after any error, the job is closed with its reason.
+        """Do the steps of a path and return the job's status; after an error, close the job with its reason.
 
-        A job that has to wait is parked, and this run is over. Fails the workflow when the job failed, so that it is
-        found among the failed ones in the Temporal Web UI.
+        A job that has to wait is parked, which ends this run. The workflow of a failed job fails, so that operators
+        find it among the failed ones in the Temporal Web UI.
         """
         try:
             try:
@@ -218,7 +218,7 @@ class JobRun:
             await begin_tasks(self._ref, answer, self._queued.precedence)
 
     async def _do_side_by_side(self, names: list[str]) -> None:
-        """Do these steps concurrently; when some have to wait, the others finish first."""
+        """Do these steps concurrently; if some have to wait, the others finish first."""
         if len(names) == 1:
             return await self._do(names[0])
         problems = await asyncio.gather(*map(self._do, names), return_exceptions=True)
@@ -231,7 +231,7 @@ class JobRun:
         return None
 
     async def _do(self, step: str) -> None:
-        """Do a step; further steps that its activity does at once get their results here too."""
+        """Do a step; if its activity also did further steps, store their results as well."""
         kind = kind_of(step)
         if kind is StepKind.MODEL:
             await self._ask_model(step)
@@ -258,7 +258,7 @@ class JobRun:
         return await self._deliver(step)
 
     def _keep(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
-        """Store a step's result, show it in the Web UI, and apply its effects on the run."""
+        """Store a step's result in this run, show it in the Web UI, and apply its effects to the run."""
         self._results[step] = outcome
         took = "" if milliseconds is None else f" ({milliseconds} ms)"
         self._details.add(f"{step}: {outcome.words or 'done'}{took}")
@@ -275,14 +275,14 @@ class JobRun:
                     self._show_typing()
 
     async def _prepare(self, step: str) -> None:
-        """Do this step and the preparing ones after it, up to the first that needs another activity before it."""
+        """Do this step and the preparing steps after it, up to the first one that has to wait for another activity."""
         group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
         purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
         prepared: PreparationOutcome = await run_local_step(PreparationActivities.prepare, group, "; ".join(purposes))
         self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
 
     async def _ask_model(self, step: str) -> None:
-        """Make a model call; its answer is recorded and sent with it where nothing prevents that."""
+        """Call the model; the same activity records and sends the answer if no other step comes first."""
         (number,) = numbers_of(step)
         asked: dict[str, Any] = {"job_id": self._ref.job_id, "step": step, "number": number}
         asked["final"] = number > self._ref.tool_rounds
@@ -308,15 +308,15 @@ class JobRun:
         return self._keep_all(outcomes, done.milliseconds)
 
     def _keep_all(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
-        """Store the results of a group of steps, None for those that were not reached."""
+        """Store the results of several steps; a step that was not reached has the result None."""
         reached = [(name, outcome) for name, outcome in outcomes.items() if outcome is not None]
         for (name, outcome), took in zip(reached, milliseconds, strict=True):
             self._keep(name, outcome, took)
 
     async def _do_optional(self, step: str) -> None:
-        """Do a step that the answer does not need: its failure is reported; a stop still stops the run.
+        """Do a step that the answer does not require: a failure is only reported, but a stop still stops the run.
 
-        The prompt names a file that is missing, and a voice message without a transcript.
+        The prompt then mentions the missing file, or the voice message without a transcript.
         """
         work: Mapping[str, tuple[Activity, StepOptions]] = {
             StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
@@ -345,7 +345,7 @@ class JobRun:
         return await run_local_step(activity, final, purpose_of(step))
 
     async def _deliver(self, step: str) -> Any:
-        """Send the job's message, which closes it, or a notice of its failure."""
+        """Send the job's message, and close the job with it, or send a notice of the job's failure."""
         closes = step != StepKind.NOTICE
         route = self._results.get(StepKind.ROUTE)
         is_reply = route is not None and route.action is RouteAction.REPLY
@@ -355,7 +355,7 @@ class JobRun:
         return await self._queued.do(DeliveryActivities.deliver, message, options, purpose_of(step))
 
     def _show_typing(self) -> None:
-        """Let the process that holds the connector show the indicator; the run does not wait for it."""
+        """Start the typing indicator in the process with the connector; the run does not wait for that."""
         workflow.start_activity_method(
             TypingActivities.show_typing,
             self._step(StepKind.TYPING),

@@ -1,4 +1,4 @@
-"""How a workflow runs its steps: timeouts, priorities and queues, and the details in the Temporal Web UI.
+"""How a workflow runs its steps: timeouts, priorities, queues, and the details for the Temporal Web UI.
 
 See docs/decisions.md: priorities, delegation.
 """
@@ -27,10 +27,10 @@ with workflow.unsafe.imports_passed_through():
 RETRY_AFTER_CRASH = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 
 LOCAL_STEP_TIMEOUT = timedelta(seconds=30)
-"""A local step is a transaction; longer than this and its thread hangs."""
+"""The timeout of a local step: a transaction that takes longer hangs."""
 
 LOCAL_RETRY_IN_HISTORY = timedelta(milliseconds=1)
-"""Every failed attempt at a local step becomes a marker that people see in the Temporal Web UI, and its wait a timer.
+"""The longest retry delay that leaves no trace: a longer one is a timer in the history, and the failed attempt a marker.
 
 Zero would mean the SDK's default: repeats inside one long workflow task that leave no trace.
 """
@@ -39,13 +39,13 @@ DELIVERY_TIMEOUT = timedelta(minutes=10)
 """The time for all chunks of a message, with the wait for the outbound lane; heartbeats detect a dead process."""
 
 NOTICE_TIMEOUT = timedelta(minutes=2)
-"""A failure notice is a courtesy: a platform that is away must not hold up the lane for it."""
+"""The time for a failure notice: a platform that is unreachable must not hold the lane for a notice."""
 
 MEDIA_TIMEOUT = timedelta(minutes=5)
-"""The time to fetch all files of one message; only a platform that hangs takes longer."""
+"""The time to fetch all files of one message; fetching takes longer only if the platform hangs."""
 
 VOICE_TIMEOUT = timedelta(minutes=2)
-"""The time for all attempts at the voices of one message; transcripts so far are kept, and the rest is left out."""
+"""The time for all attempts to transcribe a message's voices; after that, voices without a transcript are skipped."""
 
 COMPACTION_TIMEOUT = timedelta(minutes=1)
 """The time for all attempts at a compaction: the answer does not need it, so a failing provider must not delay it.
@@ -57,7 +57,7 @@ REQUESTS_PER_CALL = 3
 """The time of one model call, in requests: one account may time out, another answer slowly, and both may wait."""
 
 DEADLINE_SLACK = timedelta(seconds=30)
-"""What an activity may take beyond the deadline it keeps itself."""
+"""How much longer than its own deadline an activity may take before Temporal times it out."""
 
 WAIT_FOR_CLEANUP = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
 
@@ -74,7 +74,10 @@ DELEGATION_WORKFLOW = "DelegationWorkflow"
 
 
 class Suspended(Exception):
-    """Steps that cannot continue now; the job is parked and continues with a new run (docs/adr/0008)."""
+    """Raised when steps cannot continue now: the job is parked and continues with a new run.
+
+    See docs/adr/0008-a-waiting-job-has-no-workflow.md.
+    """
 
     def __init__(self, *steps: str) -> None:
         super().__init__(*steps)
@@ -82,9 +85,9 @@ class Suspended(Exception):
 
 
 def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
-    """Return Temporal's priority: Maestro's are from 1 to 10, Temporal's from 1 to 5.
+    """Return Temporal's priority, from 1 to 5, for Maestro's, from 1 to 10.
 
-    Empty while nothing is known: then an activity has the priority of its workflow.
+    Empty without a precedence: the activity then has the priority of its workflow.
     """
     if precedence is None:
         return Priority.default
@@ -95,7 +98,7 @@ def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
 
 
 class RunDetails:
-    """The details of a run in the Temporal Web UI: ids and fixed words, no text of messages."""
+    """The details of a run in the Temporal Web UI: ids and fixed words, but no text of messages."""
 
     def __init__(self) -> None:
         self.agent = ""
@@ -108,14 +111,14 @@ class RunDetails:
         workflow.set_current_details("\n".join(self._lines))
 
     def publish(self, outcome: str) -> None:
-        """Set the search attributes that are known at the end of the run."""
+        """Set the search attributes whose values are known at the end of the run."""
         found = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
         workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items() if value])
 
 
 @dataclass(frozen=True)
 class StepOptions:
-    """The timeouts of a step, for one attempt and optionally for all, and its queue."""
+    """The queue of a step, and its timeouts: for one attempt, and optionally for all attempts."""
 
     once: timedelta
     in_all: timedelta | None = None
@@ -149,7 +152,7 @@ def _suspending(payload: Value) -> Iterator[None]:
 
 
 class QueuedSteps:
-    """Steps that other processes may run, with the settings and the queues of one job."""
+    """Runs steps as activities that any process may do, with the settings and queues of one job."""
 
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
@@ -162,7 +165,7 @@ class QueuedSteps:
         return temporal_priority(self.precedence, fair=self._ref.fair)
 
     def model_options(self, *, sends: bool = False) -> StepOptions:
-        """Return the options of a model call, which also ``sends`` its answer where it may."""
+        """Return the options of a model call; with ``sends``, the activity may also send the answer."""
         beyond = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
         return StepOptions(self._model_time + beyond, queue=self._ref.llm_queue)
 
@@ -205,12 +208,12 @@ class QueuedSteps:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the failure inside an activity's error; a local activity raises it without a wrapper."""
+    """Return the failure inside an activity's error; local activities raise the failure directly."""
     return error.cause if isinstance(error, ActivityError) else error
 
 
 def failed_step(error: BaseException) -> str:
-    """Return the step that failed (temporal/failures.py); histories of earlier releases name the activity alone."""
+    """Return the step that failed (temporal/failures.py); in histories of earlier releases, the activity's name."""
     cause = _cause(error)
     if isinstance(cause, ApplicationError) and cause.details:
         return str(cause.details[0])
@@ -224,9 +227,9 @@ def error_type(error: BaseException) -> str:
 
 
 async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
-    """Start a child workflow for every task; one that the dispatcher has already started is left to run.
+    """Start a child workflow for every task that the dispatcher has not started already.
 
-    A child has the fair share of the answer's job until its own is known.
+    A child has the fair share of its parent's job until its own is known.
     """
     share = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = share.model_copy(update={"priority": answer.priority})
@@ -251,7 +254,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
 def search_attributes(
     platform: str | None, kind: JobKind, channel: str | None, agent: str | None = None
 ) -> TypedSearchAttributes:
-    """Return the search attributes with which a workflow starts, without those that are None."""
+    """Return the search attributes with which a workflow starts, except those whose value is None."""
     values = {PLATFORM: platform, KIND: str(kind), CHANNEL: channel, AGENT: agent}
     return TypedSearchAttributes(
         [SearchAttributePair(key, value) for key, value in values.items() if value is not None]
@@ -259,7 +262,7 @@ def search_attributes(
 
 
 async def complete(work: Coroutine[Any, Any, None]) -> None:
-    """Finish the work although the workflow is cancelled meanwhile: a job that two users end must not stay open."""
+    """Finish the work even if the workflow is cancelled meanwhile: otherwise a job stopped twice could stay open."""
     task = asyncio.create_task(work)
     while not task.done():
         try:

@@ -20,9 +20,9 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """An incoming message with its sender and the stored rows about it.
+    """An incoming message with its sender, and the stored rows that decide how it is handled.
 
-    ``turned_away`` is the policy that refuses the sender.
+    ``turned_away`` is the access policy that refuses the sender, None if the sender has access.
     """
 
     message: IncomingMessage
@@ -32,12 +32,12 @@ class ReceivedMessage:
 
     @property
     def binding(self) -> AgentChannel | None:
-        """The binding of its channel."""
+        """The binding of the message's channel to an agent, None without one."""
         return self.state.binding
 
     @property
     def alone(self) -> str | None:
-        """The user of a conversation per user, None where the users of the channel share one."""
+        """The user whose conversation this is; None where all users of the channel share one."""
         return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
 
     @property
@@ -47,7 +47,7 @@ class ReceivedMessage:
 
     @property
     def speaker(self) -> Speaker:
-        """The sender, in the form for answers to questions."""
+        """The sender, as an answer to a question records it."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
@@ -57,12 +57,12 @@ def person_of(message: IncomingMessage) -> PersonId:
 
 
 def new_job_id() -> str:
-    """Return an id for the job of a message."""
+    """Return a new id for the job of a message."""
     return f"{JobKind.MESSAGE}-{ULID()}"
 
 
 def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) -> Job:
-    """Return a new job for the message; one that ``waits`` has a position in the lane."""
+    """Return a new job for the message; with ``waits``, the job gets a position in the message's lane."""
     return Job(
         id=new_job_id(),
         priority=priority_of(owner=arrival.person.is_owner),
@@ -75,7 +75,7 @@ def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) ->
 def dropped(
     tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: FloodState = FloodState.WITHIN
 ) -> Job:
-    """Store a message and drop it, so that operators see why; they can restart one that would have waited."""
+    """Store a message with a dropped job and its reason; with ``waits``, an operator can restart it in its lane."""
     job = job_of(tx, arrival, waits=waits)
     job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
     tx.jobs.add(job)
@@ -84,19 +84,19 @@ def dropped(
 
 
 def tell(tx: Transaction, job: Job, text: str) -> None:
-    """Add a notice from Maestro to the user of a job."""
+    """Add a job that sends a notice of Maestro to the user of a job."""
     tx.jobs.add(notice_of(job, new_job_id(), text, tx.now))
 
 
 class AccessControl:
-    """Routing and access, from the present rows of the store (docs/decisions.md: routing, access)."""
+    """Decides about routing and access from the current rows of the store (docs/decisions.md: routing, access)."""
 
     def __init__(self, access: AccessRules, routing: RoutingSettings) -> None:
         self._access = access
         self._routing = routing
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
-        """Return the sender of a message with the access that the store grants now."""
+        """Return the sender of a message with the access that the store grants at this moment."""
         who = person_of(message)
         return self.person_as(
             message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.is_known(who)
@@ -134,14 +134,14 @@ class AccessControl:
         return policy if strange else None
 
     def agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:
-        """Return the agent that answers a message, if one does."""
+        """Return the agent that answers a message; None if no agent does."""
         found = self.route(tx, message, binding).agent
         return tx.agents.read(found.id) if found is not None else None
 
     def refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person
     ) -> str | None:
-        """Return why this user's commands are refused here, or None; without an agent, the channel alone decides."""
+        """Return why this user's commands are refused here, or None; without an agent, the channel decides."""
         if person.is_owner:
             return None
         return refusal(person, self.agent(tx, message, binding), binding)

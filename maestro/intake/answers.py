@@ -1,4 +1,4 @@
-"""Answers to open questions: they go to the job that waits and never into a lane (docs/decisions.md: questions)."""
+"""Answers to open questions, which go to the waiting job and not into a lane (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 
@@ -33,12 +33,12 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRe
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, meant: QuestionAnswer | AnswerRefusal) -> Job:
-    """Settle the question, or reply why the message is no answer."""
+    """Record the answer to the question, or reply why the message is not accepted as an answer."""
     return _settle(tx, arrival, meant) if isinstance(meant, QuestionAnswer) else _reply(tx, arrival, meant)
 
 
 def _read_text(tx: Transaction, content: str) -> ReplyText:
-    """Read a message as an answer; a number at its end names a question only if that question offers the text."""
+    """Parse a message as an answer; a final number names a question only if that one offers the preceding text."""
     choice = parse_choice(content)
     question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
     if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
@@ -49,7 +49,7 @@ def _read_text(tx: Transaction, content: str) -> ReplyText:
 def _pointed(
     tx: Transaction, arrival: ReceivedMessage, what: ReplyText, waiting: Sequence[Question]
 ) -> Question | None:
-    """Return the question that a message names by its number, or replies to."""
+    """Return the question that a message names by its number, or to whose message it replies."""
     if what.number is not None:
         return tx.jobs.questions.find(what.number)
     replies = arrival.message.reply_to
@@ -57,7 +57,7 @@ def _pointed(
 
 
 def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -> Job:
-    """Pass an answer to the waiting job; a yes or no is confirmed, in case the user meant another question."""
+    """Pass an answer to the waiting job; an approval or denial is confirmed, in case another question was meant."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     tx.jobs.answer_question(answer, str(arrival.person.id), job.inbox_id)
@@ -70,7 +70,7 @@ def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -
 
 
 def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: AnswerRefusal) -> Job:
-    """Reply why a message is no answer."""
+    """Reply why a message is not accepted as an answer."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     job.notice = refusal.reply

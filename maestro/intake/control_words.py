@@ -1,4 +1,4 @@
-"""The effects of control words (docs/decisions.md: control words)."""
+"""Executes control words, such as ``/stop`` (docs/decisions.md: control words)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ UNSAID = "obeyed without a reply, because too many jobs were waiting"
 
 
 def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
-    """Execute a control word and reply to the user with a job that has no lane."""
+    """Execute a control word; the reply is a job without a lane."""
     job = job_of(tx, arrival)
     row = tx.inbox.add(arrival.message, job.id, control=word)
     job.inbox_id, job.notice = row.id, _effect(tx, arrival, word, row)
@@ -20,7 +20,7 @@ def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
 
 
 def can_stop(tx: Transaction, arrival: ReceivedMessage) -> bool:
-    """Return whether a ``/stop`` would stop any job that is not stopping already."""
+    """Return whether ``/stop`` would stop a job that is not stopping already."""
     return any(not job.stop_requested for job in _stoppable(tx, arrival))
 
 
@@ -38,7 +38,7 @@ def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
     lane = arrival.lane
     working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
     behind = tx.jobs.waiting_in(lane)
-    # A continuation has a lane, and counts as work there.
+    # A delegator that continues has a lane, and is counted as its work, so only jobs without a lane are tasks.
     tasks = sum(task.lane is None for task in _tasks(tx, arrival))
     passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     asked = [
@@ -49,7 +49,7 @@ def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
 
 
 def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
-    """Return the jobs that a ``/stop`` ends: all tasks, and the running or next job or else the newest waiting one."""
+    """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
     head, tasks = tx.jobs.head_of(arrival.lane), _tasks(tx, arrival)
     if head is None or head.stop_requested:
         head = next(iter(tx.jobs.waiting_jobs_in(arrival.lane)), head)
@@ -62,7 +62,7 @@ def _tasks(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
 
 
 def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
-    """Stop jobs; one that is inside no step ends at once."""
+    """Stop jobs; a job that is not inside a step ends at once."""
     if not jobs:
         return "Nothing is running here."
     for job in jobs:

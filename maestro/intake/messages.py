@@ -39,7 +39,7 @@ TOO_LATE = "an edit of a message that is being answered, or was"
 MINUTE = timedelta(minutes=1)
 
 EVENT_PAUSE = timedelta(seconds=1)
-"""The shortest time between two writes of an account's last event: a busy channel has many a second."""
+"""The shortest time between two writes of an account's newest event; a busy channel has many events a second."""
 
 BOT = "it came from a bot, and the channel does not let bots talk (allowBots)"
 BOT_LOOP = "a bot wrote more often in a minute than it may (routing.botMessagesPerMinute)"
@@ -48,11 +48,11 @@ GUESSING = "too many wrong pairing codes came before"
 TOO_FAST = "the person wrote more often in a minute than they may (routing.messagesPerMinute)"
 
 Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
-"""What a message is; None is an ordinary one, for an agent."""
+"""The meaning of a message; None is an ordinary message for an agent."""
 
 
 def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
-    """Replace the text of a message before its job starts; a later edit is only counted."""
+    """Replace the text of a message whose job has not started; a later edit is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add(edit.address, UNKNOWN)
@@ -67,7 +67,7 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
 
 
 def _untouched(job: Job) -> bool:
-    """Return whether a job is for an agent and has begun no step: then no step has read its message."""
+    """Return whether a job is for an agent and has begun no step, so that no step has read its message."""
     return job.status is JobStatus.PENDING and job.started_at is None and not job.notice
 
 
@@ -85,7 +85,7 @@ class IntakeRules:
 
 
 class JobStarter(Protocol):
-    """The dispatcher of this process, as the intake uses it; any thread may call it."""
+    """The dispatcher of this process, as intake uses it; any thread may call its methods."""
 
     @property
     def ready(self) -> bool:
@@ -98,10 +98,10 @@ class JobStarter(Protocol):
 
 
 class Intake:
-    """The intake: every message of every connector passes here once.
+    """The intake, through which every message of every connector passes exactly once.
 
-    A job that need not wait is claimed in the transaction that stores its message, and started right after it, where a
-    dispatcher of this process is ready. All other jobs are left to the dispatchers.
+    A job that does not have to wait is claimed in the transaction that stores its message, and started right after the
+    commit, if the dispatcher of this process is ready. All other jobs are left to the dispatchers.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Intake:
         return accepted
 
     def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
-        """Return the result for a message, and its job if this process is to start it."""
+        """Return the result for a message, and the job if this process starts it."""
         if message.edit_of:
             tx.bots.channels.enable(message.address)
             return take_edit(tx, message), None
@@ -166,7 +166,7 @@ class Intake:
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
     def _note_event(self, tx: Transaction, message: IncomingMessage) -> None:
-        """Store the time and age of the newest event, at most once a second."""
+        """Store the time and delay of the account's newest event, at most once a second."""
         if abs(tx.now - self._noted) >= EVENT_PAUSE:
             self._noted = tx.now
             place = message.address
@@ -182,7 +182,7 @@ class Intake:
         return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
 
     def _ignored(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why a message is only counted: it is for no agent, or a bot or unknown user sends too many."""
+        """Return why a message is only counted: no agent answers it, or a bot or unknown user sends too many."""
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
@@ -195,9 +195,9 @@ class Intake:
         return self._unaddressed(tx, arrival, meant)
 
     def _unaddressed(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why no agent answers a message in a group's channel without a binding.
+        """Return why no agent answers a message in a group channel without a binding.
 
-        A busy server must not cost a workflow for each line (docs/decisions.md: routing).
+        Without this check, every message of a busy server would start a workflow (docs/decisions.md: routing).
         """
         message = arrival.message
         if meant is not None or message.is_direct or arrival.binding is not None:
@@ -212,10 +212,10 @@ class Intake:
         return arrival.state.over_limit
 
     def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
-        """Return the refusal of a message that would wait beyond the limit.
+        """Return the refusal of a message that would exceed the limit of waiting jobs.
 
         Control words count as well, because their replies wait like any job. Only a ``/stop`` that has a job to stop is
-        obeyed even then, because it makes room; it gets no reply.
+        executed beyond the limit, because it frees a slot; it gets no reply.
         """
         waiting = state.pending
         if waiting >= self._rules().max_pending:
@@ -254,7 +254,7 @@ class Intake:
         )
 
     def _enqueue(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
-        """Add a message at the end of its lane; in channels with that setting, it interrupts.
+        """Add a message at the end of its lane; in a channel with the mode "interrupt", interrupt the running job.
 
         See docs/decisions.md: busy agents.
         """
@@ -326,7 +326,7 @@ def _check(message: IncomingMessage) -> None:
 
 
 def _storable(message: IncomingMessage) -> IncomingMessage:
-    """Return the message with storable text: one that the store refused would be delivered again for ever."""
+    """Return the message with text that the store accepts: after a refusal the platform would deliver it for ever."""
     files = tuple(
         file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
         for file in message.attachments
@@ -336,9 +336,9 @@ def _storable(message: IncomingMessage) -> IncomingMessage:
 
 
 def _classify(tx: Transaction, arrival: ReceivedMessage) -> Meant:
-    """Classify a message: one that is neither a control word nor an answer is an ordinary one.
+    """Return the control word, pairing code or answer that a message is; None for an ordinary message.
 
-    Where no question is open, only a text with a number sign in it can still name one.
+    If no question is open in the lane, only a text with a number sign can be an answer.
     """
     content = arrival.message.content
     command = control_word(content) or pairing_code(content)

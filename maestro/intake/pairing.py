@@ -1,4 +1,4 @@
-"""Pairing: an unknown user costs nothing, and gets access by a code (docs/decisions.md: access)."""
+"""Pairing: an unknown user gets access by a code; before that, messages cost no model call (docs/decisions.md: access)."""
 
 import math
 import secrets
@@ -40,14 +40,14 @@ WRONG = (
 
 @dataclass(frozen=True)
 class PairingRules:
-    """The lifetime of codes, and the source of their letters."""
+    """Settings: how long codes are valid, and the random source of their letters."""
 
     lifetime: timedelta = timedelta(hours=1)
     draw: Draw = secrets.choice
 
 
 def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
-    """Drop the message of an unknown user; where pairing is on, tell the user from time to time how to get access."""
+    """Drop the message of an unknown user; with pairing, tell the user from time to time how to get access."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
     wish = tx.users.pairings.newest_of(arrival.person.id)
@@ -67,13 +67,13 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
-    """Return whether too many wrong codes came, from this user or from all, so that no further one is checked."""
+    """Return whether this user, or all users together, sent too many wrong codes; then no more codes are checked."""
     own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESSES)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
 def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
-    """Give the sender of an invitation's code access, and confirm it; the code itself is not stored."""
+    """Give access to the sender of a valid invitation code, and confirm that; the code itself is not stored."""
     invitation = tx.users.pairings.redeem(code.text)
     person = arrival.person.id
     said = arrival.message.model_copy(update={"content": "/pair"})
@@ -88,9 +88,9 @@ def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
 
 
 def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairing:
-    """Give access to the user of a pairing, named by its number or code, and notify them.
+    """Give access to the user of a pairing, which is named by its number or code, and notify the user.
 
-    Raises ``NotFound``, and ``Conflict`` when they have access already or the code expired.
+    Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
     """
     wish = tx.users.pairings.named(which)
     if wish.status is PairingStatus.APPROVED:
@@ -121,14 +121,14 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
-    """Revoke a user's access, from their next message on; raises ``NotFound`` without access."""
+    """Revoke a user's access for all later messages; raises ``NotFound`` if the user has no access."""
     if not tx.users.pairings.revoke(person):
         raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
     tx.system.audit.add(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
-    """Return a code that gives its sender access, once, and its expiry; only its digest is stored."""
+    """Return a new code, which gives its sender access once, and its expiry; only the code's digest is stored."""
     code = new_code(rules.draw)
     expires_at = tx.users.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
     tx.system.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")

@@ -1,4 +1,4 @@
-"""Events of webhooks: the signature is checked, and each event becomes one job, once."""
+"""Incoming webhook events: the signature is checked, and each event becomes exactly one job."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -47,7 +47,7 @@ class WebhookIntake:
         self._jobs = jobs
 
     def at(self, path: str) -> Webhook:
-        """Return the webhook at a path; raises the same ``NotFound`` for a disabled one and for none."""
+        """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self._store.view() as tx:
             found = tx.background.webhooks.open_at(path)
         if found is None:
@@ -68,15 +68,15 @@ class WebhookIntake:
             raise unready from None
 
     def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count an event that was refused."""
+        """Count a refused event."""
         with self._store.begin() as tx:
             tx.background.webhooks.refused(webhook, reason, address)
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Commit an event and its job; a repeated event changes nothing.
 
-        Raises ``NotFound`` or ``BadSignature`` if the webhook changed since the signature was checked, ``BadSignature``
-        for a body that came under another id before, ``TooManyDeliveries`` and ``Backlogged``.
+        Raises ``NotFound`` or ``BadSignature`` if the webhook changed after the signature was checked, ``BadSignature``
+        for a body that was already accepted under another id, and ``TooManyDeliveries`` and ``Backlogged``.
         """
         with self._store.begin() as tx:
             present = tx.background.webhooks.open_at(webhook.path)
@@ -92,7 +92,7 @@ class WebhookIntake:
             return self._begin(tx, present, delivery, payload)
 
     def _begin(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
-        """Add the job, also for an inactive agent: it fails then, where operators see it and can restart it."""
+        """Add the event's job, even if its agent is inactive: operators see that job fail, and can restart it."""
         agent = tx.agents.get(webhook.agent_id)
         job = tx.jobs.add(
             Job(

@@ -1,4 +1,4 @@
-"""The tool ``ask_question``: ask a person, and wait for the answer."""
+"""The tool ``ask_question``, with which an agent asks the user a question and waits for the answer."""
 
 from maestro.domain.questions.question import (
     CHOICE_CHARS,
@@ -13,7 +13,7 @@ MAX_CHARS = 2000
 
 
 class AskQuestion:
-    """Puts a question to the person the agent works for."""
+    """Asks the user for whom the agent works."""
 
     spec = tool_spec(
         "ask_question",

@@ -1,4 +1,4 @@
-"""One tool call: parse it, prepare it and run it; every failure becomes a sentence for the model."""
+"""Runs one tool call: parses, prepares and executes it; every failure becomes a sentence for the model."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class ToolCallResult:
 
 @dataclass(frozen=True)
 class ParsedToolCall:
-    """A tool call whose tool exists and whose arguments are valid."""
+    """A tool call with an existing tool and valid arguments."""
 
     tool: Tool
     arguments: Arguments
@@ -101,7 +101,7 @@ def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCall
 def _guarded(
     tool: StoreTool | QuestionTool, work: Callable[[], Result], passing: type[Exception] | tuple[()] = ()
 ) -> Result | ToolCallResult:
-    """Return what the work returns, or its failure as a result; only ``passing`` errors are raised."""
+    """Await the work and return its result, or its failure as a result; only errors in ``passing`` are raised."""
     try:
         return work()
     except ToolFailure as failure:

@@ -1,4 +1,4 @@
-"""The interface of tools: a description for the model, and one of three ways to act."""
+"""The interface of tools: a description for the model, and one of several ways to run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,10 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ToolCaller:
-    """The job, agent and conversation that a tool acts for; ``folder`` is the conversation's own and may not exist yet.
+    """The job, agent and conversation for which a tool runs; ``folder`` is the conversation's and may not exist yet.
 
-    ``place`` is the memory scope, empty for everywhere. ``turn`` is the number of the round and of the call in it.
+    ``place`` is the memory scope, empty for all conversations. ``turn`` is the number of the tool round, and of the
+    call within that round.
     """
 
     job_id: str
@@ -60,9 +61,9 @@ class ToolFailure(MaestroError):
 
 
 class Tool(Protocol):
-    """A tool; an ``idempotent`` one may be called again when the outcome of a call is unknown.
+    """A tool; if ``idempotent``, it may be called again when the outcome of a call is unknown.
 
-    A ``read_only`` one changes nothing anywhere.
+    A ``read_only`` tool changes nothing anywhere.
     """
 
     spec: ToolSpec
@@ -93,7 +94,7 @@ class PreparingTool(StoreTool, Protocol):
     """A tool with slow work before its transaction, which must not hold up other writers."""
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
-        """Return the prepared arguments for ``act``; raises ``ToolFailure``. It may be called twice for one call."""
+        """Return the prepared arguments for ``act``; raises ``ToolFailure``. A call may be prepared twice."""
         ...
 
 

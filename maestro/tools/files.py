@@ -1,4 +1,4 @@
-"""The tools on the conversation's folder: read, write, list and send its files, and run a command in it."""
+"""The tools for the conversation's folder: read, write, list and send files, and run a command there."""
 
 import asyncio
 import mimetypes
@@ -27,16 +27,16 @@ PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "its
 
 MOST_FILES = 10
 MOST_BYTES = 50 * 1000**2
-"""Bytes of all files of one job."""
+"""The limit in bytes of all files that one job sends."""
 CAPTION_CHARS = 1_000
 NAME_CHARS = 100
 BLOCK = 1024 * 1024
 
 SHELL = "/bin/sh"
 OUTPUT_BYTES = 1_000_000
-"""A command that writes more bytes is ended."""
+"""The limit in bytes of a command's output; a command that writes more is ended."""
 OUTPUT_CHARS = 10_000
-"""Characters of each output; a longer one keeps its beginning and its end, where errors are usually printed."""
+"""The limit in characters of each output; a longer output keeps its beginning and its end, which usually has the error."""
 
 
 class ReadFile:
@@ -56,7 +56,7 @@ class ReadFile:
     read_only = True
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Return the text from the offset on."""
+        """Return the text of the file from the offset on."""
         text = await asyncio.to_thread(_read, inside(caller.folder, arguments["path"]))
         offset = arguments.get("offset", 0)
         if offset and offset >= len(text):
@@ -78,14 +78,14 @@ class WriteFile:
     read_only = False
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Return what was written."""
+        """Write the file, and return a sentence with its size."""
         content = arguments["content"]
         await asyncio.to_thread(_write, caller.folder, arguments["path"], content)
         return f"Wrote {len(content):,} characters to {arguments['path']}."
 
 
 class ListFiles:
-    """Lists what is in the folder."""
+    """Lists the files in the folder."""
 
     spec = tool_spec(
         "list_files",
@@ -270,7 +270,7 @@ def _portable_name(name: str) -> str:
 
 
 class RunShell:
-    """Runs a command; all its processes have ended when the call returns."""
+    """Runs a shell command; all processes of the command have ended when the call returns."""
 
     spec = tool_spec(
         "run_shell",
@@ -284,7 +284,7 @@ class RunShell:
     read_only = False
 
     def __init__(self, environment: Mapping[str, str], seconds: Callable[[], float]) -> None:
-        """Set the timeout in seconds; of ``environment``, a command gets the harmless variables and no key."""
+        """Set the timeout in seconds; commands get the harmless variables of ``environment``, and no keys."""
         self._environment = plain_environment(environment)
         self._seconds = seconds
 
@@ -306,7 +306,7 @@ class RunShell:
 
 
 def _at_home(command: ProgramCommand) -> ProgramCommand:
-    """Make the folder, and make it the command's HOME, so that the command does not read the user's own files."""
+    """Create the folder and make it the command's HOME, so that the command does not read the user's own files."""
     folder = Path(command.folder)
     folder.mkdir(parents=True, exist_ok=True)
     return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})

@@ -15,7 +15,7 @@ USUAL = 5
 
 MAX_CHARS = 1000
 MAX_BITS = 14_000
-"""The bits of the largest whole number; Python converts no number of more than 4,300 digits to text."""
+"""The bits of the largest whole number that is computed; Python converts at most 4,300 digits to text."""
 MAX_DIGITS = 300
 
 Number = int | float
@@ -54,7 +54,7 @@ class MemorySearch:
 
 
 class GetTime:
-    """Tells the time in UTC, and in a time zone."""
+    """Returns the time in UTC, and in a time zone."""
 
     spec = tool_spec(
         "get_time",

@@ -1,4 +1,4 @@
-"""Tools of MCP servers: one session for each server, opened in the background and again after every failure."""
+"""Tools of MCP servers: each server has one session, opened in the background and reopened after every failure."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ from maestro.tools.mcp_server import McpServerSpec, local_name, without
 from maestro.tools.registry import check_parameters
 
 CONNECT_SECONDS = 30.0
-"""How long a server may take from its start to its list of tools; some are downloaded first."""
+"""Seconds from a server's start to its list of tools, at most; some servers are downloaded first."""
 SETTLE_SECONDS = 5.0
 """How long the first use of tools waits for servers that are still starting."""
 AGAIN_SECONDS = (1.0, 60.0)
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class McpServers:
-    """The sessions of a process with its MCP servers."""
+    """This process's sessions with MCP servers."""
 
     def __init__(self, servers: Sequence[McpServerSpec], environment: Mapping[str, str]) -> None:
         """``environment`` holds the variables, without secrets, that every server program gets besides its own."""
@@ -54,7 +54,7 @@ class McpServers:
         self._until: float | None = None
 
     def tools(self) -> Sequence[Tool]:
-        """Return the tools of the servers that are connected; where two have one name, the first server's."""
+        """Return the tools of all connected servers; if two have the same name, that of the first server."""
         found: dict[str, Tool] = {}
         for session in self._sessions:
             for tool in session.tools:
@@ -62,7 +62,7 @@ class McpServers:
         return list(found.values())
 
     async def settled(self) -> None:
-        """Return when every server was tried once, at the latest 5 seconds after the first call."""
+        """Return when every server was tried once, at most 5 seconds after the first call of this method."""
         now = asyncio.get_running_loop().time()
         self._until = self._until or now + SETTLE_SECONDS
         with suppress(TimeoutError):
@@ -71,7 +71,7 @@ class McpServers:
                     await session.tried.wait()
 
     async def serve(self) -> None:
-        """Keep the sessions open until cancelled; then close them and end their programs."""
+        """Keep the sessions open until cancelled; then close them and end the server programs."""
         tasks = [asyncio.create_task(session.keep_open()) for session in self._sessions]
         try:
             await asyncio.wait(tasks)
@@ -88,8 +88,8 @@ async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
 class _McpSession:
     """The session with one server.
 
-    It is opened, used for the list of tools and closed by one task. Calls come from other tasks; one that fails makes
-    that task ask for the list again, and what fails too when this is asked is opened anew.
+    One task opens the session, lists the tools and closes it; calls come from other tasks. After a failed call that
+    task lists the tools again, and reopens the session if that fails as well.
     """
 
     def __init__(self, server: McpServerSpec, environment: Mapping[str, str]) -> None:
@@ -141,7 +141,7 @@ class _McpSession:
         return ToolOutput(text, pictures) if pictures else text
 
     async def _once(self) -> bool:
-        """Keep one session open until it breaks; return whether it ever gave a list of tools."""
+        """Keep one session open until it breaks; return whether it ever returned a list of tools."""
         reason: object = f"it gave no list of tools within {CONNECT_SECONDS:g} seconds"
         worked = False
         try:
@@ -243,7 +243,7 @@ class McpTool:
         arguments: Arguments,
         caller: ToolCaller,  # noqa: ARG002 - required by the interface
     ) -> str | ToolOutput:
-        """Call it; a cancellation is passed on to the server."""
+        """Call the tool on the server; a cancellation is passed on to the server."""
         return await self.call(arguments)
 
 
@@ -260,7 +260,7 @@ async def _listed(client: Client) -> Sequence[types.Tool]:
 
 
 def _text(result: types.CallToolResult) -> str:
-    """Return the text of a result; structured content only without a text, because it repeats the text."""
+    """Return the text of a result; structured content only if there is no text, because it repeats the text."""
     texts = [_block(block) for block in result.content]
     if not any(texts) and result.structured_content is not None:
         return canonical(result.structured_content)

@@ -14,10 +14,10 @@ _HASH_CHARS = 8
 
 @dataclass(frozen=True)
 class McpServerSpec:
-    """An MCP server: a program that is started, where ``words`` are set, else an address.
+    """An MCP server: a program to start, if ``words`` is its command line, else an address.
 
-    ``environment`` is the program's, ``headers`` go with every request to the address. ``idempotent`` are the server's
-    names of tools that may be called again when it is unknown whether a call took effect.
+    ``environment`` is the program's; ``headers`` are sent with every request to the address. ``idempotent`` has the
+    server's names of tools that may be called again if it is unknown whether a call took effect.
     """
 
     name: str

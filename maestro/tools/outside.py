@@ -22,7 +22,7 @@ from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew
 from maestro.tools.registry import parse
 
 LOOK_SECONDS = 0.5
-"""The interval at which an open question is read again."""
+"""The interval in seconds at which an open question is read again."""
 
 POSTS_AT_ONCE = 32
 """Threads for posts alone: each may wait for the scanner until its timeout, and must not hold up other requests."""
@@ -111,7 +111,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
 
 class _Asking:
-    """Puts questions to operators and waits for each answer, without holding a thread or a transaction."""
+    """Asks operators a question and waits for the answer, without holding a thread or a transaction."""
 
     _standing = canonical(
         {
@@ -138,7 +138,7 @@ class _Asking:
 
     @property
     def tool(self) -> OutsideTool:
-        """The tool by which agents ask."""
+        """The tool by which external agents ask."""
         return OutsideTool(
             self._form.spec.name, _ASK, self._form.spec.parameters, self._standing, self._ask, idempotent=True
         )

@@ -1,4 +1,4 @@
-"""The tools of a process, those of installed packages included: access by agents, and the check of arguments."""
+"""The registry of a process's tools, including those of installed packages; checks access and arguments."""
 
 import asyncio
 import json
@@ -106,14 +106,14 @@ class ToolRegistry:
         return listed | self._chat.keys() if takes_part(agent) else listed - self._chat.keys()
 
     def _all(self) -> Mapping[str, Tool]:
-        """Return every tool by its name; a built-in tool wins over any other of its name."""
+        """Return all tools by name; a built-in tool replaces any other of the same name."""
         if self._source is None:
             return self._fixed
         return {tool.spec.name: tool for tool in self._source.tools()} | self._fixed
 
 
 def is_tool(candidate: object) -> bool:
-    """Say whether an object has all that a tool must have."""
+    """Return whether an object has all attributes of a tool."""
     flags = (getattr(candidate, "idempotent", None), getattr(candidate, "read_only", None))
     return (
         isinstance(candidate, AsyncTool | StoreTool | QuestionTool)

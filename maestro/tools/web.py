@@ -226,7 +226,7 @@ def _decoded(body: bytes, charset: str) -> str:
 
 
 class WebSearch:
-    """Asks a search service for its instant answer on a subject."""
+    """Queries a search service for its instant answer about a subject."""
 
     spec = tool_spec(
         "web_search",
@@ -293,7 +293,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _topics(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the topics, including those in groups."""
+    """Yield the topics of an answer, including those inside groups."""
     for entry in _dicts(value):
         yield from _dicts(entry["Topics"]) if "Topics" in entry else (entry,)
 
@@ -303,7 +303,7 @@ def _dicts(value: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _word(value: object) -> str:
-    """Return a value as text in one line; the service sends numbers and even objects instead of texts."""
+    """Return a value as one line of text; instead of texts the service may send numbers or even objects."""
     return shortened(" ".join(str(value).split()), _MAX_FIELD_CHARS) if isinstance(value, str | int | float) else ""
 
 
