@@ -30,7 +30,7 @@ LOCAL_STEP_TIMEOUT = timedelta(seconds=30)
 """The timeout of a local step: a transaction that takes longer hangs."""
 
 LOCAL_RETRY_IN_HISTORY = timedelta(milliseconds=1)
-"""The longest retry delay that leaves no trace: a longer one is a timer in the history, and the failed attempt a marker.
+"""Above this retry delay, a failed attempt is a marker in the history, and its delay a timer; operators see both.
 
 Zero would mean the SDK's default: repeats inside one long workflow task that leave no trace.
 """

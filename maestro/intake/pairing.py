@@ -1,4 +1,4 @@
-"""Pairing: an unknown user gets access by a code; before that, messages cost no model call (docs/decisions.md: access)."""
+"""Pairing: an unknown user gets access by a code; earlier messages call no model (docs/decisions.md: access)."""
 
 import math
 import secrets

@@ -36,7 +36,7 @@ SHELL = "/bin/sh"
 OUTPUT_BYTES = 1_000_000
 """The limit in bytes of a command's output; a command that writes more is ended."""
 OUTPUT_CHARS = 10_000
-"""The limit in characters of each output; a longer output keeps its beginning and its end, which usually has the error."""
+"""The limit in characters of each output; the middle of a longer one is cut, because the end usually has the error."""
 
 
 class ReadFile:
@@ -78,7 +78,7 @@ class WriteFile:
     read_only = False
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Write the file, and return a sentence with its size."""
+        """Write the file, and return a sentence with the number of characters."""
         content = arguments["content"]
         await asyncio.to_thread(_write, caller.folder, arguments["path"], content)
         return f"Wrote {len(content):,} characters to {arguments['path']}."
