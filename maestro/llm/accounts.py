@@ -1,4 +1,4 @@
-"""The accounts of one process, what a request is expected to cost at one, and whether it fits its model's window."""
+"""The model accounts of one process, the estimated cost of a request, and the check of a model's context window."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -46,10 +46,10 @@ from maestro.store.transaction import Transaction
 log = structlog.get_logger(__name__)
 
 Ladder = Callable[[], Sequence[timedelta]]
-"""The cool-down of a model after its first, second, ... limit in a row; asked at each limit."""
+"""Returns the cool-downs after a model's first, second, ... limit in a row; called at each limit."""
 
 Reveal = Callable[[str], SecretStr]
-"""Turns what the store holds of a key into the key; raises ``ConfigurationError`` with the fix, and without the key."""
+"""Decrypts a stored key; raises ``ConfigurationError``, whose message has the fix and never the key."""
 
 READ_AGAIN = 30.0
 """Seconds after which a key that could not be read is read again."""
@@ -59,32 +59,32 @@ TOO_SMALL = " Those that could answer now have too small a window for this messa
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 PriceOf = Callable[[str], Price | None]
-"""The list price of a model given as ``provider/model``, None when it is unknown."""
+"""Returns the list price of a model given as ``provider/model``, None when it is unknown."""
 
 SUBSCRIPTION = Price(0, 0)
-"""The price of a subscription's tokens: none, because it is paid whether they are used or not."""
+"""The price of tokens under a subscription: zero, because the subscription's fee does not depend on use."""
 
 WindowOf = Callable[[str], int]
-"""The tokens of the window of a model given as ``provider/model``."""
+"""Returns the size of a model's context window in tokens; the model is given as ``provider/model``."""
 
 ANSWER_SHARE = 4
-"""The answer gets at least this part of a window's reserve; tools, which no prompt counts, may take the rest."""
+"""The share of a context window's reserve that is kept for the answer; tool definitions may use the remainder."""
 
 OF_THE_ACCOUNT = (
     *(RateLimited, QuotaExhausted, AuthenticationFailed),
     *(AccountUnusable, ProviderUnavailable, ModelTimeout),
 )
-"""Failures that are recorded with their account; Maestro's own limits and wrong requests are not its fault."""
+"""Failures that count against the account; Maestro's own limits and invalid requests do not."""
 
 MARGIN = 500
-"""Tokens left free for what providers add around messages and tools."""
+"""Tokens kept free for the markup that providers add around messages and tools."""
 
 
 @dataclass(frozen=True)
 class Roster:
-    """All accounts at one moment; ``usable`` are those with a key in this process.
+    """A snapshot of all accounts; ``usable`` are those for which this process has a key.
 
-    ``unfit`` are models with too small a window for a request.
+    ``unfit`` are models whose context window is too small for a request.
     """
 
     now: datetime
@@ -101,13 +101,13 @@ class Roster:
         return choose_account(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 
     def able(self, wanted: Sequence[str]) -> Self:
-        """Return the accounts that would answer with one of the wanted models."""
+        """Return the usable accounts that offer one of the requested models."""
         return replace(self, usable=able_accounts(self.usable, wanted))
 
     def fitting(self, wanted: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
-        """Return the accounts with the models marked unfit that cannot read all of a request.
+        """Return the accounts, with models whose context window is too small for the request marked as unfit.
 
-        Where none can, and where there is no choice, all stay as they are.
+        Nothing is marked where no model is large enough, or where there is only one choice.
         """
         choices = candidates(self.usable, wanted)
         if len(choices) < 2:
@@ -117,10 +117,10 @@ class Roster:
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
     def unavailable(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
-        """Return why no account can be called; ``limited`` says that one reached a limit during this call.
+        """Return the error that says why no account can be called; ``limited`` says that one hit a limit in this call.
 
-        Then the limit may have ended already, and the job continues at once. ``room_in`` is the time until there may be
-        room under Maestro's own limits.
+        Such a limit may have ended already, and the job then retries at once. ``room_in`` is the time until a request
+        may pass Maestro's own rate limits.
         """
         recovered = soonest(self.usable, wanted, self.limited, self.unfit) or (self.now if limited else None)
         room_at = self.now + room_in if room_in is not None else None
@@ -143,7 +143,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class RevealedKey:
-    """The outcome of reading an account's key: the row's version, the time, and why there is no key."""
+    """The result of reading an account's key: the version of its row, the time, and the error if there is no key."""
 
     version: datetime
     at: float
@@ -151,16 +151,16 @@ class RevealedKey:
     reason: str = ""
 
     def holds(self, row: ModelAccount, now: float) -> bool:
-        """Return whether the key is still valid without another read."""
+        """Return whether the result is still valid, so that the key need not be read again."""
         return self.version == row.updated_at and (self.account is not None or now < self.at + READ_AGAIN)
 
 
 class AccountBook:
     """The accounts that this process can call, and the record of their failures.
 
-    ``own`` are the accounts of configuration and environment; their keys never enter the store. Keys of accounts that
-    were added by the API are in the store. A key that cannot be read is tried again after ``READ_AGAIN``, so that
-    repairing a file is enough; ``clock`` is monotonic, in seconds.
+    ``own`` are the accounts of the configuration and the environment; their keys are never written to the store. The
+    store has the keys of accounts that were added by the API. A key that cannot be read is tried again after
+    ``READ_AGAIN``, so repairing the key file needs no restart; ``clock`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -180,17 +180,17 @@ class AccountBook:
         self._found: Mapping[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
-        """Return an account of the roster that was read last; never blocks."""
+        """Return an account of the last roster, without reading the store; never blocks."""
         found = self._found.get(name)
         return DEMO_ACCOUNT if found is None and name == DEMO else found
 
     def read(self) -> Roster:
-        """Return the accounts as they are now."""
+        """Read the store and return the current roster."""
         with self._store.view() as tx:
             return self.roster(tx)
 
     def roster(self, tx: Transaction) -> Roster:
-        """Return the accounts as a transaction sees them."""
+        """Return the roster, read in this transaction."""
         known, limited = tx.llm.accounts.with_limits()
         available = {row.name: account for row in known if (account := self._account(row)) is not None}
         # An account may be removed after a call chose it and before the call reports its failure.
@@ -198,7 +198,7 @@ class AccountBook:
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
     def report(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Commit what a failure means for the account that was asked; a limit of Maestro's own means nothing to it."""
+        """Record a failure at the called account, such as a cool-down; Maestro's own limits change nothing there."""
         if not isinstance(failure, OF_THE_ACCOUNT):
             return
         account, facts = choice.account, dict[str, object]()
@@ -250,21 +250,21 @@ def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
 
 
 def _demo(now: datetime) -> ModelAccount:
-    """Return the row that the demo model would have."""
+    """Return an account row for the demo model, which has none in the store."""
     return ModelAccount(
         name=DEMO, provider=DEMO, model=DEMO, source=AccountSource.CONFIGURATION, created_at=now, updated_at=now
     )
 
 
 class Estimates:
-    """Estimates by list prices."""
+    """Cost estimates for requests, by list prices."""
 
     def __init__(self, directory: Directory, price: PriceOf) -> None:
         self._directory = directory
         self._price = price
 
     def least(self, request: LLMRequest) -> CallEstimate:
-        """Return the cost of the input, which is the least cost of a request without an answer."""
+        """Return the lowest possible cost of a request: that of its input alone."""
         account = self._directory.find(request.account)
         provider = account.provider if account is not None else ""
         price = self._price_at(account.type, f"{provider}/{request.model}") if account is not None else None
@@ -273,9 +273,9 @@ class Estimates:
         return CallEstimate(provider, request.model, tokens, cost, request.account)
 
     def most(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the US dollars that a call costs with the longest answer, None when the price is unknown.
+        """Return the cost of a call with the longest possible answer in US dollars; None when the price is unknown.
 
-        Providers may charge more for a cached prompt than for one they only read.
+        Providers may charge more for input that they write to their cache than for other input.
         """
         price = self._price_at(choice.account.type, f"{choice.account.provider}/{choice.model}")
         return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
@@ -285,7 +285,7 @@ class Estimates:
 
 
 class WindowCheck:
-    """A check whether a request fits a model's context window; its tokens are estimated once, on demand."""
+    """A check whether a request fits a model's context window; its tokens are estimated once, at the first use."""
 
     def __init__(self, request: LLMRequest, window: WindowOf) -> None:
         self._request = request
@@ -302,7 +302,7 @@ class WindowCheck:
 
 
 def room(request: LLMRequest, window: int) -> int:
-    """Return the tokens that may still be added to a request, given the context window of its model."""
+    """Return how many tokens may still be added to a request before its model's context window is full."""
     return window - estimate_input(request) - _answer(request, window) - MARGIN
 
 

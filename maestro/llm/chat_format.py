@@ -1,4 +1,4 @@
-"""Requests and answers in OpenAI's chat format, which litellm takes and gives for every provider."""
+"""Converts requests and answers to and from OpenAI's chat format, which litellm uses for every provider."""
 
 import json
 import re
@@ -13,10 +13,10 @@ from maestro.domain.tools import call_id
 ANTHROPIC = "anthropic"
 
 ANSWER_NOW = "Answer now, in words: no tools are left to call."
-"""Ends the system message of a final call where a provider cannot be told to leave the tools alone."""
+"""The end of the system message of a final call, for providers without an option to forbid tools."""
 
 PICTURES_OF_TOOLS = "(The pictures that the tools above returned.)"
-"""What a message says that shows pictures of tools to a model which takes none in their results."""
+"""The text of a message that carries the images of tool results, for models that accept none in a result."""
 
 MAX_NAME = 64
 
@@ -25,7 +25,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Return the messages of a request in chat format; ``images`` are the data URLs of each of them."""
+    """Return the messages of a request in chat format; ``images`` are the data URLs of each message."""
     sent = zip(request.messages, images, strict=True)
     found = list(_turns(provider, [one for one in sent if _says_something(one[0])]))
     if request.tools and request.final and provider == OLLAMA:
@@ -34,10 +34,10 @@ def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -
 
 
 def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
-    """Return the arguments that offer the tools of a request.
+    """Return the arguments that offer the tools of a request to the model.
 
-    A final call keeps them, because providers cache them with the prompt, and forbids their use; Ollama has no option
-    to forbid them, so it is offered none.
+    A final call still lists the tools, because providers cache them with the prompt, but forbids their use. Ollama has
+    no option to forbid tools, so a final call there lists none.
     """
     if not request.tools or (request.final and provider == OLLAMA):
         return {}
@@ -46,14 +46,14 @@ def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
 
 
 def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
-    """Read the tool calls of an answer to the call of this number; their arguments are left as they are."""
+    """Read the tool calls in an answer to the model call with this number; their arguments are not parsed."""
     for place, call in enumerate(message.tool_calls or ()):
         name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
         yield ToolCall(id=call_id(number, place), name=name, arguments=arguments)
 
 
 def usage(answer: Any) -> Usage:
-    """Return the token usage of an answer; the cached tokens are never more than the input."""
+    """Return the token usage of an answer; cached tokens are capped at the input tokens."""
     reported = answer.usage
     details = getattr(reported, "prompt_tokens_details", None)
     cached = min(getattr(details, "cached_tokens", None) or 0, reported.prompt_tokens)
@@ -67,14 +67,15 @@ def usage(answer: Any) -> Usage:
 
 
 def _says_something(message: PromptMessage) -> bool:
-    """Return whether to send a message: litellm would replace an empty assistant turn by a sentence of its own."""
+    """Return whether a message has content; litellm would fill an empty assistant message with its own sentence."""
     return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
 
 
 def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Yield the messages; pictures of tools follow the last result of their round.
+    """Yield the messages; images returned by tools follow the last tool result of their round.
 
-    Only Anthropic takes pictures in a result, and no provider takes a message between the results of one round.
+    Only Anthropic accepts images inside a tool result, and no provider accepts a message between the results of one
+    round.
     """
     pictures: list[str] = []
     for message, urls in sent:
@@ -103,7 +104,7 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
 
 
 def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Return the text, with images as data URLs, so that no address is fetched."""
+    """Return the text, with images as data URLs, so that the provider need not fetch any address."""
     return _with_pictures(message.content, urls) if urls else message.content
 
 
@@ -112,22 +113,22 @@ def _with_pictures(text: str, urls: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
-    """Return a tool's result in the format of the provider, or of litellm on the way to it."""
+    """Return a tool's result in the provider's format, or in the format that litellm converts to it."""
     match provider:
         case "ollama":
-            # Litellm drops the tool's name, and Ollama's calls have no ids, so the text names the tool.
+            # litellm drops the tool's name, and Ollama's tool calls have no ids, so the text names the tool.
             return f"Result of {_name(message.tool)}:\n{message.content}"
         case "gemini":
-            # Litellm treats a plain text that begins with "data:" as an image.
+            # litellm would treat a plain text that begins with "data:" as an image.
             return [{"type": "text", "text": message.content}]
         case _:
             return _content(message, urls)
 
 
 def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
-    """Return a turn with cache marks at its end, and at the end of its ``stable`` characters.
+    """Return a message with cache marks at its end, and at the end of its ``stable`` characters.
 
-    A change in the rest then leaves the cached beginning valid.
+    A change after the stable characters then leaves the cached beginning valid.
     """
     if 0 < stable < len(turn["content"] or ""):
         beginning, rest = turn["content"][:stable], turn["content"][stable:]
@@ -160,12 +161,12 @@ def _definition(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """Return a tool name that providers accept: a model may have invented one that they would refuse."""
+    """Return a tool name that providers accept; a model may have called a tool by an invalid name."""
     return _NOT_IN_A_NAME.sub("_", name)[:MAX_NAME] or "unknown"
 
 
 def _arguments(text: str) -> str:
-    """Return arguments that every provider can read: what is no JSON object is put into one."""
+    """Return tool arguments as a JSON object; any other text is wrapped in one, because providers refuse it."""
     try:
         valid = isinstance(json.loads(text), dict)
     except ValueError:

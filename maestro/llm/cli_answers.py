@@ -1,4 +1,4 @@
-"""Reads the output of the command ``claude``: an answer with its usage, a limit, or another failure."""
+"""Parses the output of the command ``claude``: an answer with its usage, a rate limit, or another failure."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from maestro.domain.llm.prompts import Usage
 from maestro.llm.failures import LONGEST
 
 UNTOLD = timedelta(hours=1)
-"""The cool-down of a subscription that does not say when its limit ends."""
+"""The cool-down after a limit whose message does not say when it ends."""
 
 _LIMIT = re.compile(
     r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE
@@ -41,7 +41,7 @@ _LONG_AGO = timedelta(days=180)
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 _NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
 
-# The first pattern that matches decides, so the order matters.
+# The first matching pattern decides, so their order matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
     (
         QuotaExhausted,
@@ -71,9 +71,9 @@ _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to se
 
 
 def limit_of(text: str, now: datetime) -> timedelta | None:
-    """Return the time until a limit ends, None when this is no message about a limit.
+    """Return the time until a limit ends, None when the text is no message about a limit.
 
-    A time of day is the next one in the zone that is named, else in that of this machine.
+    A time of day means its next occurrence, in the time zone that the text names or else in that of this machine.
     """
     if not _LIMIT.search(text):
         return None
@@ -82,7 +82,7 @@ def limit_of(text: str, now: datetime) -> timedelta | None:
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
-    """Return when the limit ends, None without a readable time."""
+    """Return the time at which the limit ends, None when the text has no readable time."""
     try:
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])
@@ -94,7 +94,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
 
 
 def _next(found: "re.Match[str]", now: datetime) -> datetime:
-    """Return the next moment of a date or an hour of the day; raises ``ValueError`` for any other text."""
+    """Return the next occurrence of a date or an hour of the day; raises ``ValueError`` for any other text."""
     zone = ZoneInfo(found["zone"]) if found["zone"] else None
     local = now.astimezone(zone)
     hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
@@ -104,7 +104,7 @@ def _next(found: "re.Match[str]", now: datetime) -> datetime:
         return moment if now - moment < _LONG_AGO else _utc(datetime(local.year + 1, month, day, hour, minute), zone)
     today = datetime(local.year, local.month, local.day, hour, minute)
     moment = _utc(today, zone)
-    # A day later by the calendar, which is 23 or 25 hours where the clocks change.
+    # Add a calendar day, which has 23 or 25 hours when daylight saving time begins or ends.
     return moment if moment > now else _utc(today + timedelta(days=1), zone)
 
 
@@ -117,13 +117,13 @@ def _hour(hour: int, half: str | None) -> int:
 
 
 def _utc(local: datetime, zone: tzinfo | None) -> datetime:
-    """Return a local time as a moment; without a zone it is this machine's."""
+    """Convert a local time to UTC; a time without a zone is in that of this machine."""
     return local.replace(tzinfo=zone).astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """The answer in the command's output; without ``usage`` the command gave no figures."""
+    """The answer in the command's output; ``usage`` is None when the command reported no figures."""
 
     text: str
     failed: bool = False
@@ -131,7 +131,7 @@ class CommandAnswer:
 
 
 def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
-    """Read the output; a command that was asked for JSON may still write plain text, above all for errors."""
+    """Parse the output; the command may write plain text although JSON was requested, above all for errors."""
     output = ended.output.decode(errors="replace")
     failed = ended.code != 0
     result = _result(output) if as_json else None
@@ -146,7 +146,7 @@ def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
 
 
 def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
-    """Return what went wrong, with none of the command's own words; None when it answered."""
+    """Return the failure in the output, without any text of the command; None when the command answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
     if ended.outcome is ProgramEnd.TOO_LONG:
         return _at(site, ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}"))
@@ -158,12 +158,12 @@ def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: da
 
 
 def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command found no session to continue."""
+    """Return whether the command reported that the session to continue does not exist."""
     return answer.failed and _NO_SESSION.search(_words(ended, answer)) is not None
 
 
 def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command is a release without one of the options; then it called no model."""
+    """Return whether the installed release of the command lacks an option; it then has called no model."""
     return answer.failed and _NO_OPTION.search(_words(ended, answer)) is not None
 
 
@@ -188,7 +188,7 @@ def _words(ended: ProgramResult, answer: CommandAnswer) -> str:
 
 
 def _result(output: str) -> dict[str, Any] | None:
-    """Return the object with the result; some releases write the whole list of events, which it ends."""
+    """Return the result object; some releases write a list of all events, of which the result is the last."""
     try:
         data: Any = json.loads(output)
     except ValueError:
@@ -198,7 +198,7 @@ def _result(output: str) -> dict[str, Any] | None:
 
 
 def _usage(data: Any) -> Usage | None:
-    """Return the tokens; the command counts cached ones beside the input, Maestro as a part of it."""
+    """Return the token usage; the command counts cached tokens apart from the input, Maestro within it."""
     if not isinstance(data, dict):
         return None
     read_, written = _count(data, "cache_read_input_tokens"), _count(data, "cache_creation_input_tokens")

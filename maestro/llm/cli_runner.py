@@ -1,4 +1,4 @@
-"""Calls a model of a subscription through the command ``claude``, which reads its prompt as one text."""
+"""Calls a model of a subscription through the command ``claude``, which takes the prompt as one text."""
 
 import asyncio
 import hashlib
@@ -20,9 +20,9 @@ from maestro.llm.protocols import Account
 
 CLAUDE = "claude"
 SECONDS = 180.0
-"""How long the command may take in all."""
+"""The most seconds that a call of the command may take."""
 OUTPUT_BYTES = 8 * 1024 * 1024
-"""More than any model writes in one answer."""
+"""The most bytes of output that are read: more than any model writes in one answer."""
 LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
@@ -43,10 +43,10 @@ log = structlog.get_logger(__name__)
 
 
 def prompt_of(messages: Sequence[PromptMessage]) -> str:
-    """Return the system message, then each turn behind its role: ``[user]: ...``.
+    """Return the prompt as text: the system message, then each message after its role, as in ``[user]: ...``.
 
-    Further lines of a turn are indented, so that nothing in it can pose as a turn of its own (docs/decisions.md: prompt
-    layers).
+    Further lines of a message are indented, so that no text in it can be taken for another message (docs/decisions.md:
+    prompt layers).
     """
     return "\n\n".join(_turn_text(message) for message in messages) + "\n"
 
@@ -68,13 +68,13 @@ def _turn_lines(message: PromptMessage) -> Iterator[str]:
 
 
 def utc_now() -> datetime:
-    """Return the time of day, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class _CommandSession:
-    """One call: the command line, and the marker file of a session that can be continued."""
+    """One call of the command: its arguments, and the marker file of a session that can be continued."""
 
     command: ProgramCommand
     marker: Path
@@ -82,11 +82,11 @@ class _CommandSession:
 
 
 class CliRunner:
-    """Runs the command once for a call; what it costs is 0, for the subscription is paid whether it is used or not.
+    """Runs the command once for each call, at a cost of 0: the fee of a subscription does not depend on use.
 
-    ``sessions`` holds a folder for each conversation, in which the command keeps it apart from the others;
-    ``environment`` is Maestro's, of which the command gets what it needs. Its prompt is text without tools and images,
-    and says so where something is missing.
+    ``sessions`` is the folder with one subfolder for each conversation, where the command keeps its session.
+    ``environment`` is that of Maestro; the command gets only the variables that it needs. The prompt is text without
+    tools and images, and says where one was left out.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class CliRunner:
         self._knows_options = True
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer the request with one call of the model; raises an ``LLMFailure`` without any text of the call.
+        """Answer the request with one model call; raises an ``LLMFailure`` without any text of the call.
 
-        However it ends, cancelled or not, no process of it is left.
+        No process of the command is running when this returns or raises, also after a cancellation.
         """
         site = CallSite(account.provider, account.name, request.model)
         session = await asyncio.to_thread(self._open, account, request)
@@ -119,7 +119,7 @@ class CliRunner:
         return _response(site, request, answer, timedelta(seconds=time.monotonic() - started))
 
     async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
-        """Return the result of the command, started again where it failed before it called the model."""
+        """Run the command and return its result; run it again where it failed before it called the model."""
         until = time.monotonic() + self._seconds
         continues = session.continues
         while True:
@@ -142,10 +142,10 @@ class CliRunner:
         raise failed
 
     def _open(self, account: Account, request: LLMRequest) -> _CommandSession:
-        """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when there is no command.
+        """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when the command is not installed.
 
-        What a call adds to the session is certain only when it has succeeded: until then the session counts as gone,
-        so that a repeat begins a new one instead of telling the old one the same twice.
+        A session is marked as usable only after a call succeeded: a retry after a failure begins a new session, so that
+        an old one never gets the same message twice.
         """
         site = CallSite(account.provider, account.name, request.model)
         program = shutil.which(CLAUDE, path=self._environment.get("PATH", ""))
@@ -172,7 +172,7 @@ class CliRunner:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=errors)
 
     def _folder(self, request: LLMRequest) -> Path:
-        """Return the folder of the conversation, else of the job; only an answer continues a session."""
+        """Return the session folder of the conversation, or of the job; each purpose has a folder of its own."""
         name = str(request.conversation_id or request.key.job_id)
         purpose = request.key.purpose
         return self._sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
@@ -182,7 +182,7 @@ class CliRunner:
         environment |= {name: value for name, value in self._environment.items() if name in _PASSED_ON}
         if account.home_dir:
             environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
-            # The token of the environment belongs to another account than the folder.
+            # The token in the environment belongs to another account than the login in this folder.
             environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)
         return environment
 
@@ -211,7 +211,7 @@ def _not_started(site: CallSite, why: str) -> LLMFailure:
 
 
 def _loggable(errors: str, prompt: str) -> str:
-    """Return the beginning of the error output, without the lines that quote the prompt."""
+    """Return the beginning of the error output, without lines that quote the prompt."""
     lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
     return "\n".join(line for line in lines if line and not _quotes(line, prompt))
 

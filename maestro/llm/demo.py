@@ -1,4 +1,4 @@
-"""The built-in model that answers without any account, so that a fresh install talks back.
+"""The built-in demo model, which answers without any account, so that a new installation can be tried at once.
 
 See docs/decisions.md: demo model.
 """
@@ -22,9 +22,9 @@ QUOTE_LENGTH = 120
 class DemoClient:
     """The demo model: answers deterministically, offline and free of charge, and says that it is only the demo model.
 
-    It writes an answer for as long as ``duration`` returns, as a real model does: an operator can kill the process in
-    the middle of a call, and streaming has something to show. It answers only the local user on the web connector,
-    while the server is bound to loopback, so that no user of a real platform talks to a stand-in.
+    Writing an answer takes as long as ``duration`` returns, as with a real model: an operator can then kill the process
+    in the middle of a call, and watch streaming. The demo model answers only the local user of the web connector while
+    the server is bound to loopback, so that no user of another platform ever gets a demo answer.
     """
 
     def __init__(self, duration: Callable[[], timedelta], *, loopback: bool) -> None:
@@ -32,7 +32,7 @@ class DemoClient:
         self._loopback = loopback
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer from the request alone; raises ``NoAccount`` anywhere but on the local web page."""
+        """Answer from the request alone; raises ``NoAccount`` for any user except the local one of the web page."""
         if not (self._loopback and request.platform == WEB):
             raise NoAccount(
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
@@ -56,7 +56,7 @@ class DemoClient:
 
 
 async def _write(content: str, duration: timedelta) -> None:
-    """Stream the answer word by word to the listener, if there is one, in this time."""
+    """Stream the answer word by word to the listener, if there is one, within this time."""
     hear, words = listener(), re.findall(r"\S+\s*", content)
     for word in words:
         await asyncio.sleep(duration.total_seconds() / len(words))
@@ -65,7 +65,7 @@ async def _write(content: str, duration: timedelta) -> None:
 
 
 def _answer(request: LLMRequest) -> str:
-    """Write what was asked for; the demo model understands nothing, so it remembers nothing and says so."""
+    """Return the text for the call's purpose; the demo model extracts no facts and cannot summarize."""
     match request.key.purpose:
         case CallPurpose.FACTS:
             return "NONE"

@@ -1,4 +1,4 @@
-"""Classifies a failed model call: its error class, whether to retry, and the waiting time."""
+"""Classifies a failed model call: its error class, whether to retry, and after which time."""
 
 import json
 import re
@@ -25,18 +25,18 @@ from maestro.domain.llm.errors import (
 from maestro.llm.wire import HttpExchange, OversizedBody
 
 SENTENCE_LIMIT = 2_000
-"""Characters of a sentence that are read; what a provider has to say itself it says first."""
+"""The characters of a sentence that are searched; providers put their own words before a quoted prompt."""
 
 PAGE_LIMIT = 64 * 1024
-"""Characters that are read of a body that is not JSON."""
+"""The characters that are searched in a body that is not JSON."""
 
 _CODES = ("code", "type", "status")
 _DETAILS = ("reason", "retryDelay")
 _FLAG = "flagged_input"
-"""The key beside which OpenRouter quotes what it does not hand on; the key is its own word."""
+"""The field in which OpenRouter quotes input that it flagged; the name of the field is a code, its content a quote."""
 
 LONGEST = timedelta(days=31)
-"""No provider bills by a longer period; what asks for more is a mistake."""
+"""The longest wait: no provider bills by a longer period, so a longer wait in an error is a mistake."""
 
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _GEMINI_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
@@ -51,19 +51,19 @@ _UNITS = {
 _ANTHROPIC_DATE = re.compile(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d))?")
 
 CAUSES_LIMIT = 16
-"""How deep a chain of causes is followed; it may be a circle."""
+"""The most exceptions that are followed in a chain of causes, because a chain may be circular."""
 
 _QUOTA = re.compile(
     r"insufficient_quota|insufficient credits|credit balance|specified API usage limits|billing[ _]hard[ _]limit"
     r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
-# Gemini sends this text for a limit per minute too, but then with a waiting time.
+# Gemini sends this text also for a limit per minute, but then with a waiting time.
 _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
 )
-# A refusal may quote the user's prompt, but never at its beginning.
+# A refusal may quote the user's prompt, but never begins with the quote.
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
@@ -99,7 +99,7 @@ _MISTAKES = frozenset(
 # Refusals of the account, not of the request.
 _OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
-# Refusals that end without a change.
+# Refusals that end after a time, without any change of the request or the account.
 _PASSING = frozenset((408, 409, 425))
 
 _ADVICE: Mapping[type[LLMFailure], str] = {
@@ -118,7 +118,7 @@ _ADVICE: Mapping[type[LLMFailure], str] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorBodyText:
-    """The text of an error: ``codes`` that only a provider writes, and ``sentences`` that may quote a prompt."""
+    """The text of an error body: ``codes`` that only the provider writes, and ``sentences`` that may quote a prompt."""
 
     codes: str = ""
     sentences: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class ErrorBodyText:
 
 
 def read_body(body: str) -> ErrorBodyText:
-    """Read a body; of one that is not JSON every word counts as the provider's, of broken JSON none."""
+    """Parse an error body; a text that is not JSON counts as the provider's, broken JSON is ignored."""
     try:
         whole: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -142,18 +142,18 @@ def read_body(body: str) -> ErrorBodyText:
 
 
 def read_sentence(text: str) -> ErrorBodyText:
-    """Return a text of which no part is known to be the provider's own."""
+    """Return a text as one that may quote a prompt anywhere."""
     # Without quotation marks, a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
 
 def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
-    """Read an object: its ``error`` is an object, a sentence (Ollama), or the whole of it (older vLLM)."""
+    """Parse an error object: its ``error`` is an object, a sentence (Ollama), or missing (older vLLM)."""
     error = whole.get("error") or whole
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
     metadata = _mapping(error.get("metadata"))
-    # OpenRouter wraps the error of the provider behind it.
+    # OpenRouter wraps the error of the provider to which it forwarded the request.
     vendor = _vendor(metadata.get("raw"))
     codes = [
         *_fields(error, _CODES),
@@ -177,7 +177,7 @@ def _detail_fields(details: Any) -> Iterator[str]:
 
 
 def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
-    """Yield the fields of these names that are there, as JSON writes them."""
+    """Yield those of the named fields that the object has, as JSON."""
     for name in names:
         if isinstance(value := of.get(name), str | int):
             yield f'"{name}": "{value}"'
@@ -194,9 +194,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
     """Return how long to wait, at most ``LONGEST``; None without a readable time or for a past date.
 
-    Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a date,
-    Gemini's ``retryDelay``, the "try again in 1m2.5s" of OpenAI and similar providers, and the date in Anthropic's
-    spending-limit message (UTC).
+    Headers (names in lower case) are searched before the body. Known forms: ``retry-after-ms``; ``retry-after`` in
+    seconds or as a date; Gemini's ``retryDelay``; "try again in 1m2.5s" of OpenAI and similar providers; the date (UTC)
+    in Anthropic's spending-limit message.
     """
     wait = _wait(headers, text, now)
     return min(max(wait, timedelta()), LONGEST) if wait is not None else None
@@ -217,7 +217,7 @@ def _wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | N
 
 
 def _moment(after: str, text: str) -> datetime | None:
-    """Read the date of the header, or that of the text; None when neither is one."""
+    """Return the date in the header, or else in the text; None when neither has a valid date."""
     try:
         if after:
             moment = parsedate_to_datetime(after)
@@ -225,7 +225,7 @@ def _moment(after: str, text: str) -> datetime | None:
             moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
         else:
             return None
-    except ValueError:  # an invalid date counts as none
+    except ValueError:  # an invalid date is ignored
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -234,7 +234,7 @@ def _moment(after: str, text: str) -> datetime | None:
 class FailureEvidence:
     """The facts of a failed call: HTTP status (None: no answer), headers in lower case, and text to classify it by.
 
-    The text may hold prompts and keys; it is searched and never shown.
+    The text may contain prompts and keys; it is only searched, and never shown or logged.
     """
 
     status: int | None = None
@@ -242,11 +242,11 @@ class FailureEvidence:
     text: str = ""
     timed_out: bool = False
     cause: str = ""
-    """The innermost exception's class, which tells a refused connection from a name that does not resolve."""
+    """The class name of the innermost exception: it distinguishes a refused connection from a DNS failure."""
     oversized: bool = False
-    """Whether reading ended at the limit of bytes."""
+    """Whether the answer was longer than the limit of bytes."""
     sent: bool = True
-    """Whether a request was seen to leave; a status without one may be the library's own."""
+    """Whether a request left this process; without one, the library may have invented the status."""
 
 
 def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
@@ -265,7 +265,7 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
 
 
 def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailure:
-    """Return the error class for a failure, with none of its text; ``now`` turns dates into waiting times."""
+    """Return the classified failure, without any of its text; ``now`` converts dates to waiting times."""
     body = read_body(found.text) if found.sent else read_sentence(found.text)
     wait = waiting_time(found.headers, body.text, now)
     kind = _kind(found, body, asks_to_wait=wait is not None)
@@ -282,7 +282,7 @@ def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailur
 
 
 def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
-    """Choose the class by status; the text counts only where the provider refused the request."""
+    """Choose the error class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
     if found.oversized:
         return AnswerTooLarge
@@ -291,12 +291,12 @@ def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) ->
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal
     if not found.sent and found.cause in _MISTAKES:
         return AccountUnusable
-    # Litellm reports some error statuses as timeouts; here only a missing answer is a timeout.
+    # litellm reports some error statuses as timeouts; here only a missing answer is a timeout.
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 
 def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
-    """Classify a refusal: quota problems come as 400, 403 or 429, and quoted prompts may contain any words."""
+    """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
     if status == 402 or _says_quota(status, body, asks_to_wait=asks_to_wait):
@@ -318,7 +318,7 @@ def _says_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what led to it, the outermost first."""
+    """Yield an exception and the chain of its causes, the outermost first."""
     cause: BaseException | None = error
     for _ in range(CAUSES_LIMIT):
         if cause is None:

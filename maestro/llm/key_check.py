@@ -1,4 +1,4 @@
-"""Checks an account's key with a request that costs nothing: most often the list of the provider's models."""
+"""Checks an account's key with a request that costs nothing: for most providers, the list of models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from maestro.llm.translation import base_url
 
 
 class KeyStatus(StrEnum):
-    """What a provider says of an account's key."""
+    """The result of a key check, as far as the provider's answer shows it."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -22,7 +22,7 @@ class KeyStatus(StrEnum):
 
 @dataclass(frozen=True)
 class KeyCheck:
-    """The outcome of a check; ``detail`` is the reason against a key, ``models`` are those installed."""
+    """The outcome of a check; ``detail`` is the error for a bad key, ``models`` are the installed models (Ollama)."""
 
     status: KeyStatus
     detail: str = ""
@@ -52,7 +52,7 @@ _REQUESTS: Mapping[str, _KeyCheckRequest] = {
 
 
 async def check_key(account: Account, seconds: float) -> KeyCheck:
-    """Check a key; never raises. The key goes to the address of calls only, and no redirection is followed."""
+    """Check a key; never raises. The key is sent only to the address used for calls, and redirects are not followed."""
     question, address = _REQUESTS.get(account.provider), base_url(account)
     if question is None or address is None:
         return KeyCheck(KeyStatus.UNKNOWN, "this provider has no question that costs nothing")
@@ -71,7 +71,7 @@ async def check_key(account: Account, seconds: float) -> KeyCheck:
 
 
 def _names(answer: httpx.Response) -> tuple[str, ...]:
-    """Return the names of installed models, as Ollama lists them; of others only the key matters."""
+    """Return the names of the models that Ollama has installed; empty for other providers."""
     try:
         listed: Any = answer.json()
         return tuple(str(model["name"]) for model in listed["models"] if "name" in model)

@@ -1,4 +1,4 @@
-"""The end of the chain: one request to the chosen account, over HTTP through litellm, by command, or to the demo."""
+"""The transports at the end of the middleware chain: HTTP through litellm, the command ``claude``, the demo model."""
 
 import asyncio
 import base64
@@ -36,9 +36,9 @@ Transports = WeakSet[ObservedTransport]
 Answer = TypeVar("Answer")
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # without it, the import downloads prices from GitHub
-    "LITELLM_MODE": "PRODUCTION",  # without it, the import loads any .env file in a parent folder
-    "HF_HUB_OFFLINE": "1",  # without it, counting a Llama model's tokens calls Hugging Face, for 23 s
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise the import downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # otherwise the import loads any .env file in a parent folder
+    "HF_HUB_OFFLINE": "1",  # otherwise counting a Llama model's tokens calls Hugging Face, for 23 s
 }
 
 _SWITCHES = {
@@ -53,19 +53,19 @@ _SWITCHES = {
 }
 
 LoadImage = Callable[[ImageRef], bytes]
-"""Reads the bytes of an image; may block, it is called in a thread."""
+"""Reads the bytes of an image; may block, because it is called in a thread."""
 
 _NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
 
 READ_TIMEOUT = timedelta(minutes=10)
-"""How long the provider may say nothing. A model thinks in silence, so this only ends what no deadline ends."""
+"""The longest time without any data. A model may think that long; this ends only calls without a ``Deadline``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedLibrary:
-    """The imported library: its module, the translator, the HTTP handler, and the transports it has built.
+    """The imported litellm: its module, the translator, the HTTP handler, and the transports it has built.
 
-    ``handler`` is litellm's owner of a client: kept, because the client is closed with it.
+    ``handler`` is litellm's owner of the HTTP client; a reference is held because the client is closed with its owner.
     """
 
     litellm: Any
@@ -74,7 +74,7 @@ class ImportedLibrary:
     transports: Transports
 
     async def complete(self, chat: ChatRequest) -> Any:
-        """Have a request answered: by litellm's translation alone, or by its entry point where it offers no other."""
+        """Send a chat request: by litellm's translation alone, or through its entry point where there is none."""
         translation = self.translator.translation_of(chat) if self.translator is not None else None
         if translation is None:
             return await self.litellm.acompletion(**chat.arguments())
@@ -82,19 +82,19 @@ class ImportedLibrary:
 
 
 class LiteLLMLibrary:
-    """litellm, which takes seconds and 190 MB to import.
+    """The library litellm, whose import takes seconds and 190 MB.
 
-    ``warm_up`` starts that in the background, and a call waits for it. Use one per process, and ``close`` it on the
-    loop that called.
+    ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and ``close``
+    it on the event loop that made the calls.
     """
 
     def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
-        """``answer_limit`` says how many bytes of an answer are read."""
+        """``answer_limit`` is the largest answer that is read, in bytes."""
         self._answer_limit = answer_limit
         self._imported: Future[ImportedLibrary] | None = None
 
     def warm_up(self) -> None:
-        """Begin to import the library in a thread of its own; returns at once and may be called again."""
+        """Begin to import the library in a separate thread; returns at once and may be called again."""
         if self._imported is None:
             importer = ThreadPoolExecutor(1, thread_name_prefix="litellm-import")
             self._imported = importer.submit(_import_litellm)
@@ -102,40 +102,40 @@ class LiteLLMLibrary:
 
     @property
     def loading(self) -> bool:
-        """Whether the import was begun and is not over."""
+        """Whether the import is under way."""
         return self._imported is not None and not self._imported.done()
 
     async def loaded(self) -> None:
-        """Return when the library is imported, which this begins."""
+        """Begin the import unless it has begun, and return when the library is imported."""
         await self._loaded()
 
     async def settled(self) -> None:
-        """Return when the import is over, at once where none was begun."""
+        """Return when a begun import is over; at once where none was begun."""
         if self._imported is not None:
             await self._loaded()
 
     async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
-        """Have a request answered with exactly one HTTP request, and return what ``read`` makes of the answer.
+        """Answer a chat request with exactly one HTTP request, and return the answer as parsed by ``read``.
 
-        Every failure, also of ``read``, is raised as an ``LLMFailure`` without any text of the call.
+        Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
         imported = await self._loaded()
         return _raised(await self._outcome(site, imported.complete(chat), read))
 
     async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
-        """Have a recording transcribed, as ``complete`` answers a request."""
+        """Transcribe a recording, with the guarantees of ``complete``."""
         imported = await self._loaded()
         return _raised(await self._outcome(site, imported.litellm.atranscription(**arguments), read))
 
     async def close(self) -> None:
-        """Close the connections that litellm keeps open; its own function for that forgets the ones to OpenAI."""
+        """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
         if self._imported is not None:
             transports = (await self._loaded()).transports
             while transports:
                 await transports.pop().aclose()
 
     async def _loaded(self) -> ImportedLibrary:
-        """Return the library when its import has finished."""
+        """Wait for the import and return the library."""
         self.warm_up()
         assert self._imported is not None
         if self._imported.done():
@@ -150,25 +150,25 @@ class LiteLLMLibrary:
         with observed(self._answer_limit()) as exchange:
             try:
                 return read(await call)
-            # litellm raises its own classes, those of openai, httpx and aiohttp, and bare KeyErrors at odd answers.
+            # litellm raises its own errors, those of openai, httpx and aiohttp, and KeyErrors for unexpected answers.
             except Exception as error:  # noqa: BLE001
                 found = evidence(error, exchange)
         return classify(site, found, datetime.now(UTC))
 
 
 def _raised(outcome: Answer | LLMFailure) -> Answer:
-    """Raise a failure where no exception is being handled: a context would carry prompt and key along."""
+    """Raise a failure outside of any handler: an exception context would carry prompt and key along."""
     if isinstance(outcome, LLMFailure):
         raise outcome
     return outcome
 
 
 def _import_litellm() -> ImportedLibrary:
-    """Import litellm so that it stays quiet, offline and without retries.
+    """Import litellm so that it logs nothing, needs no network and does not retry.
 
-    Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
-    should pay, and none should wait for. The environment is written here, and only here, because litellm reads these
-    variables while it is imported and offers no other way.
+    The import is inside a function because it takes three seconds and 190 MB, which only a process that calls models
+    should pay. The environment variables are set here, and only here, because litellm reads them while it is imported
+    and offers no other way.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -186,11 +186,11 @@ def _import_litellm() -> ImportedLibrary:
 
 @contextmanager
 def _models_on_demand() -> Iterator[None]:
-    """Let each pydantic model that is defined inside build its validator when it is used first.
+    """Let pydantic models that are defined within the block build their validators at their first use.
 
-    litellm defines 700 and a call uses a dozen: an eighth of the CPU time of its import, and 19 MB. ``defer_build`` is
-    pydantic's own setting, and models take the settings of their base. A model that another thread defines meanwhile
-    is built a little later too, and nothing else changes for it.
+    litellm defines 700 models and a call uses a dozen: this saves an eighth of the CPU time of the import, and 19 MB.
+    ``defer_build`` is pydantic's own setting, and models inherit it from their base. A model that another thread
+    defines meanwhile is also built at its first use, without any other effect.
     """
     before = BaseModel.model_config
     BaseModel.model_config = ConfigDict(**before, defer_build=True)
@@ -202,10 +202,10 @@ def _models_on_demand() -> Iterator[None]:
 
 @contextmanager
 def _encodings_on_demand() -> Iterator[None]:
-    """Let each encoding that is asked for inside be read when something is counted with it first.
+    """Let tokenizer encodings that are requested within the block be read at their first use.
 
-    litellm reads one of 100,000 tokens as it is imported: a twelfth of the CPU time of that. It counts tokens where a
-    provider does not, and Maestro has its own estimate.
+    litellm reads one of 100,000 tokens while it is imported, which takes a twelfth of the import's CPU time. Only
+    litellm's token counts need it, for providers that report none; Maestro has its own estimate.
     """
     tiktoken: Any = importlib.import_module("tiktoken")
     read: Callable[[str], Any] = tiktoken.get_encoding
@@ -228,10 +228,10 @@ def _encodings_on_demand() -> Iterator[None]:
 
 
 def _observe(handler: Any) -> Transports:
-    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return those in use.
+    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return the set of these.
 
-    There is no supported way that holds for all providers; this method builds the transport of all of them. The set
-    is kept on the class it belongs to, so that a second client of the same process finds it.
+    litellm has no supported hook for all providers, so the method that builds its transports is replaced. The set is
+    stored on the patched class, so that a second client in the same process finds it.
     """
     known: Transports | None = getattr(handler, "_observed", None)
     if known is not None:
@@ -249,9 +249,9 @@ def _observe(handler: Any) -> Transports:
 
 
 class LiteLLMClient:
-    """Asks an account once over HTTP; retries are Temporal's task, and failover the chain's.
+    """Calls an account once over HTTP; Temporal retries, and the chain's ``Failover`` chooses another account.
 
-    Share one library per process: its owner warms it up and closes it. Without one the client has its own.
+    Share one library per process: its owner warms it up and closes it. A client that is given none creates its own.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class LiteLLMClient:
         self._library.warm_up()
 
     async def close(self) -> None:
-        """Close the connections that are kept open."""
+        """Close the connections that litellm keeps open."""
         await self._library.close()
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
@@ -288,7 +288,7 @@ class LiteLLMClient:
         return await self._library.complete(site, chat, read)
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
-        """Return a request in OpenAI's chat format, which litellm translates."""
+        """Return the request in OpenAI's chat format, which litellm translates."""
         images = [await self._data_urls(message.images) if message.images else () for message in request.messages]
         # Without this parameter Ollama silently truncates a prompt to its default window.
         window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
@@ -309,7 +309,7 @@ class LiteLLMClient:
         return f"data:{image.content_type};base64,{base64.b64encode(self._load_image(image)).decode('ascii')}"
 
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
-        """Read litellm's answer, the untyped one."""
+        """Convert litellm's untyped answer to a response."""
         choice, usage = answer.choices[0], chat_format.usage(answer)
         return LLMResponse(
             content=storable(choice.message.content or ""),
@@ -325,7 +325,7 @@ class LiteLLMClient:
 
 
 class AccountTransport:
-    """Asks the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
+    """Calls the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ class AccountTransport:
         self._demo = demo
 
     async def ready(self, request: LLMRequest) -> None:
-        """Return when the request can be sent at once; for one over HTTP that is when the library is imported."""
+        """Return when the request can be sent at once; a request over HTTP waits for the import of litellm."""
         account = self._directory.find(request.account)
         if account is not None and self._client_of(account) is self._http:
             await self._library.loaded()
@@ -362,11 +362,14 @@ class AccountTransport:
 
 
 def _reported_model(answer: Any) -> str:
-    """Return the provider's name of the model, empty unless it looks like one: it enters workflow histories."""
+    """Return the model name that the provider reports, empty unless it has the form of a name.
+
+    The name enters workflow histories, which must hold no other text of a provider.
+    """
     name = str(answer.model or "").removeprefix("ollama_chat/")
     return name if _NAME.fullmatch(name) else ""
 
 
 def _full_name(account: Account) -> str:
-    """Return the model's name with its provider, as tables of models take it."""
+    """Return ``provider/model``, the form of names in price and window tables."""
     return f"{account.provider}/{account.model}"

@@ -1,4 +1,4 @@
-"""Windows and prices of models, also from the table inside litellm, read without the seconds it takes to import."""
+"""Context windows and prices of models; litellm's table is read from its file, without the slow import of litellm."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _FILE = "model_prices_and_context_window_backup.json"
 
 
 def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
-    """Return what is known of models: the settings, then Maestro's own table, then litellm's.
+    """Return the facts known about models: the settings override Maestro's table, which overrides litellm's.
 
     See docs/decisions.md: tokens.
     """
@@ -22,7 +22,7 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 
 
 def library_facts(model: str) -> ModelFacts:
-    """Return the facts about a model in litellm's table, where 0 stands for an unknown price."""
+    """Return litellm's facts about a model; a price of 0 in its table means unknown."""
     table = _table()
     name = model.lower()
     names = (name, bare(name), name.rpartition("/")[2])
@@ -31,7 +31,7 @@ def library_facts(model: str) -> ModelFacts:
 
 @cache
 def _table() -> Mapping[str, ModelFacts]:
-    """Read litellm's table once; empty for a release of litellm without it."""
+    """Read litellm's table once; empty when the installed release of litellm has none."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(_FILE) if spec and spec.origin else Path(_FILE)
     if not path.is_file():
@@ -46,7 +46,7 @@ def _window(entry: Mapping[str, Any]) -> int | None:
 
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
-    """Read a price per token; prices by another unit, such as by the second, do not count."""
+    """Return a price per token, None for a price by another unit, such as by the second."""
     reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if not reads or writes is None:
         return None

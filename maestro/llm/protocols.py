@@ -11,7 +11,7 @@ from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 
 
 class LLMClient(Protocol):
-    """Anything that answers a request: the transport, or a middleware around another client."""
+    """A client that answers a request: the transport, or a middleware around another client."""
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer the request once, without retrying; raises an ``LLMFailure``."""
@@ -19,15 +19,15 @@ class LLMClient(Protocol):
 
 
 Middleware = Callable[[LLMClient], LLMClient]
-"""Wraps a client into another one that adds one concern; the first of a chain is the outermost."""
+"""Wraps a client in another one that adds one concern; the first middleware of a chain is the outermost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """One account at a provider, with the data for calling it.
 
-    ``model`` is its own; ``base_url`` is empty for the provider's own address, ``home_dir`` for the command's usual
-    one. The limits are per minute and at once, 0 for none.
+    ``model`` is its default model; ``base_url`` is empty for the provider's public address, ``home_dir`` for the
+    command's default folder. Limits are per minute, or the number of concurrent requests; 0 means no limit.
     """
 
     name: str
@@ -44,23 +44,23 @@ class Account:
 
 
 class Directory(Protocol):
-    """The accounts this process can call."""
+    """A lookup of the accounts that this process can call."""
 
     def find(self, name: str) -> Account | None:
-        """Return the account of this name, None when this process does not have it; never blocks."""
+        """Return the account with this name, None when this process does not have it; never blocks."""
         ...
 
 
 class AccountClient(Protocol):
-    """Asks one account for ``request.model``, with exactly one request; raises an ``LLMFailure``."""
+    """Sends ``request.model`` exactly one request at one account; raises an ``LLMFailure``."""
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer the request."""
+        """Answer the request with exactly one call of the account."""
         ...
 
 
 def chain(transport: LLMClient, *middleware: Middleware) -> LLMClient:
-    """Wrap the transport so that the first middleware sees a request first and its response last."""
+    """Wrap the transport in middleware: the first one sees a request first and its response last."""
     client = transport
     for wrap in reversed(middleware):
         client = wrap(client)

@@ -1,7 +1,7 @@
-"""The stream formats of providers: the request fields for a stream, and the whole answer assembled from its pieces.
+"""The stream formats of providers: the request fields for a stream, and the assembly of its events into an answer.
 
 The result equals the answer without streaming, so that all further code reads both the same way. A stream without its
-provider's end marker is no answer.
+provider's end marker counts as a failure.
 """
 
 import json
@@ -12,17 +12,17 @@ from typing import Any, Protocol
 Json = dict[str, Any]
 
 Hear = Callable[[str], None]
-"""Takes the next piece of a text; called on the event loop, so it must neither wait nor raise."""
+"""A listener for the pieces of a text; called on the event loop, so it must neither block nor raise."""
 
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
-"""Fields of a message that OpenAI's format sends piece by piece."""
+"""The text fields of a message that arrive in pieces in OpenAI's format."""
 
 _GROWING = frozenset({"text", "thinking", "signature", "partial_json"})
-"""Fields of a block that Anthropic sends piece by piece."""
+"""The text fields of a content block that Anthropic sends in pieces."""
 
 
 class StreamBroken(Exception):
-    """A stream reported an error, or broke its format."""
+    """The stream reported an error, or its format was invalid."""
 
 
 class StreamedTexts:
@@ -32,24 +32,24 @@ class StreamedTexts:
         self._pieces: dict[str, list[str]] = {}
 
     def add(self, name: str, piece: str) -> None:
-        """Take the next piece; raises ``TypeError`` for what is no text."""
+        """Append a piece to the text of this name; raises ``TypeError`` for a value that is not text."""
         if not isinstance(piece, str):
             raise TypeError(name)
         self._pieces.setdefault(name, []).append(piece)
 
     def joined(self) -> dict[str, str]:
-        """Return all of them."""
+        """Return each text with its pieces joined."""
         return {name: "".join(pieces) for name, pieces in self._pieces.items()}
 
 
 class StreamedAnswer(Protocol):
-    """An answer that is being assembled."""
+    """A streamed answer that is being assembled."""
 
     whole: bool
-    """Whether the provider has message that this is all."""
+    """Whether the provider's end marker has arrived."""
 
     def take(self, data: Json) -> str:
-        """Add one event and return the text that it adds."""
+        """Add one event and return the text in it."""
         ...
 
     def body(self) -> Json:
@@ -58,7 +58,7 @@ class StreamedAnswer(Protocol):
 
 
 class OpenAIAnswer:
-    """Chat completions of OpenAI, and of the providers with the same wire format."""
+    """A streamed chat completion of OpenAI, or of a provider with the same wire format."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -69,7 +69,7 @@ class OpenAIAnswer:
         self._finish = None
 
     def take(self, data: Json) -> str:
-        """Take a chunk; the one with the usage has no choice."""
+        """Add a chunk; the chunk with the usage has no choice."""
         self._head |= {name: value for name, value in data.items() if name != "choices" and value is not None}
         text = ""
         for choice in data.get("choices") or ():
@@ -103,7 +103,7 @@ class OpenAIAnswer:
         return bool(known and function.get("name") and called and known.get("id") not in (None, called))
 
     def body(self) -> Json:
-        """Return a completion."""
+        """Return the assembled completion."""
         calls = {"tool_calls": [self._calls[index] for index in sorted(self._calls)]} if self._calls else {}
         message = {**self._message, **self._texts.joined(), **calls}
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
@@ -111,7 +111,7 @@ class OpenAIAnswer:
 
 
 class AnthropicAnswer:
-    """Messages of Anthropic."""
+    """A streamed message of Anthropic."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -120,7 +120,7 @@ class AnthropicAnswer:
         self._texts: dict[int, StreamedTexts] = {}
 
     def take(self, data: Json) -> str:
-        """Take an event."""
+        """Add an event."""
         match data.get("type"):
             case "message_start":
                 self._message = data["message"]
@@ -151,7 +151,7 @@ class AnthropicAnswer:
         return str(delta.get("text") or "")
 
     def body(self) -> Json:
-        """Return a message."""
+        """Return the assembled message."""
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> Json:
@@ -161,7 +161,7 @@ class AnthropicAnswer:
 
 
 class GeminiAnswer:
-    """A response of Gemini."""
+    """A streamed response of Gemini."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -170,7 +170,7 @@ class GeminiAnswer:
         self._parts: list[Json] = []
 
     def take(self, data: Json) -> str:
-        """Take a part of the answer; a prompt that is refused has no candidate."""
+        """Add a partial response; one for a refused prompt has no candidate."""
         self._head |= {name: value for name, value in data.items() if name != "candidates"}
         self.whole = self.whole or bool((data.get("promptFeedback") or {}).get("blockReason"))
         text = ""
@@ -189,7 +189,7 @@ class GeminiAnswer:
         return "" if part.get("thought") else str(part.get("text") or "")
 
     def body(self) -> Json:
-        """Return a response."""
+        """Return the assembled response."""
         if not self._candidate:
             return self._head
         content = {"role": "model", "parts": self._parts}
@@ -197,7 +197,7 @@ class GeminiAnswer:
 
 
 class OllamaAnswer:
-    """A chat response of Ollama."""
+    """A streamed chat response of Ollama."""
 
     def __init__(self) -> None:
         self.whole = False
@@ -206,7 +206,7 @@ class OllamaAnswer:
         self._texts = StreamedTexts()
 
     def take(self, data: Json) -> str:
-        """Take a line; the last one has what it took."""
+        """Add a line; the last line has the usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
             if message.get(name):
@@ -217,15 +217,15 @@ class OllamaAnswer:
         return str(message.get("content") or "")
 
     def body(self) -> Json:
-        """Return the last line with all of the message."""
+        """Return the last line with the assembled message."""
         return {**self._last, "message": {**self._message, **self._texts.joined()}}
 
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """One provider's way to stream: fields added to the body of a request, and the class that assembles its answer.
+    """A provider's stream format: fields to add to the request body, and the class that assembles the answer.
 
-    ``method`` takes the place of the one in the address, where there is one.
+    ``method`` replaces the method name at the end of the address, for providers that have one there.
     """
 
     wish: Json
@@ -239,16 +239,16 @@ _FORMATS = {
     ":generateContent": StreamFormat({}, GeminiAnswer, ":streamGenerateContent"),
     "/api/chat": StreamFormat({"stream": True}, OllamaAnswer),
 }
-"""By how the address of a request ends."""
+"""Stream formats by the end of the request address."""
 
 
 def format_of(path: str) -> tuple[str, StreamFormat] | None:
-    """Return the end of this address and its stream format; None for a call that cannot be streamed."""
+    """Return the matched end of an address and its stream format; None for a call that cannot be streamed."""
     return next(((ending, dialect) for ending, dialect in _FORMATS.items() if path.endswith(ending)), None)
 
 
 async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hear: Hear) -> Json:
-    """Return the whole answer of a stream, after each piece of text went to the listener; raises ``StreamBroken``."""
+    """Assemble the answer of a stream, and pass each piece of text to the listener; raises ``StreamBroken``."""
     async for line in _lines(pieces):
         data = _event(line)
         if data is None:
@@ -264,7 +264,7 @@ async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hea
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Split at line feeds alone: JSON texts may contain other line breaks at which Python would split too."""
+    """Split at line feeds alone: JSON texts may contain other characters at which ``splitlines`` would split."""
     line: list[bytes] = []
     async for piece in pieces:
         end, *lines = piece.split(b"\n")
@@ -276,7 +276,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _event(line: bytes) -> Json | None:
-    """Return the event of a line, in a stream of events or of plain JSON; None for a line without meaning."""
+    """Return the JSON event of a line, from server-sent events or plain JSON; None for a line without data."""
     content = line.removeprefix(b"data:").strip()
     if not content.startswith(b"{"):
         return None
@@ -289,7 +289,7 @@ def _plain(part: Json) -> bool:
 
 
 def _object(written: str) -> Json:
-    """Return the arguments of a tool; what is no object, as when the answer was too long, is put into one."""
+    """Return the arguments of a tool call; text that is not a JSON object, as after a cut-off, is wrapped in one."""
     try:
         found = json.loads(written or "{}")
     except ValueError:

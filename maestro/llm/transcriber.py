@@ -1,4 +1,4 @@
-"""Transcribes voice messages by the first account of the configured provider that can."""
+"""Transcribes voice messages by the first usable account of the configured provider."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A recording, and its type by its own bytes."""
+    """A recording, and its media type as detected from its first bytes."""
 
     content: bytes
     content_type: str
@@ -39,7 +39,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionAttempt:
-    """One request to one account, about to leave or however it ended; ``error`` is the name of a class."""
+    """One request to one account, before it is sent or after it ended; ``error`` is the name of an error class."""
 
     site: CallSite
     state: CallState
@@ -49,24 +49,24 @@ class TranscriptionAttempt:
 
 
 KeepAttempt = Callable[[TranscriptionAttempt], Awaitable[None]]
-"""Commits an attempt, as sent before it leaves and then as it ended; a cancellation does not cut it off."""
+"""Commits an attempt before it is sent and again with its outcome; a cancellation does not interrupt it."""
 
 
 class Transcriber:
-    """Asks one account after the other, as the failover of the chain does (docs/decisions.md: failover)."""
+    """Tries one account after the other, as the chain's failover does (docs/decisions.md: failover)."""
 
     def __init__(
         self, book: AccountBook, library: LiteLLMLibrary, settings: Callable[[], TranscriptionSettings]
     ) -> None:
-        """``settings`` are asked for at each recording."""
+        """``settings`` is called for each recording."""
         self._book = book
         self._library = library
         self._settings = settings
 
     async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
-        """Have a recording transcribed; false when no account can. Every attempt is kept at once.
+        """Transcribe a recording; false when no account can. Each attempt is committed when it begins and ends.
 
-        Raises the last failure after which the same may be tried again soon.
+        Raises the last failure that is worth a retry.
         """
         settings, clock = self._settings(), asyncio.get_running_loop()
         if not settings.enabled:
@@ -94,7 +94,7 @@ class Transcriber:
     async def _attempt(
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
-        """Ask one account and keep the outcome; a failure is returned."""
+        """Call one account and commit the outcome; return a failure instead of raising it."""
         site = CallSite(account.provider, account.name, bare(progress.wanted[0]))
         started = time.monotonic()
 
@@ -133,7 +133,7 @@ class Transcriber:
 
 
 def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverProgress) -> AccountChoice | None:
-    """Return the account to ask; unlike with texts, no model of another kind can stand in."""
+    """Return the account to call; a model for texts cannot transcribe, so there is no fallback model."""
     able = [
         account
         for account in roster.usable
@@ -144,5 +144,5 @@ def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverP
 
 
 def _transcript(answer: Any) -> str:
-    """Read litellm's answer, the untyped one."""
+    """Read the transcript from litellm's untyped answer."""
     return str(answer.text or "").strip()

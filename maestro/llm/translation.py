@@ -1,4 +1,4 @@
-"""Translates chat requests and answers between OpenAI's format and a provider's, by litellm's transforms alone."""
+"""Translates chat requests and answers between OpenAI's format and a provider's, with litellm's transforms alone."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ import structlog
 from maestro.llm.protocols import Account
 
 NO_KEY = "no-key"
-"""Sent where an account has no key: else litellm could send a key from the environment to a wrong address."""
+"""The key of accounts without one: otherwise litellm could send a key from the environment to a wrong address."""
 
 Json = dict[str, Any]
 
@@ -23,18 +23,18 @@ log = structlog.get_logger(__name__)
 SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro asks for"
 
 TRANSLATIONS = 256
-"""Models whose translation is cached."""
+"""The most models whose translation is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What litellm calls a provider, its public address in the form litellm expects, and the path of chat requests."""
+    """litellm's name of a provider, its public address in litellm's form, and the path of chat requests."""
 
     prefix: str
     base_url: str
     path: str
     tail: str = ""
-    """What people add to the address that litellm adds itself."""
+    """The end of an address that operators may have configured, removed because litellm appends it again."""
 
 
 # Every provider has an explicit address: without one litellm reads OPENAI_BASE_URL and similar variables.
@@ -48,18 +48,18 @@ _PROVIDERS: Mapping[str, Provider] = {
 }
 
 PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _PROVIDERS.values()}
-"""The providers that Maestro names itself, by litellm's name of them."""
+"""The providers that Maestro knows by name, under litellm's names."""
 
 
 def model_name(account: Account) -> str:
-    """Return the account's model, which goes by its provider's own name, as litellm names it."""
+    """Return litellm's name for the account's model, which the account has under the provider's name."""
     known = _PROVIDERS.get(account.provider)
     prefix = known.prefix if known else account.provider
     return f"{prefix}/{account.model}"
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address the account's calls go to; None leaves an unknown provider to litellm."""
+    """Return the address for the account's calls; None lets litellm choose it, for an unknown provider."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:
@@ -68,19 +68,19 @@ def base_url(account: Account) -> str | None:
 
 
 def key(account: Account) -> str:
-    """Return the key to send."""
+    """Return the key to send, ``NO_KEY`` for an account without one."""
     return account.api_key.get_secret_value() or NO_KEY
 
 
 class UnsuccessfulStatus(Exception):
-    """The provider answered with an error status; the exchange has its headers and body."""
+    """The provider answered with an error status; the observed exchange has its headers and body."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request in OpenAI's format to a model by litellm's name of it, ``provider/model``.
+    """A request in OpenAI's format; the model has litellm's name, ``provider/model``.
 
-    ``options`` are the provider's own parameters; ``timeout`` is in seconds, for each read.
+    ``options`` are parameters of the provider; ``timeout`` is in seconds, for each read.
     """
 
     model: str
@@ -92,7 +92,7 @@ class ChatRequest:
     timeout: float
 
     def arguments(self) -> Json:
-        """Return the arguments of litellm's own entry point."""
+        """Return the arguments for litellm's entry point ``acompletion``."""
         return {
             "model": self.model,
             "messages": self.messages,
@@ -109,19 +109,19 @@ class ChatRequest:
 
 @dataclass(slots=True)
 class CallRecord:
-    """The logging object that litellm's readers of answers require; it stores nothing."""
+    """The logging object that litellm's response parsers require; it stores nothing."""
 
     optional_params: Json
 
     def post_call(self, *_: Any, **__: Any) -> None:
-        """Drop a body: it holds prompts."""
+        """Ignore a body, because it may contain prompts."""
 
 
 def translator_of(litellm: Any) -> "Translator | None":
-    """Return the translator after a rehearsal for every provider; None where litellm's internals have changed.
+    """Return the translator, after a test for every provider; None where litellm's internals have changed.
 
-    That rehearsal loads what litellm loads on demand, here in the thread of the import. A changed litellm still answers
-    through its own entry point, at several times the CPU time; one line of the log says so.
+    The test also loads the modules that litellm imports on demand, here in the thread of the import. With changed
+    internals, requests go through litellm's entry point, at several times the CPU time; one warning is logged.
     """
     try:
         translator = Translator(litellm)
@@ -136,10 +136,10 @@ def translator_of(litellm: Any) -> "Translator | None":
 
 
 class Translator:
-    """Translates for the providers that Maestro names itself, each on its wire."""
+    """Translates requests for the providers that Maestro knows by name."""
 
     def __init__(self, litellm: Any) -> None:
-        """``litellm`` is the imported library; raises ``AttributeError`` or ``ImportError`` where it has moved."""
+        """Prepare the parts of ``litellm``; raises ``AttributeError`` or ``ImportError`` if its internals changed."""
         utils, types = importlib.import_module("litellm.utils"), importlib.import_module("litellm.types.utils")
         gemini = importlib.import_module("litellm.llms.vertex_ai.gemini.transformation")
         betas = importlib.import_module("litellm.anthropic_beta_headers_manager")
@@ -159,13 +159,13 @@ class Translator:
     def translation_of(self, chat: ChatRequest) -> "Translation | None":
         """Return the translation for a request; None where only litellm's entry point can send it.
 
-        These are providers that Maestro does not name itself: only that entry point knows their addresses and keys,
-        and models of OpenAI that it asks on another wire (``/responses``).
+        These are requests to providers that Maestro does not know by name, whose addresses and keys only the entry
+        point knows, and to OpenAI models that use another API (``/responses``).
         """
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
     def rehearse(self, prefix: str, base_url: str, answered: Json) -> None:
-        """Translate a request to some model of a provider, and a sample answer; nothing is sent."""
+        """Translate a sample request and a sample answer of a provider as a test; nothing is sent."""
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
         parameters = {"max_tokens": 1, "tools": [tool]}
@@ -196,8 +196,8 @@ class Translator:
 class TranslatedRequest:
     """A request in its provider's format.
 
-    ``parameters`` are the provider's, and ``scratch`` is litellm's notes on the request: both are needed to read its
-    answer.
+    ``parameters`` are the provider's parameters and ``scratch`` is litellm's notes on the request; both are needed to
+    parse the answer.
     """
 
     headers: Json
@@ -206,12 +206,12 @@ class TranslatedRequest:
     scratch: Json
 
     def content(self) -> bytes:
-        """Return the body as it goes over the wire."""
+        """Return the bytes of the request body."""
         return json.dumps(self.body).encode()
 
 
 class Translation:
-    """One model's wire: litellm's description of it, and the address of its requests."""
+    """The translation for one model: litellm's description of its API, and the address of its requests."""
 
     def __init__(self, translator: Translator, config: Any, model: str, url: str) -> None:
         self._translator = translator
@@ -221,7 +221,7 @@ class Translation:
         self._supported = frozenset(config.get_supported_openai_params(model=model))
 
     async def complete(self, chat: ChatRequest, client: httpx.AsyncClient) -> Any:
-        """Send the one request and return litellm's answer; raises ``UnsuccessfulStatus`` for an error's status."""
+        """Send the one request and return litellm's answer; raises ``UnsuccessfulStatus`` for an error status."""
         translated = self.translate(chat)
         request = client.build_request(
             "POST", self._url, headers=translated.headers, content=translated.content(), timeout=chat.timeout
@@ -239,7 +239,7 @@ class Translation:
         return TranslatedRequest(headers, body, parameters, scratch)
 
     def read(self, chat: ChatRequest, translated: "TranslatedRequest", response: httpx.Response) -> Any:
-        """Return litellm's answer."""
+        """Return the provider's answer as litellm's answer object."""
         answer = self._translator.new_response()
         answer.usage = self._translator.new_usage()
         return self._config.transform_response(
@@ -256,7 +256,7 @@ class Translation:
         )
 
     def _parameters(self, chat: ChatRequest) -> Json:
-        """Return the parameters in the provider's words, without those that the model does not know."""
+        """Return the parameters under the provider's names, without those that the model does not support."""
         known = {name: value for name, value in chat.parameters.items() if name in self._supported}
         mapped = self._config.map_openai_params(
             non_default_params=known, optional_params={}, model=self._model, drop_params=True
@@ -264,7 +264,7 @@ class Translation:
         return {**mapped, **chat.options}
 
     def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
-        """Return the headers and the body; ``scratch`` is what litellm notes of the request."""
+        """Return the headers and the body; litellm writes notes on the request into ``scratch``."""
         extra: Json = parameters.pop("extra_body", None) or {}
         headers = self._headers(chat, chat.api_key, parameters, scratch)
         body = self._config.transform_request(
@@ -322,11 +322,11 @@ class GeminiTranslation(Translation):
 
 
 _KINDS: Mapping[str, type[Translation]] = {"anthropic": AnthropicTranslation, "gemini": GeminiTranslation}
-"""By litellm's name of the provider, where its description of the wire is not all."""
+"""Translation classes by litellm's provider name, for providers that need more than litellm's generic transform."""
 
 
 def _introduce(litellm: Any, model: str) -> None:
-    """Tell litellm that a Gemini model missing from its table takes a system message, not a user message."""
+    """Register a Gemini model missing from litellm's table, so that its system message is not sent as a user's."""
     if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
         known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
         litellm.register_model({model: known})

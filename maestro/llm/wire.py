@@ -1,11 +1,11 @@
 """Observes the HTTP exchange of a model call: at most one request, and the status, headers and body of its answer.
 
-The library between Maestro and a provider retries, follows redirects with the key in its headers, and reports statuses
-of its own. The transport sees what happened.
+litellm may retry, follow redirects with the key in its headers, and report statuses of its own; the transport in this
+module sees the real exchange.
 
-Where a listener is set, the request asks for a stream, and the library is given the whole answer: its own reading of
-streams takes one that was cut for an answer, and loses tool calls of some providers. A model that refuses to stream
-says so before it begins, and is asked for the answer at once.
+Where a listener is set, the request asks for a stream, and litellm is given the assembled answer: litellm's own stream
+parser accepts a stream that was cut off, and loses tool calls of some providers. A model that cannot stream refuses
+before it begins, and is then called without a stream.
 """
 
 import json
@@ -23,20 +23,20 @@ STREAMS = ("text/event-stream", "application/x-ndjson")
 """Content types of a streamed answer."""
 
 BODY_LIMIT = 4 * 1024 * 1024
-"""Bytes of an error body that are read, so that one which sends a whole prompt back is whole JSON."""
+"""The most bytes that are read of an error body: enough for the complete JSON of one that quotes a whole prompt."""
 
 ANSWER_LIMIT = 16 * 1024 * 1024
-"""Bytes of the largest answer that is read, unless said otherwise; reading it takes several times its size."""
+"""The default limit of an answer in bytes; parsing an answer takes several times its size in memory."""
 
 STREAM_FACTOR = 4
-"""How many times as many bytes a stream may have: a frame around each few letters is most of it."""
+"""The factor by which a stream may exceed the limit of an answer, because each few letters have a JSON frame."""
 
 
 @dataclass(slots=True)
 class HttpExchange:
-    """What one model call did on the wire; ``status`` is None when no answer came, ``body`` is that of an error.
+    """The HTTP exchange of one model call; ``status`` is None when no answer came, ``body`` is that of an error.
 
-    ``limit`` is how many bytes of an answer are read.
+    ``limit`` is the largest answer that is read, in bytes.
     """
 
     limit: int = ANSWER_LIMIT
@@ -47,7 +47,7 @@ class HttpExchange:
 
 
 PIECE = 64 * 1024
-"""Bytes unpacked at once: a packed body may be a thousand times as large as what was sent."""
+"""The bytes that are decompressed at once: a compressed body may grow a thousandfold."""
 
 Unpack = Callable[[bytes], Iterator[bytes]]
 
@@ -55,14 +55,14 @@ _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
 class SecondRequestError(Exception):
-    """The library tried to send a second request within one call; retries are Temporal's task.
+    """litellm tried to send a second request within one call; retries are Temporal's task.
 
     See docs/invariants.md: one layer retries.
     """
 
 
 class OversizedBody(Exception):
-    """An answer has more bytes than the limit."""
+    """The answer has more bytes than the limit."""
 
 
 _current: ContextVar[HttpExchange | None] = ContextVar("exchange", default=None)
@@ -71,7 +71,7 @@ _listener: ContextVar[Hear | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def heard_by(hear: Hear) -> Iterator[None]:
-    """Stream every answer that is asked for inside to ``hear``, where its account can stream it."""
+    """Stream every answer that is requested within the block to ``hear``, where its account can stream."""
     token = _listener.set(hear)
     try:
         yield
@@ -80,13 +80,13 @@ def heard_by(hear: Hear) -> Iterator[None]:
 
 
 def listener() -> Hear | None:
-    """Return the listener for the stream of the present answer, None where no stream is wanted."""
+    """Return the listener for the stream of the current call, None where no stream is requested."""
     return _listener.get()
 
 
 @contextmanager
 def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
-    """Observe the one request of a model call made inside, and refuse any further one.
+    """Observe the one request of a model call within the block, and refuse any further one.
 
     Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
     """
@@ -99,7 +99,7 @@ def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
 
 
 class ObservedTransport(httpx.AsyncBaseTransport):
-    """Wraps a transport so that ``observed`` sees what passes."""
+    """Wraps an HTTP transport so that ``observed`` sees each request and answer."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -120,7 +120,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return await self._send(exchange, request)
 
     async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
-        request.headers["accept-encoding"] = "identity"  # a small compressed answer may unpack to a very large one
+        request.headers["accept-encoding"] = "identity"  # a small compressed answer may decompress to a very large one
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         if response.is_success:
@@ -133,7 +133,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
     async def _heard(
         self, exchange: HttpExchange, request: httpx.Request, found: tuple[str, StreamFormat], hear: Hear
     ) -> httpx.Response:
-        """Ask for a stream and return the whole answer; a model that cannot stream is asked again without one."""
+        """Request a stream and return the assembled answer; a model that cannot stream is called again without one."""
         ending, dialect = found
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
@@ -184,7 +184,7 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
 
 
 def _streaming(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
-    """Return the same request, asking for a stream."""
+    """Return a copy of the request that asks for a stream."""
     headers = httpx.Headers(request.headers)
     headers.pop("content-length", None)
     url = request.url
@@ -196,7 +196,7 @@ def _streaming(request: httpx.Request, body: dict[str, object], ending: str, met
 
 
 class LimitedBody(httpx.AsyncByteStream):
-    """A decompressed body; reading it raises ``OversizedBody`` at the limit, before more is kept."""
+    """A decompressed body; reading more than the limit raises ``OversizedBody`` before the excess is held in memory."""
 
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
         """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
@@ -205,7 +205,7 @@ class LimitedBody(httpx.AsyncByteStream):
         self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield what the provider answers."""
+        """Yield the body, decompressed."""
         room = self._limit
         async for packed in self._body:
             for piece in self._unpack(packed):
@@ -215,23 +215,23 @@ class LimitedBody(httpx.AsyncByteStream):
                     raise OversizedBody
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Close the wrapped stream, which reads no more."""
         await self._body.aclose()
 
 
 def limited(response: httpx.Response, limit: int) -> httpx.Response:
-    """Return a response that was not read yet with its body limited."""
+    """Return an unread response whose body is limited."""
     body, headers = _body_of(response, limit), plain(response.headers)
     return httpx.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
 def plain(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers that also hold for a body that was unpacked."""
+    """Return the headers without those that describe the compressed body."""
     return [(name, value) for name, value in headers.raw if name.lower() not in _OF_THE_PACKING]
 
 
 async def beginning(response: httpx.Response, limit: int) -> bytes:
-    """Return at most the first bytes of a body, and read no more of it."""
+    """Return at most ``limit`` bytes from the start of a body, and close the response without reading more."""
     read = bytearray()
     try:
         async for piece in _body_of(response, limit):
@@ -249,11 +249,14 @@ def _body_of(response: httpx.Response, limit: int) -> LimitedBody:
 
 
 def _unpacker(encoding: str) -> Unpack:
-    """Every request asks for plain bodies; some gateways pack them all the same, as gzip if anything."""
+    """Return the decompressor for an encoding.
+
+    Every request asks for uncompressed bodies, but some gateways compress them nevertheless, usually with gzip.
+    """
     if encoding in ("", "identity"):
         return lambda packed: iter((packed,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise httpx.DecodingError("the answer is packed in a way that was not asked for")
+        raise httpx.DecodingError("the answer is compressed in a way that was not requested")
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts gzip and zlib headers
 
     def unpack(packed: bytes) -> Iterator[bytes]:

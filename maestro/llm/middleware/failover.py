@@ -1,4 +1,4 @@
-"""Failures of accounts: failover to the next one, and a circuit breaker for a provider.
+"""Middleware for failures of accounts: failover to another account, and a circuit breaker for each provider.
 
 See docs/invariants.md: one layer retries; docs/decisions.md: failover.
 """
@@ -39,7 +39,7 @@ from maestro.supervision import uninterrupted
 log = structlog.get_logger(__name__)
 
 COUNTED = (ProviderUnavailable, ModelTimeout)
-"""The failures that are the provider's own. A refusal, a limit or an empty answer shows that it works."""
+"""Failures that count against a provider; a refusal, a limit or an empty answer shows that the provider works."""
 
 LIMITS = (RateLimited, QuotaExhausted)
 MOVES_ON = (
@@ -54,24 +54,24 @@ MOVES_ON = (
     RequestTooLarge,
     NoAccount,
 )
-"""Failures that another account may not have. Those of the request itself, and a person's stop, are raised at once."""
+"""Failures after which another account is tried; an invalid request or a user's stop is raised at once."""
 
 OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)
-"""Failures that every model of the same account would have."""
+"""Failures that concern all models of an account."""
 
 TIMEOUTS = 2
-"""Timeouts in one attempt after which no other account is asked: the user has waited long enough."""
+"""The timeouts in one attempt after which no other account is called, because the user has waited long enough."""
 
 REQUESTS = 2
-"""Another account is asked only within the time of so many whole requests, so that an attempt ends after one more."""
+"""Another account is called only within the time limit of this many requests since the attempt began."""
 
 
 @dataclass(slots=True)
 class Circuit:
-    """The recent failures of one provider; ``round`` counts the changes of state.
+    """The circuit of one provider: its recent failures and its state; ``round`` counts the changes of state.
 
-    An outcome counts only in the round in which its call began: what was under way when the circuit opened says
-    nothing about how the provider does after that.
+    An outcome counts only in the round in which its call began: a call that was under way when the circuit opened shows
+    nothing about the provider's condition afterwards.
     """
 
     round: int = 0
@@ -81,11 +81,11 @@ class Circuit:
     probing: bool = False
 
     def seconds_open(self, rules: BreakerSettings, now: float) -> float:
-        """Return the seconds until a request may pass, 0 when one may now."""
+        """Return the seconds until a request may pass, 0 when a request may pass now."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
     def succeeded(self, began: int, rules: BreakerSettings) -> bool:
-        """Count a success of a call that began in a round; true when enough of them in a row closed the circuit."""
+        """Count a success of a call from this round; true when enough successes in a row closed the circuit."""
         if self.round != began:
             return False
         self.failures = 0
@@ -99,7 +99,7 @@ class Circuit:
         return True
 
     def failed(self, began: int, rules: BreakerSettings, now: float) -> bool:
-        """Count a failure of a call that began in a round; true when it opened the circuit, as that of a probe does."""
+        """Count a failure of a call from this round; true when it opened the circuit, as a failed probe always does."""
         if self.round != began:
             return False
         self.failures += 1
@@ -123,9 +123,9 @@ CircuitKey = tuple[AccountType, str, str]
 class CircuitBreaker:
     """One circuit per provider and address, for all accounts there; ``now`` is a monotonic clock in seconds.
 
-    An open circuit lets nothing through. When its time is over it admits one probe at a time, until enough of them have
-    succeeded. The state is that of one process and one event loop. ``recovered`` is called, in a thread, after each
-    probe that succeeded: it wakes the jobs that wait for the provider.
+    An open circuit lets no request pass. After its time it admits one probe at a time, and closes when enough probes
+    have succeeded. The state is that of one process and one event loop. ``recovered`` is called in a thread after each
+    successful probe: it wakes the jobs that wait for the provider.
     """
 
     inner: LLMClient
@@ -136,7 +136,7 @@ class CircuitBreaker:
     recovered: Callable[[], None] = lambda: None
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``CircuitOpen`` while the provider is not to be called."""
+        """Pass the request on; raises ``CircuitOpen`` while the circuit of its provider is open."""
         account = self.directory.find(request.account)
         if account is None:
             return await self.inner.complete(request)  # the transport raises the failure
@@ -155,7 +155,7 @@ class CircuitBreaker:
             if circuit.succeeded(began, self.rules()):
                 log.info("llm.circuit.closed", provider=account.provider)
         finally:
-            # After every end of a probe, a cancellation included, the next probe may begin.
+            # However a probe ends, also by cancellation, the next probe may begin.
             if circuit.round == began:
                 circuit.probing = False
         if probe:
@@ -163,7 +163,7 @@ class CircuitBreaker:
         return response
 
     def _failed(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
-        """Count a failure; return the error for the next request, None while the circuit is closed."""
+        """Count a failure; return the error that a next request would get, None while the circuit is closed."""
         if circuit.failed(began, self.rules(), self.now()):
             log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
         return None if circuit.opened_at is None else self._refusal(circuit, account, request)
@@ -180,9 +180,9 @@ class CircuitBreaker:
 
 @dataclass
 class FailoverProgress:
-    """The failures of one attempt so far; ``until`` is a time of the event loop's clock.
+    """The failures so far in one attempt at a call; ``until`` is a time of the event loop's clock.
 
-    ``fits`` checks whether a model's window is large enough for the request.
+    ``fits`` checks whether a model's context window is large enough for the request.
     """
 
     wanted: Sequence[str]
@@ -193,44 +193,44 @@ class FailoverProgress:
     failures: list[LLMFailure] = field(default_factory=list)
 
     def note(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Note a failure, so that no account is asked the same twice."""
+        """Record a failure, so that this account or model is not called again in this attempt."""
         whole, model = choice.keys
         self.tried.add(whole if isinstance(failure, OF_THE_WHOLE_ACCOUNT) else model)
         self.failures.append(failure)
 
     def may_go_on(self, now: float) -> bool:
-        """Return whether another account may be called in the remaining time."""
+        """Return whether the time and the timeouts so far allow to call another account."""
         return now < self.until and self.count(ModelTimeout) < TIMEOUTS
 
     def count(self, *kinds: type[LLMFailure]) -> int:
-        """Count the failures of these kinds."""
+        """Count the failures of these classes."""
         return len(self.of(*kinds))
 
     def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
-        """Return the failures of these kinds."""
+        """Return the failures of these classes."""
         return [failure for failure in self.failures if isinstance(failure, kinds)]
 
     @property
     def repeatable(self) -> list[LLMFailure]:
-        """Return the failures after which a retry may help soon."""
+        """Return the failures after which a retry may soon succeed."""
         waits = (*LIMITS, LimiterBusy)
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
     def circuit(self) -> CircuitOpen | None:
-        """Return the open circuit that closes first, also one that opened just now."""
+        """Return the error of the open circuit that closes first, also of one that opened in this attempt."""
         met = (one for failure in self.failures for one in (failure, failure.instead))
         circuits = [one for one in met if isinstance(one, CircuitOpen)]
         return min(circuits, key=lambda one: one.retry_after, default=None)
 
     @property
     def room_in(self) -> timedelta | None:
-        """Return the time until there may be room under Maestro's own limits, None where these did not matter."""
+        """Return the time until Maestro's own limits admit a request, None where these limits refused none."""
         return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
 
 
 class Failover:
-    """Chooses the account and its model for each request, one after the other (docs/decisions.md: failover)."""
+    """Chooses the account and model for each request, and another one after a failure (docs/decisions.md: failover)."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Failover:
         request_time: Callable[[], timedelta],
         window: WindowOf,
     ) -> None:
-        """``request_time`` is how long one request to one account may take; it is asked for at each call."""
+        """``request_time`` returns how long one request to one account may take; it is called for each request."""
         self._inner = inner
         self._reader = reader
         self._book = book
@@ -249,11 +249,11 @@ class Failover:
         self._underway: Counter[int] = Counter()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer by the best account, of those with a window large enough where there is one.
+        """Answer with the best account, preferring models with a large enough context window.
 
-        Raises the last failure worth repeating, else ``AccountsExhausted`` or ``CircuitOpen`` when all that could
-        answer only wait, else why no account can be asked. What a failure means for an account is committed before
-        the next is asked.
+        Raises the last failure that is worth a retry; else ``AccountsExhausted`` or ``CircuitOpen`` when every suitable
+        account is only unavailable for a time; else the reason why no account can be called. The effect of a failure on
+        an account, such as a cool-down, is committed before the next account is called.
         """
         clock, wanted = asyncio.get_running_loop(), (request.model, *request.fallbacks)
         until = clock.time() + REQUESTS * self._request_time().total_seconds()
@@ -279,13 +279,13 @@ class Failover:
 
 
 def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
-    """Return the accounts that can answer and read the whole request; of an exact one, those with a wanted model."""
+    """Return the accounts that can answer the whole request; for an exact request, those with a requested model."""
     roster = snapshot.roster.able(progress.wanted) if progress.exact else snapshot.roster
     return roster.fitting(progress.wanted, progress.fits)
 
 
 def _verdict(progress: FailoverProgress, roster: Roster) -> LLMFailure:
-    """Return what to raise when no other account is asked."""
+    """Return the error to raise when no further account is called."""
     unavailable = roster.unavailable(progress.wanted, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
     if progress.circuit is not None:

@@ -1,4 +1,4 @@
-"""Delays or ends a model call: the limits of its account, an operator's stop, and a deadline."""
+"""Middleware that delays or ends a model call: the limits of its account, a stop request, and a deadline."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,26 +19,26 @@ from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
 FILL = 0.9
-"""The share of a minute's limit that may be used at once: the count of tokens is an estimate."""
+"""The share of a limit per minute that may be used at once; less than all, because token counts are estimates."""
 
 ROUNDING = 1e-6
-"""The most that a bucket may lack by rounding."""
+"""The largest rounding error of a bucket's level."""
 
 Result = TypeVar("Result")
 
 Ready = Callable[[LLMRequest], Awaitable[None]]
-"""Returns when a request can be sent at once."""
+"""A function that returns once a request can be sent without delay."""
 
 
 class LeakyBucket:
-    """The used part of a limit per minute, which leaks evenly. Times are the event loop's, in seconds."""
+    """The used part of a limit per minute, which drains evenly. Times are the event loop's, in seconds."""
 
     def __init__(self) -> None:
         self._used = 0.0
         self._at = 0.0
 
     def seconds_until(self, need: float, per_minute: int, now: float) -> float:
-        """Return after how long there is room; 0 when there is, or when nothing is limited."""
+        """Return the seconds until this amount fits; 0 when it fits now, or when there is no limit."""
         if not per_minute:
             return 0.0
         self._flow(per_minute, now)
@@ -46,7 +46,7 @@ class LeakyBucket:
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
     def take(self, need: float) -> None:
-        """Use some of it; there has to be room."""
+        """Use this amount, which must fit."""
         self._used += need
 
     def _flow(self, per_minute: int, now: float) -> None:
@@ -55,15 +55,16 @@ class LeakyBucket:
 
 
 def capacity(per_minute: int) -> float:
-    """Return what fits a bucket: a limit of one a minute has room for one."""
+    """Return how much a bucket holds at once: a share of the limit per minute, but at least one request."""
     return max(1.0, per_minute * FILL)
 
 
 @dataclass(slots=True, eq=False)
 class LimiterSlot:
-    """A request that was admitted to an account, or waits for that in a fair queue.
+    """A request that was admitted to an account, or waits in its fair queue.
 
-    ``waited`` is false where it was admitted at once; ``admitted`` is there for one that had to queue.
+    ``waited`` is false where the request was admitted at once; ``admitted`` is the future of a request that had to
+    queue.
     """
 
     tokens: int
@@ -74,16 +75,16 @@ class LimiterSlot:
 
     @property
     def given_up(self) -> bool:
-        """Return whether it was cancelled while it waited."""
+        """Return whether the request was cancelled while it waited."""
         return self.admitted is not None and self.admitted.cancelled()
 
 
 class AccountLimiter:
-    """The limits of one account: requests and tokens a minute, and requests at once.
+    """The limits of one account: requests per minute, tokens per minute, and concurrent requests.
 
-    Requests that wait are admitted by priority, and among equals by a fair queue of clients or channels. A request
-    takes its slot and its tokens together or not at all. The slot is given back when it ends, tokens never are. The
-    first in the queue holds up the others, or a large request would wait for ever.
+    Waiting requests are admitted by priority, and among equal priorities by a fair queue of clients or channels. A
+    request takes its slot and its tokens together or neither. Its end frees the slot but returns no tokens. The first
+    request in the queue blocks all behind it; otherwise a large request could wait for ever.
     """
 
     def __init__(self, account: Account, rules: LlmSettings) -> None:
@@ -97,13 +98,13 @@ class AccountLimiter:
         self._alarm: asyncio.TimerHandle | None = None
 
     async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
-        """Wait for room; None when there was none within so many seconds, or will be none for longer than that."""
+        """Wait for admission; None if the request was not, or cannot be, admitted within these seconds."""
         slot = LimiterSlot(tokens, precedence, precedence.in_background)
         wait = self._seconds_until_room(tokens)
         if wait > seconds:
             return None
         if not wait and self._is_free(slot) and not any(self._queues.values()):
-            self._take(slot)  # no request waits, so the order of the queues does not change
+            self._take(slot)  # no request waits, so no queue has to choose
             return slot
         slot.admitted = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(precedence.priority, FairQueue())
@@ -112,7 +113,7 @@ class AccountLimiter:
         return slot if await self._admitted(slot, slot.admitted, seconds) else None
 
     def leave(self, slot: LimiterSlot) -> None:
-        """Give a slot back."""
+        """Free a slot."""
         self._inside -= 1
         self._background_inside -= slot.background
         self._admit()
@@ -136,10 +137,10 @@ class AccountLimiter:
         if slot.given_up:
             self._admit()  # the requests behind it may have room now
         else:
-            self.leave(slot)  # it was admitted just before the cancellation
+            self.leave(slot)  # the request was admitted just before the cancellation
 
     def _admit(self) -> None:
-        """Admit the requests that there is room for, and set an alarm for when there is room for the next."""
+        """Admit the requests that fit now, and set a timer for the next one."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -153,7 +154,7 @@ class AccountLimiter:
             self._take(slot)
 
     def _first_queue(self) -> FairQueue[LimiterSlot] | None:
-        """Return the queue of the most urgent request that still waits."""
+        """Return the queue with the highest priority that has a waiting request."""
         for _, queue in sorted(self._queues.items()) if self._queues else ():
             while (slot := queue.first()) is not None and slot.given_up:
                 queue.skip()
@@ -184,7 +185,7 @@ class AccountLimiter:
 
 
 class RateLimit:
-    """One limiter per account; the state is that of one process and one event loop."""
+    """Middleware with one limiter per account; the state is that of one process and one event loop."""
 
     def __init__(
         self, inner: LLMClient, directory: Directory, llm: Callable[[], LlmSettings], jobs: Callable[[], JobSettings]
@@ -195,10 +196,10 @@ class RateLimit:
         self._limiters: dict[str, AccountLimiter] = {}
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on when there is room for it.
+        """Pass the request on when the limits of its account admit it.
 
-        Raises ``RequestTooLarge`` at once for what the account may not take in a whole minute, and ``LimiterBusy`` when
-        no room came in time.
+        Raises ``RequestTooLarge`` at once for a request with more tokens than the account's limit for a whole minute,
+        and ``LimiterBusy`` when the request was not admitted in time.
         """
         account = self._directory.find(request.account)
         if account is None:
@@ -219,7 +220,7 @@ class RateLimit:
 
 
 def _tokens(account: Account, request: LLMRequest) -> int:
-    """Return what a request may take in all, 0 where the account has no such limit; raises ``RequestTooLarge``."""
+    """Return the most tokens a request may use, 0 for an account without that limit; raises ``RequestTooLarge``."""
     if not account.tokens_per_minute:
         return 0
     tokens = estimate_input(request) + request.max_output_tokens
@@ -248,7 +249,7 @@ def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMF
 
 
 class StopWatch:
-    """Cancels the work of a job that was stopped or ended; the store's watcher looks for all jobs together."""
+    """Cancels the tasks of jobs that were stopped or have ended; one watcher of the store serves all jobs."""
 
     def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
         self._store = store
@@ -257,9 +258,9 @@ class StopWatch:
         self._looking: asyncio.Task[None] | None = None
 
     async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of a job's work; raises ``Stopped`` when a person stopped the job meanwhile.
+        """Return the result of a job's task; raises ``Stopped`` when a user or operator stopped the job meanwhile.
 
-        A job may have several works at once. When the caller is cancelled, so is the work.
+        A job may have several tasks at once. When the caller is cancelled, its task is cancelled as well.
         """
         task = asyncio.create_task(work)
         self.watch(job_id, task)
@@ -274,14 +275,14 @@ class StopWatch:
             self.forget(job_id, task)
 
     def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
-        """Cancel this task when its job is asked to stop."""
+        """Cancel this task once its job is asked to stop."""
         self._tasks.setdefault(job_id, set()).add(task)
         self._store.changes.watch(job_id)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
 
     def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
-        """Stop watching; true when the task was being watched, false when the watch had cancelled it."""
+        """Stop watching; true when the task was still watched, false when the watch had cancelled it."""
         tasks = self._tasks.get(job_id, set())
         watched = task in tasks
         tasks.discard(task)
@@ -308,25 +309,25 @@ class StopWatch:
 
 
 class StopGuard:
-    """Runs the inner call so that the watch can cancel it."""
+    """Middleware that runs the inner call as a task which the watch can cancel."""
 
     def __init__(self, inner: LLMClient, watch: StopWatch) -> None:
         self._inner = inner
         self._watch = watch
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer, or raise ``Stopped`` when a person stopped the job meanwhile."""
+        """Pass the request on; raises ``Stopped`` when a user or operator stopped the job meanwhile."""
         return await self._watch.until_stopped(request.key.job_id, self._inner.complete(request))
 
 
 async def at_once(_request: LLMRequest) -> None:
-    """Return without waiting."""
+    """Return immediately: the ``ready`` of a transport that needs no preparation."""
 
 
 class Deadline:
-    """Ends a call that takes too long; ``limit`` is read at each call.
+    """Middleware that ends a call after ``limit``, which is read for each call.
 
-    The clock starts when ``ready`` returns: the import of a library does not count as the provider's time.
+    The time counts from the return of ``ready``, so the import of litellm does not count as the provider's time.
     """
 
     def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready = at_once) -> None:
@@ -335,7 +336,7 @@ class Deadline:
         self._ready = ready
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``ModelTimeout`` when no whole answer came in time."""
+        """Pass the request on; raises ``ModelTimeout`` when the whole answer did not come in time."""
         await self._ready(request)
         seconds = self._limit().total_seconds()
         try:

@@ -1,4 +1,4 @@
-"""Commits every request with its reservation before it leaves, an answer while it grows, and the whole answer.
+"""Middleware for budgets, the record of each request and answer, and drafts of an answer while it is written.
 
 See docs/decisions.md: access; docs/invariants.md: no answer bought twice.
 """
@@ -33,23 +33,23 @@ from maestro.store.transaction import Transaction
 from maestro.supervision import uninterrupted
 
 RESERVED_WAIT = timedelta(seconds=10)
-"""The wait for reservations of other calls to be settled."""
+"""The time after which a job retries when other calls have reserved the rest of a budget."""
 
 _RESTORED = StoredRequest.model_fields.keys() & LLMRequest.model_fields.keys() - {"model", "account", "tools"}
-"""The fields of a request that are stored as they are."""
+"""The fields of a request that are restored unchanged from the stored request."""
 
 log = structlog.get_logger(__name__)
 
 
 class ReservationRefused(Exception):
-    """Other calls have used up the budget since the snapshot was read."""
+    """Other calls have used up the budget since the call's snapshot was read."""
 
 
 @dataclass(slots=True)
 class CallReservation:
-    """The budgets of one call, the most it may cost, and whether that is reserved; a cost is None when unknown.
+    """The budgets of one call, its highest possible cost (None: unknown), and whether that is reserved.
 
-    ``cheaper`` is the model to fall back to, empty when no account has it.
+    ``cheaper`` is the fallback model, empty when no account has it.
     """
 
     key: CallKey
@@ -60,20 +60,20 @@ class CallReservation:
     reserved: bool = False
 
     def reserve(self, tx: Transaction) -> None:
-        """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
+        """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
             if tx.llm.budgets.reserve(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits) is not None:
-                raise ReservationRefused  # rolls back the transaction with the reservation
+                raise ReservationRefused  # rolls back the transaction, and with it the reservation
             self.reserved = True
 
 
 class Budget:
-    """Reserves the cost of a call, and releases it after a failure; the recorder settles it with the answer.
+    """Middleware that reserves the cost of a call, and releases it after a failure; the recorder settles it.
 
-    A call is let through while anything is left of every limit, and what calls under way may cost counts as spent, so
-    that a budget is overspent by at most one call's estimate. The snapshot decides, and the transaction that commits
-    the request decides again as it reserves. Without a limit nothing is written; nor for a call of unknown price
-    or nothing, though a budget that is used up stops it too.
+    A call passes while any amount is left of every limit. Reserved costs of calls under way count as spent, so a budget
+    is overspent by at most one call's estimate. The snapshot gives a first decision; the transaction that commits the
+    request decides finally as it reserves. Nothing is reserved without a limit, or for a call whose price is zero or
+    unknown, although a used-up budget stops such a call as well.
     """
 
     def __init__(self, inner: LLMClient, reader: CallReader, store: Store, estimates: Estimates) -> None:
@@ -83,9 +83,9 @@ class Budget:
         self._estimates = estimates
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, to the cheaper model if there is one for this.
+        """Pass the request on, with the cheaper model where the budget is used up and such a model exists.
 
-        Raises ``BudgetExceeded`` otherwise, with the time at which the budget may have room again.
+        Raises ``BudgetExceeded`` otherwise, with the time at which the budget is available again.
         """
         snapshot = request.snapshot or await self._reader.read(request)
         if not snapshot.budgets.limits:
@@ -93,7 +93,7 @@ class Budget:
         call, response = self._reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
-                with suppress(ReservationRefused):  # decided below, so that the final failure has no chained exception
+                with suppress(ReservationRefused):  # handled below, so that the final failure has no chained exception
                     reserve = call.reserve if call.usd else None
                     response = await self._inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
@@ -106,7 +106,7 @@ class Budget:
         return response
 
     def _reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
-        """Return what a call may cost at most, and what a cheaper one may in its place."""
+        """Return the reservation for a call: its highest cost, and that of the cheaper model."""
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
         usual = self._most(request, roster, usable, (request.model, *request.fallbacks))
@@ -119,9 +119,9 @@ class Budget:
     def _most(
         self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], wanted: Sequence[str]
     ) -> float | None:
-        """Return the cost at the dearest account that may be asked; of a first choice without a price or cost, that.
+        """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
 
-        Failover may come to the dearest, and the budget has to hold then, too.
+        Failover may reach the most expensive account, and the budget must suffice there as well.
         """
         first, tokens = choose_account(accounts, wanted, roster.limited), estimate_input(request)
         usual = self._estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
@@ -132,7 +132,7 @@ class Budget:
         return max((usual, *filter(None, costs)))
 
     def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
-        """Return the request to go on with where a budget seems used up, having reserved what it may cost."""
+        """Return the request to pass on although a budget seems used up; its highest cost is reserved."""
         used_up = self._reserve(call)
         if used_up is None:
             return request
@@ -142,10 +142,11 @@ class Budget:
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
     def _reserve(self, call: CallReservation) -> BudgetLimit | None:
-        """Reserve the cost of the call, or else of a cheaper one; return the limit that is used up, if one is.
+        """Reserve the cost of the call, or else of the cheaper model; return the used-up limit, if there is one.
 
-        The reservation of an attempt that died is given back first: a call reserves once. Beyond the limit of an agent,
-        a client or a conversation a cheaper call still counts, against the limit of the day.
+        The reservation of an attempt whose process died is released first, because a call reserves once. Beyond the
+        limit of an agent, a client or a conversation, a call of the cheaper model still counts against the limit of the
+        day.
         """
         if not (call.usd or call.cheaper_usd):
             return call.budgets.used_up
@@ -161,7 +162,7 @@ class Budget:
             return used_up
 
     def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
-        """Return the failure: it lasts a day, or, where calls under way reserved the rest, until they are settled."""
+        """Return the failure: it lasts until the next day, or until other calls settle what they have reserved."""
         with self._store.view() as tx:
             spent, tomorrow = tx.llm.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
@@ -175,7 +176,7 @@ class Budget:
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
-            if not tx.jobs.steps.overtaken:  # a newer attempt owns the reservation otherwise
+            if not tx.jobs.steps.overtaken:  # otherwise a newer attempt owns the reservation
                 tx.llm.budgets.release(request.key)
 
 
@@ -195,21 +196,21 @@ class RecordedRequest:
 
 
 class Recorder:
-    """Commits each request before it is sent, and its answer; no layer inside may change a request.
+    """Middleware that commits each request before it is sent, and its answer; inner middleware must not change it.
 
-    Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets. An
-    answer is held until that transaction is committed.
+    One transaction ends each attempt: its row, its usage row, the account's count and the budgets. The answer is
+    returned only after that transaction is committed.
     """
 
     def __init__(self, inner: LLMClient, store: Store, estimates: Estimates, keep: Keep = nothing_more) -> None:
-        """``keep`` is called for every answer, in the transaction that commits it."""
+        """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._inner = inner
         self._store = store
         self._estimates = estimates
         self._answers = AnswerSpool(store, keep)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send the request, or that of an earlier attempt that was cut off, and commit the answer."""
+        """Send the request, or that of an earlier interrupted attempt, and commit the answer."""
         attempt = await self._sent(request)
         _log_request(attempt)
         try:
@@ -217,7 +218,7 @@ class Recorder:
         except asyncio.CancelledError:
             await uninterrupted(asyncio.to_thread(self._interrupted, attempt))
             raise
-        # No attempt stays open in the store, whatever ended it (docs/invariants.md: steps leave rows).
+        # Whatever ended the attempt, its row must not stay open (docs/invariants.md: steps leave rows).
         except Exception as error:
             await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise
@@ -226,7 +227,7 @@ class Recorder:
         return response
 
     async def _sent(self, request: LLMRequest) -> RecordedRequest:
-        """Commit the request; when cancelled meanwhile, delete it again, because it was not sent."""
+        """Commit the request before it is sent; on a cancellation delete it again, because it was not sent."""
         sending = asyncio.create_task(asyncio.to_thread(self._send, request))
         try:
             return await asyncio.shield(sending)
@@ -235,13 +236,13 @@ class Recorder:
             raise
 
     async def _take_back(self, sending: asyncio.Task[RecordedRequest]) -> None:
-        """Wait for the commit of a request that will not be sent, and delete it."""
+        """Wait for the commit of a request that will not be sent, and undo it."""
         await asyncio.wait([sending])
         if sending.exception() is None:
             await asyncio.to_thread(self._unsent, sending.result())
 
     def _send(self, request: LLMRequest) -> RecordedRequest:
-        # Both read the whole prompt, which takes long, so they run before the write transaction.
+        # Both calls read the whole prompt, which takes long, so they run before the write transaction.
         estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
             if request.on_send is not None:
@@ -286,7 +287,7 @@ def _log_request(attempt: RecordedRequest) -> None:
 
 
 def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
-    """Return the cost of a failed attempt: an empty answer is paid, and so is one after the deadline."""
+    """Return the cost of a failed attempt: empty answers are billed, and so are answers after the deadline."""
     if isinstance(error, ModelTimeout):
         read = Usage(input_tokens=attempt.estimate.input_tokens)
         return Expense(read, attempt.estimate.cost_usd, attempt.milliseconds)
@@ -296,7 +297,7 @@ def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
-    """Return the request with all fields stored under the digest, except for account and model."""
+    """Return the request as stored under the digest, with the account and model of the present one."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
     fields["messages"] = tx.llm.prompts.unpack(stored.turns)
@@ -305,7 +306,7 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
 
 
 class DraftText:
-    """The text of one attempt so far, up to the most that a draft shows."""
+    """The text of one attempt so far, up to the maximum length of a draft."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -313,21 +314,21 @@ class DraftText:
         self.news = asyncio.Event()
 
     def hear(self, piece: str) -> None:
-        """Add the next piece."""
+        """Append the next piece."""
         if self._length < MOST_CHARACTERS:
             self._pieces.append(piece)
             self._length += len(piece)
             self.news.set()
 
     def text(self) -> str:
-        """Return all of it."""
+        """Return the text so far."""
         return "".join(self._pieces)[:MOST_CHARACTERS]
 
 
 class DraftStreaming:
-    """Stores drafts of an answer while it is written; each attempt begins the same draft anew.
+    """Middleware that stores drafts of an answer while it is written; each attempt restarts the same draft.
 
-    A draft is never an answer, and an error in it never affects the call.
+    A draft is never used as an answer, and an error while writing it never affects the call.
     """
 
     def __init__(self, inner: LLMClient, store: Store) -> None:
@@ -335,7 +336,7 @@ class DraftStreaming:
         self._store = store
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer; nothing more of it is written once this returns."""
+        """Answer; no more of the draft is written once this returns."""
         if not request.shown_every:
             return await self._inner.complete(request)
         draft = DraftText()
@@ -360,7 +361,7 @@ class DraftStreaming:
         if text and text != stored:
             try:
                 with self._store.begin() as tx:
-                    if not tx.jobs.steps.overtaken:  # a newer attempt, in another process, writes the draft then
+                    if not tx.jobs.steps.overtaken:  # then a newer attempt in another process writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))

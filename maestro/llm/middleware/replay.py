@@ -1,4 +1,4 @@
-"""Returns the stored answer of a call, commits new answers, and reads the snapshot of the store for a call.
+"""Middleware that returns the stored answer of a call, the spool for answers, and the snapshot of a call.
 
 See docs/decisions.md: questions.
 """
@@ -27,7 +27,7 @@ from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 
 FOLDER = "answers"
-"""Beside the database; answers are in it only while the database cannot be written."""
+"""The folder of spool files, beside the database; it has files only while the database cannot be written."""
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
 """Writes further rows with an answer, in its transaction."""
@@ -35,18 +35,18 @@ Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
 log = structlog.get_logger(__name__)
 
 UNREAD_POSTS = 50
-"""The most unread posts of a snapshot; where there are more, the chat feed reads those that fit its request."""
+"""The most unread posts in a snapshot; if there are more, the chat feed reads those that fit its request."""
 NOTHING_UNREAD = UnreadPosts((), 0)
 
 Result = TypeVar("Result")
 
 
 def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
-    """Write no further rows."""
+    """Write no further rows: the default ``Keep``."""
 
 
 class SpooledAnswer(Value):
-    """The answer to one attempt at a call; of its request only what is needed to commit it."""
+    """The answer to one attempt at a call, with those fields of its request that its commit needs."""
 
     attempt: int
     request: LLMRequest
@@ -55,18 +55,18 @@ class SpooledAnswer(Value):
 
 
 class _CallbackFailed(Exception):
-    """The caller's function for an answer failed; the cause says why."""
+    """The caller's function for an answer failed; ``__cause__`` is its error."""
 
 
 class AnswerSpool:
-    """Commits each answer exactly once, however often that is tried and by any process.
+    """Commits each answer exactly once, even if several processes try repeatedly.
 
-    While the store cannot be written, answers are in spool files, named after the attempt they answer. So when a
-    process died between the commit of an answer and the removal of its file, the answer is found committed.
+    While the store cannot be written, answers are in spool files, named after the attempt they answer. If a process
+    died between the commit of an answer and the removal of its file, the next one finds the answer committed.
     """
 
     def __init__(self, store: Store, keep: Keep = nothing_more) -> None:
-        """``keep`` is called for every answer, in the transaction that commits it."""
+        """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
         self._folder = store.path.with_name(FOLDER)
@@ -74,25 +74,25 @@ class AnswerSpool:
     async def commit(
         self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
     ) -> None:
-        """Return once the answer is in the store; a cancellation leaves it in its spool file.
+        """Return once the answer is committed; on a cancellation the answer may remain in its spool file.
 
-        Without a ``payer`` the one of the job is read and charged.
+        Without a ``payer``, the payer of the job is read and charged.
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
         await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
 
     def spooled(self) -> bool:
-        """Say whether any answer is in a spool file."""
+        """Return whether any answer is in a spool file."""
         return bool(self._files())
 
     def recover(self) -> None:
-        """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
+        """Commit every answer that is in a spool file; raises ``StoreBusy`` if the store cannot be written."""
         for file in self._files():
             try:
                 held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
-                continue  # another process committed and removed it
+                continue  # another process committed the answer and removed its file
             except ValidationError:
                 log.warning("answer.unreadable", file=str(file))
                 with suppress(FileNotFoundError):
@@ -102,9 +102,9 @@ class AnswerSpool:
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _committed(self, held: SpooledAnswer, file: Path) -> None:
-        """Commit an answer with what follows from it; where that fails, the answer alone.
+        """Commit an answer with the rows that follow from it; if these fail, commit the answer alone.
 
-        The answer is paid for: no error in what follows from it may keep it out of the store.
+        The answer is paid for, so no error in the further rows may keep it out of the store.
         """
         try:
             self._commit(held, held.request.on_answer)
@@ -127,7 +127,7 @@ class AnswerSpool:
                 _call(tx, on_answer, held.response)
 
     def _spool(self, held: SpooledAnswer) -> None:
-        """Write the file and see that it is on the disk; raises ``OSError``."""
+        """Write the spool file and flush it to the disk; raises ``OSError``."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         file = self._file(held)
         fresh = file.with_suffix(f".{os.getpid()}")
@@ -144,7 +144,7 @@ class AnswerSpool:
         log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
 
     def _files(self) -> list[Path]:
-        """Return the spool files, oldest attempts first; almost always there are none, and often no folder."""
+        """Return the spool files, oldest attempts first; usually there are none, and no folder."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -157,7 +157,7 @@ class AnswerSpool:
 
 
 def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
-    """Call the caller's function in the transaction of its answer, and flush; raises ``_CallbackFailed``."""
+    """Call the caller's function in the answer's transaction, and flush; raises ``_CallbackFailed``."""
     try:
         on_answer(tx, response)
         tx.flush()
@@ -167,7 +167,7 @@ def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """See that the name of a new file is on the disk."""
+    """Flush the directory entry of a new file to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -177,9 +177,9 @@ def _flush(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PayerBudgets:
-    """The payer of a call, the limits that hold for it, and the first of them that is used up.
+    """The payer of a call, the limits that apply, and the first of them that is used up.
 
-    ``cheaper_model`` is asked instead when the budget is used up; empty for none.
+    ``cheaper_model`` is called instead when a budget is used up; empty for none.
     """
 
     payer: Payer
@@ -190,10 +190,11 @@ class PayerBudgets:
 
 @dataclass(frozen=True, slots=True)
 class CallSnapshot:
-    """The rows that the middleware decides by: accounts, budgets, and unread posts of #maestro.
+    """The rows by which the middleware decides: accounts, budgets, and unread posts of #maestro.
 
-    It travels with the request and holds for one attempt that neither waits nor follows another one. Middleware that
-    waits or asks again hands the request on without it (``without_snapshot``), and what is needed then is read anew.
+    The snapshot travels with the request, and holds for one attempt that neither waits nor follows another one.
+    Middleware that waits or calls again passes the request on without it (``without_snapshot``), and inner middleware
+    reads the rows again.
     """
 
     roster: Roster
@@ -203,12 +204,12 @@ class CallSnapshot:
 
 
 def without_snapshot(request: LLMRequest) -> LLMRequest:
-    """Return a request for which the store is read again where that matters."""
+    """Return the request without its snapshot, so that inner middleware reads the store again."""
     return request.model_copy(update={"snapshot": None})
 
 
 class CallReader:
-    """Reads snapshots; ``budgets`` is asked at each, ``chat`` says whether agents get the posts of #maestro."""
+    """Reads snapshots; ``budgets`` is called for each, ``chat`` says whether agents get the posts of #maestro."""
 
     def __init__(self, store: Store, book: AccountBook, budgets: Callable[[], DailyBudgets], *, chat: bool) -> None:
         self._store = store
@@ -217,7 +218,7 @@ class CallReader:
         self._chat = chat
 
     async def read(self, request: LLMRequest) -> CallSnapshot:
-        """Read a snapshot for a request that carries none."""
+        """Read a snapshot for a request that has none."""
         return await asyncio.to_thread(self._read, request)
 
     def _read(self, request: LLMRequest) -> CallSnapshot:
@@ -225,12 +226,12 @@ class CallReader:
             return self._snapshot(tx, request)
 
     def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
-        """Return the answer to the call that the store holds, and a snapshot where it holds none."""
+        """Return the stored answer to the call, or else a snapshot."""
         call = tx.llm.calls.answered(request.key)
         return _response(call) if call else self._snapshot(tx, request)
 
     def unread(self, agent: str, limit: int) -> UnreadPosts:
-        """Return the oldest posts that an agent has not read: there may be more than a process wants in memory."""
+        """Return the oldest posts that an agent has not read; their number is limited to save memory."""
         with self._store.view() as tx:
             return tx.chat.unread(agent, limit)
 
@@ -249,9 +250,9 @@ class CallReader:
 
 @dataclass(frozen=True, slots=True)
 class RequestTransaction:
-    """A view in which a request is built and what the store says of its call is read.
+    """A read transaction in which a request is built, and its stored answer or its snapshot is read.
 
-    While answers are in spool files that is left to ``ReplayGuard.complete``, which commits them first.
+    While answers are in spool files, ``ReplayGuard.complete`` does the reading instead, after it has committed them.
     """
 
     tx: Transaction
@@ -259,16 +260,17 @@ class RequestTransaction:
     spooled: bool
 
     def with_snapshot(self, request: LLMRequest) -> LLMRequest:
-        """Return the request with the answer to its call that is held, or with the snapshot."""
+        """Return the request with the stored answer to its call, or else with a snapshot."""
         if self.spooled:
             return request
         return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
 
 
 class ReplayGuard:
-    """Returns the stored answer of a call instead of asking again; the outermost middleware.
+    """Returns the stored answer of a call instead of calling again; the outermost middleware.
 
-    A request that was built in its ``view`` comes with what was read there; for any other the store is read first.
+    A request that was built in its ``view`` has the stored answer or the snapshot; for any other, the store is read
+    first.
 
     See docs/invariants.md: no answer bought twice.
     """
@@ -280,7 +282,7 @@ class ReplayGuard:
         self._answers = answers
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer from the store if an earlier attempt got that far; else pass the request on with its snapshot."""
+        """Return the stored answer of an earlier attempt, or else pass the request on with its snapshot."""
         if request.snapshot is None:
             request = await asyncio.to_thread(self._read, request)
         if isinstance(request.snapshot, LLMResponse):
@@ -289,8 +291,8 @@ class ReplayGuard:
 
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
-        """Open the view in which a request is built."""
-        spooled = self._answers.spooled()  # checked before the view opens: the view lacks later commits
+        """Open the read transaction in which a request is built."""
+        spooled = self._answers.spooled()  # checked before the view opens, because the view does not see later commits
         with self._store.view() as tx:
             yield RequestTransaction(tx, self._reader, spooled)
 

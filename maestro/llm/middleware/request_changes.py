@@ -1,4 +1,4 @@
-"""Changes of a request: redaction, cache marks, the chat feed, and a second attempt with a changed request."""
+"""Middleware that changes a request: redaction, cache marks, the chat feed, and a second try with a changed request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -20,24 +20,24 @@ ANTHROPIC = "anthropic"
 SPOKEN = (Role.USER, Role.ASSISTANT)
 
 CallTarget = tuple[str, str]
-"""An account by its name, and one of its models."""
+"""The name of an account, and one of its models."""
 
 GUIDANCE = "Your last reply was empty. Please reply now with a text."
 GUIDANCE_WITH_TOOLS = "Your last reply was empty. Please reply now with a text, or call one of your tools."
 NOTHING_TO_SAY = "I have worked on this but have no answer to give. Please ask again, perhaps in other words."
-"""The answer that a user gets when the model gave an empty one twice."""
+"""The answer that a user gets when the model returned an empty answer twice."""
 
 log = structlog.get_logger(__name__)
 
 
 Change = Callable[[LLMRequest], Awaitable[LLMRequest]]
-"""Returns the request as it is to leave."""
+"""A function that returns the changed request."""
 
 RequestChange = Callable[[LLMRequest], LLMRequest]
 
 
 class RequestChanges:
-    """Changes a request for good, in this order, just before the recorder commits it."""
+    """Middleware that applies changes to a request, in this order, just before the recorder commits it."""
 
     def __init__(self, inner: LLMClient, *changes: Change) -> None:
         self._inner = inner
@@ -51,14 +51,14 @@ class RequestChanges:
 
 
 class Redaction:
-    """Takes secrets out of a request, where the configuration wants that."""
+    """Replaces secrets in a request, where the settings require it."""
 
     def __init__(self, redact: Callable[[], Redact]) -> None:
-        """``redact`` is asked for at each call."""
+        """``redact`` returns whether to redact; it is called for each request."""
         self._redact = redact
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
-        """Return the request without secrets; scanning a long prompt takes a while, so it is done in a thread."""
+        """Return the request without secrets; long prompts are scanned in a thread, because that takes time."""
         redact = self._redact()
         if redact is as_it_is:
             return request
@@ -67,9 +67,9 @@ class Redaction:
 
 
 class CacheMarkers:
-    """Adds cache marks for accounts of Anthropic alone.
+    """Adds cache marks to requests for accounts of Anthropic.
 
-    Of the others some cache by themselves, some send a further request for a mark, some refuse it.
+    Other providers cache without marks, refuse them, or need a separate request for each mark.
     """
 
     def __init__(self, directory: Directory, enabled: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ class CacheMarkers:
         self._enabled = enabled
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
-        """Return the request, marked if its account is one that understands marks."""
+        """Return the request, with cache marks if its account's provider supports them."""
         account = self._directory.find(request.account) if self._enabled() else None
         if account is None or (account.provider, account.type) != (ANTHROPIC, AccountType.API_KEY):
             return request
@@ -85,10 +85,10 @@ class CacheMarkers:
 
 
 def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Mark the system message and the end of the history, which is the last turn before the newest one of the user's.
+    """Mark the system message and the end of the history: the last message before the user's newest one.
 
-    Both stay where they are in every round of tools, and are there again when the next message is answered. Turns
-    without text are passed over: a mark needs a text to stand on. Posts of #maestro between rounds are not the user's.
+    Both stay at the same position in every tool round, and in the request for the next user message. Messages without
+    text are skipped, because a mark needs a text. Posts of #maestro between rounds are not the user's messages.
     """
     newest = max((at for at, turn in enumerate(messages) if turn.role is Role.USER and not turn.chat), default=0)
     spoken = [at for at, turn in enumerate(messages[:newest]) if turn.role in SPOKEN and turn.content.strip()]
@@ -98,10 +98,10 @@ def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
 
 
 class SecondAttempt:
-    """Asks once more with a changed request: after an empty answer, and where a model takes no tools or pictures.
+    """Calls once more with a changed request, after an empty answer or when a model accepts no tools or images.
 
-    Which models refuse tools, or pictures of tools, is remembered for the life of the process. A second request passes
-    breaker and limits like any other.
+    The process remembers which models refuse tools, or images of tools. A second request passes the circuit breaker and
+    the limits like any other.
     """
 
     def __init__(self, inner: LLMClient, /) -> None:
@@ -110,10 +110,10 @@ class SecondAttempt:
         self._without_pictures: set[CallTarget] = set()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, each change made at most once; raises the failure that no change is left for.
+        """Pass the request on, with each change made at most once; raises the failure when no change is left.
 
-        Results of tools in earlier rounds stay, as text: another model may have called them. A request that was cut
-        off is sent again with the tools it had, and made anew after they were refused.
+        Results of tools in earlier rounds stay as text, because another model may have called them. An interrupted
+        request is sent again with its tools, and rebuilt without them if the model refuses.
         """
         target = (request.account, request.model)
         known, tried = self._known_changes(request, target), set[RequestChange]()
@@ -131,9 +131,9 @@ class SecondAttempt:
                 if _without_pictures in tried:
                     self._without_pictures.add(target)
                 return response
-            # Outside of the handler, so that the second failure does not hold the first one as its context.
-            tried.add(change)
-            changed = without_snapshot(_apply(request, known | tried))
+            # Outside of the handler, so that the second failure is not chained to the first.
+            changes.append(change)
+            request = without_snapshot(change(request))
 
     def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
@@ -163,10 +163,10 @@ def _without_pictures(request: LLMRequest) -> LLMRequest:
 
 
 def _guided(request: LLMRequest) -> LLMRequest:
-    """Return the request with a turn at its end that says what is missing.
+    """Return the request with a final message that says what was wrong with the empty answer.
 
-    The empty reply itself is left out, because several providers refuse a turn without content. A final answer is never
-    empty: the second time, a fixed sentence stands in for nothing.
+    The empty answer itself is left out, because several providers refuse a message without content. After a second
+    empty answer to a final call, a fixed sentence is the answer.
     """
     text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
     messages = (*request.messages, PromptMessage(role=Role.USER, content=text))
@@ -181,10 +181,10 @@ _CHANGES: Mapping[type[LLMFailure], RequestChange] = {
 
 
 def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
-    """Return the answer as it is kept; raises ``EmptyResponse`` for one with neither text nor tool calls.
+    """Return the answer as it is stored; raises ``EmptyResponse`` for one with neither text nor tool calls.
 
-    A final answer calls no tools: those a model asks for all the same are taken off. With ``never_empty`` a fixed
-    sentence stands in for nothing.
+    Tool calls in the answer to a final call are removed. With ``never_empty``, a fixed sentence replaces an empty
+    answer.
     """
     if request.final and response.tool_calls:
         response = response.model_copy(update={"tool_calls": ()})
@@ -196,7 +196,7 @@ def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
 
 
 def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
-    """Return the failure with the usage of the empty answer: it is paid for."""
+    """Return the failure with the usage of the empty answer, which is billed."""
     failure = EmptyResponse(
         f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} "
         f"{_advice(response.finish_reason, request.max_output_tokens)}"
@@ -208,7 +208,7 @@ def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
 
 
 def _advice(finish_reason: str, max_output_tokens: int) -> str:
-    """Return the usual cause of an empty answer."""
+    """Return the usual cause of an empty answer, for the message of the failure."""
     match finish_reason:
         case "length":
             return (
@@ -221,12 +221,13 @@ def _advice(finish_reason: str, max_output_tokens: int) -> str:
 
 
 class ChatFeed:
-    """Adds the posts that the agent has not read, its own left out, as one turn at the end, and a reminder before all.
+    """Adds the unread posts of #maestro, except the agent's own, as a last message, and a reminder at the beginning.
 
-    It is the last change, so that every attempt gets the newest posts, and they are committed with the request.
-    The cursor moves with the answer. A post without room in the model's window comes in a later call; only in the
-    first call of a job, where there is as much room as there will ever be, a post is cut. The reminder, that the chat
-    is no place to ask, is due until a request that showed it was answered.
+    The chat feed is the last change, so that each attempt gets the newest posts, and they are committed with the
+    request. The cursor of the agent moves when the answer is committed. A post that does not fit into the model's
+    context window comes in a later call; only in the first call of a job, where most room is free, is a post cut. The
+    reminder tells the model to use ``ask_question`` for questions instead of the chat, and is due until a request with
+    it was answered.
     """
 
     def __init__(self, reader: CallReader, directory: Directory, window: WindowOf) -> None:
@@ -235,7 +236,7 @@ class ChatFeed:
         self._window = window
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
-        """Return the request with what is new, and with a reminder if one is due."""
+        """Return the request with unread posts, and with a reminder if one is due."""
         if not receives_feed(request):
             return request
         snapshot = request.snapshot or await self._reader.read(request)
@@ -276,7 +277,7 @@ class ChatFeed:
 def reminded(request: LLMRequest) -> LLMRequest:
     """Return the request with the reminder as the first line of its system message.
 
-    That message is not cached then: it begins so in this request only.
+    The provider's cache does not apply to this request, because its system message begins differently.
     """
     system, *rest = request.messages
     assert system.role is Role.SYSTEM, "every request begins with its system message"
@@ -285,9 +286,9 @@ def reminded(request: LLMRequest) -> LLMRequest:
 
 
 def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
-    """Move the cursor behind the posts of the answered request, and note the reminder for the next one.
+    """Move the cursor past the posts in the answered request, and note a reminder for the next request.
 
-    A request that fails changes nothing: the next one has the same posts and reminder. Nor does a what-if.
+    A failed request and a what-if change nothing: the next request has the same posts and reminder.
     """
     if request.what_if or not receives_feed(request):
         return
