@@ -1,4 +1,4 @@
-"""The cache of rows by their versions, and the watcher that reports changes of the store to all loops of a process."""
+"""The cache of rows by their versions, and the watcher that reports changes of the store to a process's loops."""
 
 import asyncio
 import itertools
@@ -29,27 +29,27 @@ Made = TypeVar("Made")
 Query = TypeVar("Query", bound=Callable[..., Any])
 
 MAX_CACHED = 1_000
-"""The most values of one cached query."""
+"""The most cached values of one query."""
 
 log = structlog.get_logger(__name__)
 
 
 class CachedRows(Generic[Key, Made]):
-    """A cache of values made of rows, by key, for as long as the version of these rows is the same.
+    """A cache of values derived from rows, valid as long as the version of these rows is the same.
 
-    The database draws a new version in the transaction that changes the rows, in whatever process. A transaction that
-    reads a version before the rows reads them consistently, so that a value cached under a version is what would be
-    made now.
+    A transaction that changes the rows also changes their version, in whatever process it runs. A transaction that
+    reads a version before the rows reads both consistently, so a value cached under a version equals a value derived
+    now.
 
-    Threads may share a cache. A version and its values are one tuple, which is only ever replaced as a whole: a value
-    that a slow thread makes of an older version is never stored under a newer one.
+    Threads may share a cache. A version and its values are one tuple, which is only replaced as a whole: a value that a
+    slow thread derives from an older version is never stored under a newer one.
     """
 
     def __init__(self) -> None:
         self._cached: tuple[object, dict[Key, Made]] = (None, {})
 
     def get(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the value of this key, made now if there is none of this version."""
+        """Return the value of this key, deriving it now unless it is cached under this version."""
         cached_version, values = self._cached
         if key in values and cached_version == version:
             return values[key]
@@ -61,21 +61,21 @@ class CachedRows(Generic[Key, Made]):
 
 
 class RowVersionReader(Repository):
-    """The versions of all cached tables; of accounts, only the columns that decide their order count."""
+    """Reads the versions of all cached tables; accounts get a new one only when the order of failover changes."""
 
     _ALL = PreparedStatement(select(RowVersion.name, RowVersion.stamp))
 
     @property
     def are_cacheable(self) -> bool:
-        """Whether this transaction may cache values: it has certainly changed no row of a cached table."""
+        """Whether this transaction may cache values: it has changed no row of a cached table."""
         return self._link.reads_cached
 
     @read_once
     def now(self) -> RowVersions:
-        """Return all versions, as they are when the transaction first reads them.
+        """Return all versions as of this transaction's first read of them.
 
-        Values made of rows that are read after that, and before this transaction changes rows, may be cached under
-        these versions.
+        Values derived from rows may be cached under these versions if the rows were read later, before this transaction
+        changes any.
         """
         found = dict(self._rows(self._ALL))
         return RowVersions(*map(found.get, RowVersions._fields))
@@ -84,7 +84,7 @@ class RowVersionReader(Repository):
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
     """Cache the results of a query for later transactions, until a transaction changes these tables.
 
-    A transaction that may itself have changed rows of a cached table reads them anew (``Link.reads_cached``).
+    A transaction that may have changed rows of a cached table itself does not use the cache (``Link.reads_cached``).
     """
 
     def cached(method: Query) -> Query:
@@ -103,12 +103,12 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
 
 
 class StoreState(NamedTuple):
-    """The state that the loops of a process wait for, as read at one moment.
+    """The state of the store that the loops of a process wait for, read at one moment.
 
     ``settings`` is the newest version of the overrides; ``agents``, ``bot_instances`` and ``schedules`` are row
-    versions. Then whether a batch is open, a pending job unclaimed, a waiting one due, and a running one asked to stop.
-    ``unwanted`` are those of the watched jobs that were asked to stop, or ended. ``next_at`` is when a job is due or a
-    claim lapses. ``number`` counts the reads.
+    versions. Further fields say whether a batch is open, a pending job unclaimed, a waiting job due, and a running job
+    asked to stop. ``unwanted`` are those watched jobs that were asked to stop, or ended. ``next_at`` is when the next
+    job is due or the next claim lapses. ``number`` counts the reads.
     """
 
     settings: int
@@ -125,7 +125,7 @@ class StoreState(NamedTuple):
 
 
 class StoreStates(Repository):
-    """The one statement that reads a ``StoreState``."""
+    """The query for a ``StoreState``, in one statement."""
 
     _PENDING = (col(Job.status) == JobStatus.PENDING,)
     # SQLite uses a partial index only if the status is a literal in the SQL, and not a parameter.
@@ -170,7 +170,7 @@ class StoreStates(Repository):
     )
 
     def now(self, watched: Collection[str]) -> StoreState:
-        """Return the state of the store; ``watched`` are the ids of the jobs that have work under way."""
+        """Return the state of the store; ``watched`` are the ids of jobs with a task under way in this process."""
         row = self._row(
             self._STATE,
             watched=json.dumps(list(watched)),
@@ -186,7 +186,7 @@ class StoreStates(Repository):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeSubscription:
-    """The interest of a loop: an event that is set whenever ``holds`` is true of the newest state."""
+    """The subscription of a loop: an event that is set whenever ``holds`` is true of the newest state."""
 
     holds: Callable[[StoreState], bool]
     seconds: Callable[[], float]
@@ -194,16 +194,16 @@ class ChangeSubscription:
 
 
 class ChangeWatcher:
-    """A watcher of the store for all loops of a process, which reads nothing while no process commits a change.
+    """Watches the store for all loops of a process, and reads nothing while no process commits a change.
 
-    SQLite tells in microseconds whether anything was committed. A read follows half an interval after the first sign of
-    a commit, so that the commits of one message are seen together; it follows at once on request.
+    SQLite reports within microseconds whether anything was committed. A read follows half an interval after the first
+    sign of a commit, so that one read covers all commits of a message, or at once on request.
     """
 
     def __init__(
         self, mark: Callable[[], str], read: Callable[[Collection[str]], StoreState], clock: Callable[[], datetime]
     ) -> None:
-        """``mark`` differs after each change, and ``read``, which reads the store, returns its state."""
+        """``mark`` returns a text that differs after each commit; ``read`` reads the store and returns its state."""
         self._mark_now = mark
         self._read = read
         self._clock = clock
@@ -224,9 +224,9 @@ class ChangeWatcher:
     def subscribed(
         self, holds: Callable[[StoreState], bool], seconds: Callable[[], float], changed: asyncio.Event | None = None
     ) -> Iterator[asyncio.Event]:
-        """Give an event that is set, again and again, while ``holds`` is true of the newest state.
+        """Yield an event that is set each time ``holds`` is true of the newest state.
 
-        ``seconds`` is the longest delay after which a change is seen.
+        ``seconds`` is the longest delay between a change and its detection.
         """
         one = ChangeSubscription(holds, seconds, changed or asyncio.Event())
         self._subscriptions.append(one)
@@ -242,7 +242,7 @@ class ChangeWatcher:
                 self._looking.cancel()
 
     def watch(self, job_id: str) -> None:
-        """Report from the next read on whether this job is unwanted."""
+        """From the next read on, report whether this job was asked to stop or has ended."""
         if job_id not in self._jobs:
             self._jobs[job_id] = next(self._watches)
 
@@ -253,15 +253,15 @@ class ChangeWatcher:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
     def look_soon(self) -> None:
-        """Read the state without waiting for the next interval, if the store was changed; any thread may call this."""
+        """Make the watcher read a change of the store without waiting for its interval; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
 
     async def look(self, *, at_once: bool = True) -> None:
-        """Read the state if the store was changed or something is due, and set the events of matching subscriptions.
+        """Read the state if the store was changed or a job is due, and set the events of matching subscriptions.
 
-        Unless ``at_once``, the first sign of a change is only noticed, and the next call reads.
+        Unless ``at_once``, the first sign of a change is only noted, and the next call reads.
         """
         try:
             await self._renew(at_once=at_once)
@@ -275,7 +275,9 @@ class ChangeWatcher:
 
     async def _renew(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        known = self._jobs.items() <= self._jobs_seen.items()  # the job may have been stopped before the last read
+        known = (
+            self._jobs.items() <= self._jobs_seen.items()
+        )  # the job may have been stopped before the last read, which did not watch it
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
             return
@@ -289,7 +291,7 @@ class ChangeWatcher:
         self._mark, self._jobs_seen, self._looked_at, self._noticed = mark, jobs, now, False
 
     def _is_due(self, now: datetime) -> bool:
-        """Return whether a time known from the last read has come; true as well after the clock was set back."""
+        """Return whether the ``next_at`` of the last read has come; also true after the clock was set back."""
         next_at = self.state.next_at if self.state is not None else None
         return now < self._looked_at or (next_at is not None and next_at <= now)
 

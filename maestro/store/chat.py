@@ -1,4 +1,4 @@
-"""The posts of #maestro, its sessions and its reminders.
+"""Queries for the posts of #maestro, its sessions and its reminders.
 
 See docs/decisions.md: chat sessions.
 """
@@ -30,7 +30,7 @@ from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greates
 
 
 class ChatSessions(Repository):
-    """The sessions of the chat; at most one is open, because writing transactions exclude each other."""
+    """Queries for the sessions of the chat; at most one is open, as writing transactions exclude each other."""
 
     _IS_OPEN = col(ChatSession.ended_at).is_(None)
     _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
@@ -47,31 +47,31 @@ class ChatSessions(Repository):
         return found
 
     def join(self, pinned: str = "") -> str:
-        """Return the id of the open session, which is ``pinned`` where one is given; opens it if it is not open."""
+        """Return the id of the open session; opens ``pinned`` if it is not open, or a new session if none is."""
         current = self.current()
         if current is not None and pinned in ("", current):
             return current
         return self.open(pinned or str(uuid4()))
 
     def open(self, session_id: str) -> str:
-        """Open this session, a new or an earlier one, and end any other; return its id."""
+        """Open this new or earlier session, end any other, and return its id."""
         self._change(self._END_OTHERS, but=session_id, at=self._now)
         self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
     def end(self) -> str | None:
-        """End the open session and return its id, None when there was none; the next post opens another."""
+        """End the open session and return its id, None when there was none; the next post opens a new one."""
         current = self.current()
         self._change(self._END_OTHERS, but="", at=self._now)
         return current
 
     def session(self, session_id: str) -> ChatSession | None:
-        """Return a session as a value, if there is one of this id."""
+        """Return the session with this id as a value, None when there is none."""
         return self._read(self._BY_ID, ChatSession, session_id=session_id)
 
 
 class Chat(ChatSessions):
-    """Posts, and the cursors of their readers."""
+    """Queries for posts, and for the cursors of agents that read them."""
 
     _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
     _AGENT = PreparedStatement(select(Agent).where(Agent.slug == bindparam("slug")))
@@ -91,7 +91,7 @@ class Chat(ChatSessions):
         .limit(bindparam("at_most"))
         .subquery()
     )
-    # Each row has the cursor and a post; without new posts, one row has the cursor alone.
+    # Each row has the cursor and a post; without new posts, a single row has only the cursor.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
     _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
@@ -111,9 +111,9 @@ class Chat(ChatSessions):
     )
 
     def post(self, author: str, text: str) -> int:
-        """Add a post, already scanned and cut, to the open session, which is opened if there is none; return its id.
+        """Add a post, which was already scanned and shortened, to the open session, and return its id.
 
-        Raises ``Forbidden`` for an author that does not take part.
+        Opens a session if none is open. Raises ``Forbidden`` for an author that does not take part in the chat.
         """
         problem = author_problem(author, None if author == HUMAN else self._agent(author))
         if problem:
@@ -122,28 +122,28 @@ class Chat(ChatSessions):
         return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
     def unread(self, slug: str, limit: int | None = None) -> UnreadPosts:
-        """Return the unread posts of the open session for an agent, also its own: all, or the oldest ones."""
+        """Return an agent's unread posts of the open session, including its own; with a limit, only the oldest."""
         return self._unread(slug, limit)
 
     def news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
-        """Return the oldest unread posts for an agent, and whether the next call of this job reminds it."""
+        """Return an agent's oldest unread posts, and whether the next model call of this job needs a reminder."""
         rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
         due = has_reminders and ChatReminders(self._link, self._now).due(slug, job_id)
         return _unread([row[:-1] for row in rows]), due
 
     def mark_read(self, slug: str, pointer: int) -> None:
-        """Note that an agent has read up to a post; a cursor never goes back."""
+        """Move the cursor of an agent to a post; a cursor never moves back."""
         self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
     def offer(self, slug: str) -> UnreadPosts:
-        """Return the unread posts for an external agent, whose request confirms the posts it got before."""
+        """Return the unread posts for an external agent; its request confirms the posts of its previous request."""
         unread = self._unread(slug, with_offered=True)
         self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
-        """Return the posts of the open session, oldest first: all, or the newest ones up to a limit."""
+        """Return the posts of the open session, oldest first; with a limit, only the newest."""
         rows = self._rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
@@ -152,32 +152,32 @@ class Chat(ChatSessions):
         return int(self._value(self._NEWEST) or 0)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Give only ids above the floor from now on."""
+        """Assign only ids above ``floor`` from now on."""
         self._begin_ids_after(ChatMessage, floor)
 
     def count(self) -> int:
-        """Return how many posts the open session has."""
+        """Return the number of posts in the open session."""
         return int(self._value(self._COUNT))
 
     def _agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
-        """Return the posts after an agent's cursor; ``with_offered`` counts the posts last offered as read."""
+        """Return the posts after an agent's cursor; with ``with_offered``, posts of the last offer count as read."""
         at_most = NO_LIMIT if limit is None else limit
         return _unread(self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
 
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:
-    """Return the posts of these rows, and the cursor, which is beside each of them."""
+    """Return the posts and the cursor of an agent from joined rows, each of which contains the cursor."""
     return UnreadPosts([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
 
 
 class ChatReminders(Repository):
     """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
 
-    A reminder is shown to the next call of that job, or of any job of the agent when that one has ended without another
-    call.
+    The next model call of that job shows the reminder; if the job ended without another call, the next call of any job
+    of the agent does.
     """
 
     _DUE = (
@@ -192,13 +192,13 @@ class ChatReminders(Repository):
     _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
     def due(self, slug: str, job_id: str) -> bool:
-        """Return whether the next call of this job reminds its agent."""
+        """Return whether the next model call of this job shows a reminder."""
         return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
     def clear(self, slug: str, job_id: str) -> None:
-        """Delete the reminder of a job whose call was answered."""
+        """Delete the reminder of a job, because a call that showed it was answered."""
         self._change(self._SHOWN, of_agent=slug, for_job=job_id)
 
     def remind(self, slug: str, job_id: str) -> None:
-        """Let the next call remind the agent."""
+        """Store a reminder for the next call."""
         self._change(self._REMIND, agent_id=slug, job_id=job_id)

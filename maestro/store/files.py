@@ -1,4 +1,4 @@
-"""Media files by the SHA-256 of their content, each stored once (docs/invariants.md: by reference)."""
+"""The folder of media files, each stored once under the SHA-256 of its content (docs/invariants.md: by reference)."""
 
 import hashlib
 import os
@@ -15,13 +15,13 @@ ARRIVING = "arriving-"
 
 
 class MediaFolder:
-    """The media folder; a file is there whole or not at all."""
+    """The media folder; a file appears in it complete or not at all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def take(self, source: Path) -> str:
-        """Move a file in and return its digest."""
+        """Move a file into the folder and return its digest."""
         digest = _digest(source)
         target = self.path(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -38,19 +38,19 @@ class MediaFolder:
 
     @contextmanager
     def arriving(self) -> Iterator[Path]:
-        """Lend an empty folder on the same file system, so that a file can be moved in without a copy."""
+        """Yield a temporary folder on the same file system, from which ``take`` moves files without copying."""
         self._root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     def sweep(self, until: float) -> None:
-        """Remove incomplete files of a killed process; ``until`` is the latest time of their last change."""
+        """Delete incomplete files of a killed process, those last changed at ``until`` or before."""
         for folder in self._root.glob(f"{ARRIVING}*"):
             if folder.stat().st_mtime <= until:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, digest: str) -> Path:
-        """Return the path of a file with this digest, whether it exists or not."""
+        """Return the path of the file with this digest, whether or not it exists."""
         return self._root / digest[:2] / digest
 
     def read(self, digest: str) -> bytes:

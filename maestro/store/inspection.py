@@ -1,4 +1,4 @@
-"""Inspection of the store from outside, beside a running Maestro, without changing anything."""
+"""Read-only inspection of the store by another process, while Maestro may be running."""
 
 import sqlite3
 import time
@@ -29,14 +29,14 @@ from maestro.store.platforms.bots import Bots
 from maestro.store.users.web import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
-"""Instructions of SQLite's virtual machine between two reads of the clock."""
+"""The SQLite instructions between two checks whether the time is over."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The content and state of the store; ``damage`` is SQLite's report, empty when nothing was found.
+    """The content and condition of the store; ``damage`` is SQLite's report, empty when nothing was found.
 
-    ``thorough`` is false when the time did not suffice to read every page.
+    ``thorough`` is false when the time did not suffice to check every page.
     """
 
     damage: str
@@ -50,7 +50,7 @@ class Inspection:
 
 
 def inspect(path: Path, seconds: float) -> Inspection:
-    """Inspect the database; reading all its pages is given up after ``seconds``.
+    """Inspect the database; the check of all pages stops after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
@@ -74,9 +74,9 @@ def inspect(path: Path, seconds: float) -> Inspection:
 
 
 def is_locked(path: Path, seconds: float) -> bool:
-    """Return whether another program holds the lock for writing for that long.
+    """Return whether another program holds the write lock for the whole timeout.
 
-    Call it only while a Maestro uses the database: closing the last connection changes its files.
+    Call this only while Maestro uses the database, because closing the last connection changes the database's files.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=seconds, isolation_level=None)) as connection:
@@ -89,7 +89,7 @@ def is_locked(path: Path, seconds: float) -> bool:
 
 
 def stored_accounts(path: Path) -> Sequence[ModelAccount]:
-    """Return the accounts; raises as ``inspect`` does."""
+    """Return the model accounts in the store; raises the errors of ``inspect``."""
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
         with closing(Link(connection)) as link:
@@ -102,7 +102,7 @@ def _jobs(session: Session) -> Counter[str]:
 
 
 def _damage(connection: Connection, seconds: float) -> str | None:
-    """Return the damage that SQLite reports, empty for none, None when there was not enough time."""
+    """Return SQLite's report of damage: empty for none, None when the time did not suffice."""
     deadline = time.monotonic() + seconds
     driver = connection.connection.driver_connection
     assert driver is not None

@@ -1,4 +1,4 @@
-"""Agents, the channels bound to them, and the rows that routing decides by."""
+"""Queries for agents, the channels bound to them, routing snapshots, and channel cursors."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,11 +21,11 @@ from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, inse
 from maestro.store.jobs.claims import HOLDS_LANE
 
 MOST_KNOWN = 10_000
-"""The most recent channels and threads of an account, which are read after an outage."""
+"""The most channels and threads of an account that are caught up after an outage, the most recent ones."""
 
 
 class Agents(Repository):
-    """All agents."""
+    """Queries for agents and for the bindings of channels to them."""
 
     _OF_CHANNEL = select(AgentChannel).where(
         same(AgentChannel, *CHANNEL_KEY),
@@ -38,7 +38,7 @@ class Agents(Repository):
         return self._session.exec(select(Agent).order_by(Agent.slug)).all()
 
     def slugs(self) -> Sequence[str]:
-        """Return the slugs of all agents, sorted, without reading the rest."""
+        """Return the sorted slugs of all agents; reads no other column."""
         return self._session.exec(select(Agent.slug).order_by(Agent.slug)).all()
 
     def active(self) -> Sequence[Agent]:
@@ -51,11 +51,11 @@ class Agents(Repository):
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
-        """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        """Return an agent that must exist as a read-only value, which is cheaper than ``get``."""
         return required(self._read(self._BY_ID, Agent, agent_id=agent_id), f"agent {agent_id} does not exist")
 
     def by_slug(self, slug: str) -> Agent | None:
-        """Return the agent of this name, if there is one."""
+        """Return the agent with this slug, None when there is none."""
         return self._session.exec(select(Agent).where(Agent.slug == slug)).first()
 
     def put(self, agent: Agent) -> Agent:
@@ -64,11 +64,11 @@ class Agents(Repository):
         return self._save(agent)
 
     def binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel, if it has one."""
+        """Return the binding of a channel, None when it has none."""
         return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel as a value: cheaper than ``binding``, and cannot be changed."""
+        """Return the binding of a channel as a read-only value, which is cheaper than ``binding``."""
         return self._binding(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
@@ -76,11 +76,11 @@ class Agents(Repository):
         return self._read(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
 
     def bindings(self) -> Sequence[AgentChannel]:
-        """Return every binding."""
+        """Return the bindings of all channels."""
         return self._session.exec(select(AgentChannel)).all()
 
     def unbind(self, binding: AgentChannel) -> None:
-        """Free the channel."""
+        """Delete the binding of a channel."""
         self._remove(binding)
 
     def bind(self, binding: AgentChannel) -> None:
@@ -93,7 +93,7 @@ def _channel(address: Address) -> dict[str, str]:
 
 
 class Colleagues(Repository):
-    """Queries for the active agents."""
+    """Queries for the agents that other agents can delegate to."""
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
@@ -114,9 +114,9 @@ class Colleagues(Repository):
 
 
 class RoutingSnapshots(Repository):
-    """Queries for the snapshots of ``domain.routing``."""
+    """Queries for the rows of which ``domain.routing`` makes its decisions."""
 
-    # Only columns of an index are read, because the row of an agent may be long.
+    # Only indexed columns are read, because the row of an agent may be long.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
@@ -161,7 +161,9 @@ class RoutingSnapshots(Repository):
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
-        tied = (own or bound) and not (group and is_marked)  # in a group, the first mention decides
+        tied = (own or bound) and not (
+            group and is_marked
+        )  # if a group message mentions several agents, the first one answers
         these = [agent for agent in agents if agent.id in (own, bound)]
         if tied and these:
             agents = these
@@ -169,7 +171,7 @@ class RoutingSnapshots(Repository):
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
     def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
-        """Return whether an agent takes part in a thread already, or is about to."""
+        """Return whether an agent already answers in a thread, or has a job for it."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
@@ -182,10 +184,10 @@ class RoutingSnapshots(Repository):
     def _agents_of(
         self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[RoutableAgent]]:
-        """Return the id of an account's agent, and the agents that may be mentioned.
+        """Return the id of an account's agent, and the agents that a message may mention.
 
-        The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; without
-        them any active agent may be mentioned.
+        ``others`` are the fallback agent, the agent of a dashboard, and the agent bound to the channel; without them,
+        every active agent may be mentioned.
         """
         place = {"platform": platform, "account": account}
         if not others:
@@ -197,7 +199,7 @@ class RoutingSnapshots(Repository):
 
 
 class Channels(Repository):
-    """The cursors of all accounts, and channels that a platform closed to them."""
+    """Cursors of channels for the catch-up after an outage, and channels to which sending is disabled."""
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
@@ -210,7 +212,7 @@ class Channels(Repository):
         func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
         and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
     )
-    """Message ids of platforms are numbers, or times of one length."""
+    """The condition that a message id is later: ids are numbers or times, so a longer one is later."""
     _ADVANCE = PreparedStatement(
         _ADD.on_conflict_do_update(
             index_elements=["platform", "account", "channel", "thread"],
@@ -242,16 +244,16 @@ class Channels(Repository):
     )
 
     def last_heard(self, place: Address) -> datetime | None:
-        """Return when the newest message of a channel was written, None for one without any.
+        """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
-        It need not be the last one to arrive: platforms deliver unacknowledged messages again.
+        The newest message may not be the last to arrive, because platforms deliver unacknowledged messages again.
         """
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         heard: datetime | None = self._value(self._LAST_HEARD, **at)
         return heard
 
     def moved_to(self, place: Address) -> str:
-        """Return the id to which the platform moved a channel, its own where it was never moved."""
+        """Return the id to which the platform moved a channel, or its own id if it was never moved."""
         moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
         return moved if moved is not None else place.channel
 
@@ -261,26 +263,26 @@ class Channels(Repository):
         return mark
 
     def advance(self, place: Address, mark: str) -> None:
-        """Move the cursor of a channel to this message; an earlier one changes nothing."""
+        """Move the cursor of a channel forward to this message; the cursor never moves back."""
         self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
     def remember(self, place: Address, *, direct: bool) -> None:
-        """Note that a channel exists and was active now."""
+        """Record that a channel exists and was active at this time."""
         self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
-        """Return the channels and threads that an account has seen, the most recent first."""
+        """Return the channels and threads in which an account received messages, the most recent first."""
         own = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._session.exec(own.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN)).all()
 
     def disable(self, place: Address, reason: str) -> None:
-        """Stop sending to a channel, until it is enabled."""
+        """Disable sending to a channel until it is enabled again."""
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         self._session.merge(DisabledChannel(**at, reason=reason, disabled_at=self._now))
         self._session.flush()
 
     def enable(self, place: Address) -> bool:
-        """Allow sending to a channel again; false when it was allowed."""
+        """Enable sending to a channel; false when it was not disabled."""
         closed = delete(DisabledChannel).where(
             col(DisabledChannel.platform) == place.platform,
             col(DisabledChannel.account) == place.account,
@@ -289,11 +291,11 @@ class Channels(Repository):
         return self._run(closed).rowcount > 0
 
     def why_disabled(self, place: Address) -> str | None:
-        """Return the reason why sending to a channel is stopped, None where it is allowed."""
+        """Return the reason why sending to a channel is disabled, None where it is enabled."""
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         reason: str | None = self._value(self._REASON, **at)
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:
-        """Return the channels to which sending is stopped, the most recent first."""
+        """Return the channels to which sending is disabled, the most recent first."""
         return self._session.exec(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc())).all()

@@ -1,4 +1,4 @@
-"""Agents and their channels as operators edit them: each edit is a version and an audit entry, in one transaction."""
+"""Edits of agents and bindings by operators: each writes a version and an audit entry in the same transaction."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,17 +32,17 @@ from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
-"""Fields that decide whether a model can be called: a change wakes the jobs that wait for one."""
+"""Fields that decide which model is called; a change of one wakes the jobs that wait for a model."""
 
 EARLIER = "an earlier release"
-"""The author of versions whose author was not recorded."""
+"""The author shown for versions from before authors were recorded."""
 
 
 class AgentVersions(Repository):
-    """The versions of all agents."""
+    """Queries for the versions of all agents."""
 
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
-        """Store the present state of an agent under its version number."""
+        """Store the current state of an agent under its version number."""
         version = AgentVersion(
             agent_id=agent.id or 0,
             version=agent.version,
@@ -54,21 +54,21 @@ class AgentVersions(Repository):
         return self._save(version)
 
     def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
-        """Return the versions of an agent, newest first; ``before`` leaves out that number and later ones."""
+        """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
             wanted = wanted.where(AgentVersion.version < before)
         return self._session.exec(wanted.order_by(col(AgentVersion.version).desc()).limit(limit)).all()
 
     def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
-        """Return a version and the one to compare it with: ``against``, or the one before; raises ``NotFound``."""
+        """Return a version and the one to compare with: ``against``, or else the preceding one; raises ``NotFound``."""
         version = self.get(agent, number)
         if against is not None:
             return version, self.get(agent, against)
         return version, next(iter(self.of(agent, before=number, limit=1)), None)
 
     def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
-        """Return the editable fields of an agent at a moment, None where it was never edited."""
+        """Return the editable fields of an agent at a moment, at least its first ones; None without any version."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         found = (
@@ -79,7 +79,7 @@ class AgentVersions(Repository):
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
-        # A number may exceed the largest integer of SQLite.
+        # The number from a request may exceed SQLite's largest integer, which would raise an error.
         return required(
             self._session.exec(wanted).first() if 1 <= number <= agent.version else None,
             f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
@@ -87,19 +87,19 @@ class AgentVersions(Repository):
 
 
 class Bindings(Agents):
-    """All agents, and the edits of their bindings; ``actor`` is the author in the audit log."""
+    """Edits of channel bindings by operators; ``actor`` is the author in the audit log."""
 
     def named(self, slug: str) -> Agent:
-        """Return the agent of this slug; raises ``NotFound``."""
+        """Return the agent with this slug; raises ``NotFound``."""
         return required(self.by_slug(slug), f"there is no agent {slug!r}")
 
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
-        """Return the channels of an agent, the oldest first."""
+        """Return the bindings of an agent, oldest first."""
         wanted = select(AgentChannel).where(AgentChannel.agent_id == agent.id).order_by(col(AgentChannel.id))
         return self._session.exec(wanted).all()
 
     def channel(self, binding_id: int) -> AgentChannel:
-        """Return a binding; raises ``NotFound``."""
+        """Return the binding with this id; raises ``NotFound``."""
         return required(self._session.get(AgentChannel, binding_id), f"there is no binding {binding_id}")
 
     def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
@@ -121,7 +121,7 @@ class Bindings(Agents):
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
-        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for an unknown agent."""
+        """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
         _require_ours(binding)
         if change.agent:
             agent = self.named(change.agent)
@@ -132,18 +132,18 @@ class Bindings(Agents):
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
-        """Free a channel; raises ``Conflict`` for one that the configuration binds."""
+        """Delete a channel's binding; raises ``Conflict`` if the configuration sets it."""
         _require_ours(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
         Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
-        """Return a binding as a view."""
+        """Return a binding as an API view."""
         return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
 
     def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
-        """Return views of up to ``limit`` bindings after that id, of one agent if its slug is given."""
+        """Return views of up to ``limit`` bindings with a higher id than ``after``, optionally of one agent."""
         wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
@@ -162,7 +162,7 @@ class Bindings(Agents):
         )
 
     def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel as the configuration says, also if it was bound before."""
+        """Bind a channel as the configuration says, replacing an existing binding."""
         address = Address(platform=new.platform, account=new.account, channel=new.channel)
         binding = self.binding(address) or AgentChannel(
             agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
@@ -172,7 +172,7 @@ class Bindings(Agents):
         return binding
 
     def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Bind an account to an agent as the configuration says, or to none."""
+        """Set the agent of an account as the configuration says; None removes it."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -195,7 +195,7 @@ class Bindings(Agents):
 
 
 def place(binding: AgentChannel) -> str:
-    """Name the channel of a binding."""
+    """Return a readable name of a binding's channel."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
 
 
@@ -212,7 +212,7 @@ def _require_ours(binding: AgentChannel) -> None:
 
 
 class AgentEdits(Bindings):
-    """All agents, and their edits; ``actor`` is the author in the versions and the audit log."""
+    """Edits of agents by operators; ``actor`` is the author in versions and in the audit log."""
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
         """Add an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
@@ -231,8 +231,8 @@ class AgentEdits(Bindings):
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
         """Change an agent; an edit without differences makes no version.
 
-        Raises ``Conflict`` when the agent was edited meanwhile, or when it is the last conductor that would go, and
-        ``InvalidEdit`` for an unknown client. The channels of an archived agent become free.
+        Raises ``Conflict`` when the agent was edited meanwhile, or when the edit would disable the last conductor, and
+        ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
@@ -259,15 +259,15 @@ class AgentEdits(Bindings):
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
-        """Make a new version with the fields of an old one; raises ``NotFound``, and the errors of ``change``."""
+        """Make a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
         old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
-        """Delete an agent with its versions and bindings; ``force`` allows it for the last conductor.
+        """Delete an agent with its versions and bindings; ``force`` is required for the last conductor.
 
-        Raises ``Conflict`` while other rows refer to it, and for one that the configuration names.
+        Raises ``Conflict`` while other rows refer to the agent, and for an agent that the configuration names.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
@@ -281,7 +281,7 @@ class AgentEdits(Bindings):
         self._audit.add(actor, "agent.purge", agent.slug)
 
     def detail(self, agent: Agent) -> AgentDetail:
-        """Return all details of an agent."""
+        """Return an agent with all its details as an API view."""
         return agent_detail(agent, self.fields(agent), tuple(map(self.view, self.channels_of(agent))))
 
     def fields(self, agent: Agent) -> AgentFields:
@@ -289,7 +289,7 @@ class AgentEdits(Bindings):
         return fields_of(agent, self._clients.name_of(agent.client_id))
 
     def begin_history(self, agent: Agent) -> None:
-        """Store the present state of an agent that has no version yet."""
+        """Store the current state of an agent without versions as its first version."""
         if not AgentVersions(self._link, self._now).of(agent, limit=1):
             self._record(agent, EARLIER, "")
 
@@ -297,7 +297,7 @@ class AgentEdits(Bindings):
         AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
 
     def _spoken_of_in(self, agent: Agent) -> str:
-        """Return the tables, by name, that refer to an agent, besides those that are deleted with it."""
+        """Return the names of the tables that refer to an agent, except those that are deleted with it."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
         tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
@@ -323,5 +323,5 @@ class AgentEdits(Bindings):
 
 
 def _has_agents(table: Table) -> bool:
-    """Return whether a table refers to agents by their number; the tables of the chat do by slug."""
+    """Return whether a table refers to agents by id; the chat tables refer to them by slug instead."""
     return "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)

@@ -1,4 +1,4 @@
-"""Skills as they were read from their files."""
+"""Queries for skills, as read from their files."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _LISTS = ("keywords", "patterns", "required_tools")
 
 
 class Skills(Repository):
-    """All skills by slug, and the problems of their files."""
+    """Queries for skills, and for problems in their files."""
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
@@ -30,7 +30,7 @@ class Skills(Repository):
 
     @cached_by_version("skills")
     def repertoire(self) -> Repertoire:
-        """Return the enabled skills, ready to be matched against a message."""
+        """Return the enabled skills, prepared for matching their triggers against a message."""
         return Repertoire(self.enabled())
 
     def all(self) -> Sequence[SkillRow]:
@@ -38,23 +38,23 @@ class Skills(Repository):
         return self._session.exec(self._ALL).all()
 
     def known(self) -> Sequence[KnownSkill]:
-        """Return the file of each skill."""
+        """Return the file of each stored skill, by slug."""
         return [KnownSkill(slug, source) for slug, source in self._run(self._KNOWN)]
 
     def problems(self) -> Sequence[SkillProblem]:
-        """Return the present problems, by file."""
+        """Return the current problems of skill files, by file."""
         return self._session.exec(self._PROBLEMS).all()
 
     def by_slug(self, slug: str) -> SkillRow | None:
-        """Return the skill of this slug, if there is one."""
+        """Return the skill with this slug, None when there is none."""
         return self._session.get(SkillRow, slug)
 
     def get(self, slug: str) -> SkillRow:
-        """Return the skill of this slug; raises ``NotFound``."""
+        """Return the skill with this slug; raises ``NotFound``."""
         return required(self.by_slug(slug), f"there is no skill {slug!r}; `maestro skills list` shows those there are")
 
     def enter(self, library: SkillSet) -> None:
-        """Replace the stored skills by those of the files; a skill that is neither in a file nor kept is removed."""
+        """Replace the stored skills by those of the files; delete skills that the set neither has nor keeps."""
         self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.taken, *library.kept])))
         for file in library.taken.values():
             self.put(file)
@@ -63,13 +63,13 @@ class Skills(Repository):
         self._session.flush()
 
     def note(self, source: str, problems: Sequence[str]) -> None:
-        """Note a present problem of a file."""
+        """Replace the recorded problems of a file."""
         self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
         self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
         self._session.flush()
 
     def put(self, file: SkillSource) -> SkillRow:
-        """Store the skill of a file; it stays enabled or disabled, and a new one is enabled."""
+        """Store the skill of a file; a known skill stays enabled or disabled, a new one is enabled."""
         assert file.skill is not None
         skill = file.skill
         said = {

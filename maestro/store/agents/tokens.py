@@ -1,4 +1,4 @@
-"""The bearer tokens of external agents, stored as digests, which cannot be used as tokens."""
+"""Queries for the bearer tokens of external agents; only their digests are stored."""
 
 import secrets
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from maestro.store.users.audit import Audit
 
 
 class AgentTokens(Repository):
-    """All tokens, also revoked ones."""
+    """Queries for all tokens, including revoked ones."""
 
     _HELD = (
         select(AgentToken, Agent)
@@ -43,7 +43,7 @@ class AgentTokens(Repository):
     )
 
     def make(self, agent: Agent, name: str, actor: str) -> IssuedToken:
-        """Give an agent another token; raises ``Conflict`` for an archived agent and for one with too many."""
+        """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
         if self._count(agent) >= MOST_TOKENS:
@@ -75,7 +75,7 @@ class AgentTokens(Repository):
         return [TokenHolder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
-        """Revoke a token; a revoked one stays as it is. Raises ``NotFound``."""
+        """Revoke a token; no effect on a revoked one. Raises ``NotFound``."""
         kept = self._session.get(AgentToken, token_id)
         if kept is None or kept.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
@@ -86,16 +86,16 @@ class AgentTokens(Repository):
         return kept
 
     def holder(self, token: str) -> TokenHolder | None:
-        """Return the agent of a token, even an archived one; None if the token is unknown or revoked."""
+        """Return the agent of a token, even if archived; None if the token is unknown or revoked."""
         found = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
         return TokenHolder(*found) if found is not None else None
 
     def used(self, token: AgentToken) -> None:
-        """Note that a token is used now, unless a recent use is noted."""
+        """Record the time of a token's use, unless a recent time is recorded."""
         self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_NOTED_EVERY)
 
     def forget(self, agent: Agent) -> None:
-        """Delete the tokens of an agent that is purged."""
+        """Delete the tokens of an agent that is being purged."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
     def _count(self, agent: Agent) -> int:

@@ -1,4 +1,4 @@
-"""Runs of heartbeats and crons: what Temporal follows (ADR 17), counts, and runs that operators begin."""
+"""Runs of heartbeats and crons: what Temporal knows of the schedules (ADR 17), and runs that operators begin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _SMALLEST = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class FollowedSchedule:
-    """The result of updating Temporal for a schedule: the digest of what it holds, or the error."""
+    """The result of sending a schedule to Temporal: the digest of the sent definition, or the error."""
 
     planned: ScheduleColumns
     digest: str
@@ -44,7 +44,7 @@ class FollowedSchedule:
 
 
 class ScheduleFollowing(Repository):
-    """Schedules with what Temporal holds of them."""
+    """Schedules, with the digest of the definition that Temporal has of each."""
 
     def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
@@ -52,7 +52,7 @@ class ScheduleFollowing(Repository):
         return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
 
     def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store what Temporal holds now; a row that was changed meanwhile is sent again."""
+        """Store what Temporal has now; a schedule that was changed meanwhile is sent again."""
         for one in outcomes:
             kind = type(one.planned)
             values = {"followed": one.digest, "follow_error": one.error}
@@ -60,7 +60,7 @@ class ScheduleFollowing(Repository):
 
 
 class ScheduleRuns(Repository):
-    """The runs of schedules, by the schedule's ``ref``."""
+    """Queries for the runs of schedules, by the schedule's ``ref``."""
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
     _OPEN_JOB = PreparedStatement(
@@ -90,25 +90,26 @@ class ScheduleRuns(Repository):
     )
 
     def find(self, ref: str | None) -> ScheduleColumns | None:
-        """Return a schedule by its ref, such as cron-3; None when it was removed."""
+        """Return the schedule with this ref, such as cron-3; None when it was removed."""
         kind, _, number = (ref or "").rpartition("-")
         return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
 
     def is_instructed(self, job: Job) -> bool:
-        """Return whether a job's task is exactly its schedule's prompt, without fetched content."""
+        """Return whether a job's task is exactly its schedule's prompt, without any fetched content."""
         planned = self.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def open_job(self, ref: str) -> str | None:
-        """Return an open job of the schedule, however it was begun: with one, the next does not begin.
+        """Return an open job of the schedule; while there is one, no further run begins.
 
-        Tasks that its last job gave to other agents count as well: else they would pile up behind short runs.
+        Jobs begun by operators count, and so do tasks that the last job delegated: without them, delegated tasks could
+        pile up behind short runs.
         """
         found: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
         return found
 
     def began(self, job: Job) -> None:
-        """Count a run that begins; a schedule that runs once has ended with it, unless it is an extra run."""
+        """Count a run that begins; a one-time schedule ends with it, unless an operator began the run in addition."""
         planned = self.find(job.schedule)
         if planned is not None:
             planned.runs += 1
@@ -117,9 +118,9 @@ class ScheduleRuns(Repository):
                 planned.ended_at = self._now
 
     def closed(self, job_id: str, status: JobStatus) -> None:
-        """Count the consecutive failures of a job's schedule, if it has one.
+        """Update the count of consecutive failures of a job's schedule, if the job has one.
 
-        A script that called a model has not succeeded before that job has.
+        A run of a script that started a model job has succeeded only when that job has.
         """
         ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self.find(ref)
@@ -133,7 +134,7 @@ class ScheduleStarts(Repository):
     """Runs that operators begin, also of paused schedules; ``actor`` is the author in the audit log."""
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
-        """Begin a run and return its job's id; raises ``Conflict`` while another is open, or for an inactive agent."""
+        """Begin a run and return its job's id; raises ``Conflict`` if one is open or the agent is not active."""
         agent = self._ready(planned)
         job_id = f"{planned.kind}-{ULID()}"
         self._begin(planned, agent, job_id, None)
@@ -141,11 +142,11 @@ class ScheduleStarts(Repository):
         return job_id
 
     def backfill(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str, actor: str) -> BackfillView:
-        """Begin a run for each time of the schedule that passed without one, or preview them.
+        """Begin a run for each time of the schedule in a past period that had no run, or preview them.
 
-        They run one after the other. ``prefix`` begins the ids of the runs that Temporal begins, and so those of these:
-        a time that had its run has no other. Raises ``InvalidEdit`` for times to come and for more than ``MOST_TIMES``,
-        and ``Conflict`` as ``run_now`` does.
+        The runs follow one after the other. ``prefix`` begins the job ids that Temporal would use for these times, so
+        that a time with a run gets no second one. Raises ``InvalidEdit`` for future times and for more than
+        ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
         wish.check(self._now)
         found = self._times(planned, wish, prefix)
@@ -158,9 +159,10 @@ class ScheduleStarts(Repository):
         return BackfillView(preview=wish.preview, count=len(missed), times=found)
 
     def begin_late(self, ref: str, prefix: str) -> bool:
-        """Begin the missed run of a schedule that runs once; return whether there was one.
+        """Begin the missed run of a one-time schedule; return whether there was one.
 
-        Temporal does not begin what it is told of after its time. Should it do so all the same, both make the same job.
+        Temporal does not begin a run whose time has passed before Temporal knew of it. If it does, both runs have the
+        same job id, and only one begins.
         """
         planned = ScheduleRuns(self._link, self._now).find(ref)
         moment = overdue(planned, self._now) if planned is not None else None
@@ -175,7 +177,7 @@ class ScheduleStarts(Repository):
         return True
 
     def _times(self, planned: ScheduleColumns, wish: BackfillRequest, prefix: str) -> tuple[BackfilledTime, ...]:
-        """Return the times of the schedule in a period; the ids of jobs tell which of them had a run."""
+        """Return the times of the schedule in a period, each with whether it had a run, as job ids show."""
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
         passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
@@ -189,7 +191,7 @@ class ScheduleStarts(Repository):
         )
 
     def _ready(self, planned: ScheduleColumns) -> Agent:
-        """Return the agent of the run; raises ``Conflict`` if it is not active, or another run is open."""
+        """Return the agent of the run; raises ``Conflict`` if it is not active, or while another run is open."""
         agent = self._session.get(Agent, planned.agent_id)
         assert agent is not None  # guaranteed by the foreign key
         if agent.status is not AgentStatus.ACTIVE:
@@ -208,5 +210,5 @@ class ScheduleStarts(Repository):
 
 
 def _job_id(prefix: str, time: datetime) -> str:
-    """Return the id that Temporal gives to the run of a time."""
+    """Return the job id that Temporal gives to the run at a time."""
     return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

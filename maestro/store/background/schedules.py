@@ -1,4 +1,4 @@
-"""Heartbeats and crons: lists, and the edits of operators."""
+"""Queries for heartbeats and crons, and the edits of them by operators."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -21,25 +21,25 @@ KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
-    """Heartbeats and crons, by their ``ref``, such as cron-3."""
+    """Queries for heartbeats and crons by ``ref``, such as cron-3."""
 
     def get(self, ref: str) -> ScheduleColumns:
-        """Return a schedule; raises ``NotFound``."""
+        """Return the schedule with this ref; raises ``NotFound``."""
         return required(
             self._find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are"
         )
 
     def all(self) -> Sequence[ScheduleColumns]:
-        """Return all schedules, heartbeats first, the oldest first."""
+        """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
 
     def of(self, agent: Agent) -> Sequence[ScheduleColumns]:
-        """Return all schedules of an agent, heartbeats first, the oldest first."""
+        """Return all schedules of an agent: heartbeats before crons, each oldest first."""
         wanted = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
         return [planned for one in wanted for planned in self._session.exec(one)]
 
     def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
-        """Return up to ``limit`` schedules, heartbeats first, the oldest first, those that follow the ref ``after``."""
+        """Return up to ``limit`` schedules after the ref ``after``: heartbeats before crons, each oldest first."""
         kinds = [kind for kind in KINDS if wanted.kind in (None, str(kind.kind))]
         found: list[ScheduleView] = []
         for kind in kinds:
@@ -49,7 +49,7 @@ class Schedules(Repository):
         return found
 
     def view(self, planned: ScheduleColumns) -> ScheduleView:
-        """Return a schedule as a view."""
+        """Return a schedule as an API view."""
         kind = type(planned)
         row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
         return schedule_view(ScheduleRecord(*row), self._now)
@@ -60,7 +60,7 @@ class Schedules(Repository):
 
 
 def _parts(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
-    """Return the kind and the number of a ref; no kind when it is invalid."""
+    """Split a ref into the kind of schedule and its number; no kind when the ref is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
     fits = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
@@ -68,7 +68,7 @@ def _parts(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
 
 
 def _behind(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
-    """Yield the condition for schedules after a ref; none when it is invalid."""
+    """Yield the condition for schedules of a kind that come after a ref; none for an invalid ref."""
     last, number = _parts(after or "")
     if last is kind:
         yield col(kind.id) > number
@@ -92,7 +92,7 @@ def _conditions(kind: type[ScheduleColumns], wanted: ScheduleFilter) -> Iterator
 
 
 def _is_so(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
-    """Return the condition of a state, with the meaning of ``state_of``."""
+    """Return the SQL condition of a schedule's state, equivalent to ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
     works = col(Agent.status) == AgentStatus.ACTIVE
@@ -111,10 +111,10 @@ _MOST_DIGITS = 18
 
 
 class ScheduleEdits(Schedules):
-    """The edits of schedules; ``actor`` is the author in the audit log.
+    """Edits of schedules by operators; ``actor`` is the author in the audit log.
 
-    Nothing here calls Temporal, which follows the rows (ADR 17). ``shortest`` is the shortest interval that may be set
-    now.
+    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``shortest`` is the shortest interval that may
+    be set.
     """
 
     def add(
@@ -122,9 +122,10 @@ class ScheduleEdits(Schedules):
     ) -> ScheduleColumns:
         """Add a schedule.
 
-        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) and for one without work,
-        ``NotFound`` for an unknown agent, and ``Conflict`` for an archived one, for a name that the agent uses already,
-        and for an unnamed repeat of one of its schedules: an answer that is given again adds nothing twice.
+        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
+        ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
+        already, and for an unnamed copy of one of its schedules: processing the same answer twice then adds nothing
+        twice.
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
@@ -147,7 +148,7 @@ class ScheduleEdits(Schedules):
     def change(
         self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
     ) -> ScheduleColumns:
-        """Change a schedule, as ``changes`` says; raises as ``add`` does."""
+        """Apply ``changes`` to a schedule; raises the errors of ``add``."""
         found = changed_columns(planned, change, self._now, shortest)
         agent = self._agent(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
@@ -165,7 +166,7 @@ class ScheduleEdits(Schedules):
         return planned
 
     def remove(self, planned: ScheduleColumns, actor: str) -> None:
-        """Remove a schedule; its jobs stay, and one that runs goes on."""
+        """Delete a schedule; its jobs are kept, and a running one continues."""
         self._remove(planned)
         self._audit(actor, "remove", planned, planned.name)
 

@@ -1,4 +1,4 @@
-"""Webhook endpoints, and their accepted events."""
+"""Queries for webhook endpoints and their accepted events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,26 +17,26 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
-"""The events deleted at once: the sender of one should not wait for thousands."""
+"""The most events deleted at once, because the sender of a new event waits for the deletion."""
 
 
 @dataclass(frozen=True)
 class WebhookRate:
-    """The number of recent events at a webhook, and the time of the first one, if any."""
+    """The number of recent events at a webhook, and the time of the first one; None without events."""
 
     count: int
     first: datetime | None
 
 
 class WebhookEndpoints(Repository):
-    """All webhooks; ``actor`` is the author in the audit log."""
+    """Queries for webhook endpoints, and their edits; ``actor`` is the author in the audit log."""
 
     def get(self, path: str) -> Webhook:
         """Return the webhook at a path; raises ``NotFound``."""
         return required(self._at(path), f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
 
     def open_at(self, path: str) -> Webhook | None:
-        """Return the webhook at a path if it accepts events."""
+        """Return the webhook at a path, None unless it is enabled."""
         found = self._at(path)
         return found if found is not None and found.enabled else None
 
@@ -45,20 +45,20 @@ class WebhookEndpoints(Repository):
         return self._session.exec(select(Webhook).order_by(Webhook.path)).all()
 
     def page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
-        """Return up to ``limit`` webhooks by path, those that follow ``after``."""
+        """Return up to ``limit`` webhooks after the path ``after``, by path."""
         page = select(Webhook, Agent).join(Agent, col(Agent.id) == Webhook.agent_id).order_by(Webhook.path)
         if after is not None:
             page = page.where(Webhook.path > after)
         return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
 
     def view(self, webhook: Webhook) -> WebhookView:
-        """Return a webhook as a view."""
+        """Return a webhook as an API view."""
         agent = self._session.get(Agent, webhook.agent_id)
         assert agent is not None  # guaranteed by the foreign key
         return webhook_view(webhook, agent)
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
-        """Add a webhook; raises ``Conflict`` for a path that is taken, and as ``change`` does for the agent."""
+        """Add a webhook; raises ``Conflict`` for a path in use, and the errors of ``change`` for its agent."""
         if self._at(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
@@ -76,7 +76,7 @@ class WebhookEndpoints(Repository):
         return webhook
 
     def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
-        """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for one that is archived."""
+        """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
         wanted = change.fields()
         if "agent" in wanted:
             wanted["agent_id"] = self._agent(str(wanted.pop("agent"))).id
@@ -91,19 +91,19 @@ class WebhookEndpoints(Repository):
         return webhook
 
     def rotate(self, webhook: Webhook, kept: StoredKey, actor: str) -> None:
-        """Replace the secret of a webhook."""
+        """Replace the secret of a webhook by a new one."""
         webhook.secret, webhook.last4 = kept.secret, kept.last4
         self._put(webhook)
         self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
 
     def remove(self, webhook: Webhook, actor: str) -> None:
-        """Remove a webhook; its jobs stay."""
+        """Delete a webhook; its jobs are kept."""
         self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._remove(webhook)
         self._note(actor, "webhook.remove", webhook)
 
     def refused(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count an event with an invalid signature."""
+        """Count an event that was refused for an invalid signature."""
         self._run(
             update(Webhook).where(col(Webhook.id) == webhook.id).values(refused_count=col(Webhook.refused_count) + 1)
         )
@@ -112,29 +112,29 @@ class WebhookEndpoints(Repository):
     # Events
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
-        """Return the job of an event, None when it has not come yet."""
+        """Return the job of an event, None when the event is new."""
         found = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
         return found.job_id if found is not None else None
 
     def has_taken(self, webhook: Webhook, digest: str) -> bool:
-        """Return whether an event with this signature was accepted."""
+        """Return whether an event with this signature was accepted before."""
         same = select(WebhookDelivery.job_id).where(
             WebhookDelivery.webhook_id == webhook.id, WebhookDelivery.digest == digest
         )
         return self._session.exec(same).first() is not None
 
     def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
-        """Return the rate of events in this length of time until now."""
+        """Return the number of events in the period of this length that ends now."""
         since = self._now - length
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
             WebhookDelivery.received_at > since,
-            WebhookDelivery.received_at <= self._now,  # the clock was set back
+            WebhookDelivery.received_at <= self._now,  # times in the future mean that the clock was set back
         )
         return WebhookRate(*self._session.exec(counted).one())
 
     def take(self, webhook: Webhook, delivery: SignedDelivery, job_id: str) -> None:
-        """Store that an event made a job."""
+        """Record that an event was accepted, and the job that it created."""
         self._save(
             WebhookDelivery(
                 webhook_id=webhook.id or 0,
@@ -156,7 +156,7 @@ class WebhookEndpoints(Repository):
         return self._session.exec(waiting).one()
 
     def forget(self, before: datetime) -> None:
-        """Delete the events before a moment, the oldest first."""
+        """Delete the records of events before a moment, oldest first."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (
             select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)

@@ -1,4 +1,4 @@
-"""Conversations and messages, with counters that equal the sum of the rows, and their compactions."""
+"""Queries for conversations, their messages and compactions; the counters of a conversation equal sums of its rows."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ COLUMNS = tuple(MessageColumns.model_fields)
 
 
 class Compactions(Repository):
-    """All compactions."""
+    """Queries for compactions of conversations."""
 
     _LATEST = PreparedStatement(
         select(Compaction)
@@ -59,11 +59,11 @@ class Compactions(Repository):
 
     @cached_by_version("compactions")
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
-        """Return the newest compactions first, as values."""
+        """Return compactions as values, newest first."""
         return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
-        """Move messages out of their conversation: users still find them, models do not.
+        """Move messages to the archive: users can still find them, but prompts no longer contain them.
 
         See docs/decisions.md: retention.
         """
@@ -92,14 +92,14 @@ class Compactions(Repository):
 
 
 class ConversationMatch(NamedTuple):
-    """A conversation, if there is one, and the ``/new`` that closed it, by its id in the inbox."""
+    """A conversation (None if there is none), and the inbox id of the ``/new`` that closed it."""
 
     conversation: Conversation | None
     closed_by: int | None
 
 
 def _at(next_new: Subquery) -> Select[Any]:
-    """Return the statement that reads the conversation of a key up to the next ``/new``, and that ``/new``."""
+    """Return the statement that finds the conversation of a message, and the next ``/new`` after the message."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
     its_own = and_(
@@ -115,7 +115,7 @@ def _message_columns(table: type[MessageColumns]) -> list[ColumnElement[Any]]:
 
 
 class Conversations(Repository):
-    """All conversations."""
+    """Queries for conversations and their messages."""
 
     _BY_ID = PreparedStatement(select(Conversation).where(col(Conversation.id) == bindparam("of_id")))
     _BEGUN = PreparedStatement(insert(Conversation))
@@ -165,7 +165,7 @@ class Conversations(Repository):
     _LAST_IDS = tuple(PreparedStatement(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
     def get(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation that must exist, with its counters as they are now."""
+        """Return a conversation that must exist, with its current counters."""
         return required(
             self._session.get(Conversation, conversation_id, populate_existing=True),
             f"conversation {conversation_id} does not exist",
@@ -173,17 +173,17 @@ class Conversations(Repository):
 
     @read_once
     def read(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        """Return a conversation that must exist as a read-only value, which is cheaper than ``get``."""
         return required(
             self._read(self._BY_ID, Conversation, of_id=conversation_id),
             f"conversation {conversation_id} does not exist",
         )
 
     def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
-        """Return the conversation of an agent that a message in the inbox belongs to, as a value, and what closed it.
+        """Return an agent's conversation for an inbox message, and the ``/new`` that closed it.
 
-        Messages after a ``/new`` begin a new conversation; messages that came before it belong to the old one, however
-        long they waited.
+        Messages after a ``/new`` begin a new conversation. Messages from before it belong to the old one, however long
+        they waited.
         """
         address = row.address
         alone = row.user_id if keyed_by_user else None
@@ -197,7 +197,7 @@ class Conversations(Repository):
         return ConversationMatch(conversation, closed_by)
 
     def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
-        """Return the conversation of an agent for a message in the inbox, as a value; begins one if there is none."""
+        """Return an agent's conversation for an inbox message as a value; begins one if there is none."""
         found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._known()[("read", (found.id,))] = found
@@ -208,9 +208,9 @@ class Conversations(Repository):
     def begin(
         self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
     ) -> Conversation:
-        """Begin a conversation of an agent in a channel with this user (id and name) and return it as a value.
+        """Begin a conversation of an agent with a user (id and name) in a channel, and return it as a value.
 
-        ``closed_by`` is the ``/new``, by its id in the inbox, that has ended it already.
+        ``closed_by`` is the inbox id of a ``/new`` that has already closed it.
         """
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
@@ -232,7 +232,7 @@ class Conversations(Repository):
         return self.read(number)
 
     def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
-        """Close the open conversations of a channel, or only this user's, for this ``/new``; return their number."""
+        """Close the open conversations of a channel, or only one user's, for a ``/new``; return their number."""
         statement = (
             update(Conversation)
             .where(
@@ -249,9 +249,9 @@ class Conversations(Repository):
         return self._session.exec(statement).rowcount
 
     def close(self, conversation_id: int) -> None:
-        """Close a conversation without a ``/new``; raises ``NotFound``, and ``Conflict`` for one that is closed.
+        """Close a conversation without a ``/new``; raises ``NotFound``, or ``Conflict`` if it is already closed.
 
-        An answer that is being written still goes into it. Unanswered messages begin the next one.
+        An answer that is being written is still added to it. Unanswered messages begin the next conversation.
         """
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
@@ -261,7 +261,7 @@ class Conversations(Repository):
 
     @read_once
     def recorded(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the user's message that this inbox row became, in the conversation or in the archive, as a value."""
+        """Return the message recorded for this inbox row as a value, from the conversation or the archive."""
         row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
         if row is None:
             return None
@@ -271,9 +271,9 @@ class Conversations(Repository):
         return said
 
     def recall(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the user's message that this inbox row became, moved back from the archive if it was there.
+        """Return the message recorded for this inbox row as a value; moves it back if it was archived.
 
-        A job that is replayed later answers a message that a compaction may have archived meanwhile.
+        A job that is replayed later may answer a message that a compaction has archived meanwhile.
         """
         said = self.recorded(inbox_id)
         if not isinstance(said, ArchivedMessage):
@@ -282,12 +282,12 @@ class Conversations(Repository):
         return self.add(said)
 
     def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
-        """Return those of these messages of a conversation that a user wrote, each with its row in the inbox."""
+        """Return those of these messages that a user wrote, each with its row in the inbox."""
         found = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
         return dict(self._run(found.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
 
     def answer_of_job(self, job_id: str) -> Message | None:
-        """Return the assistant's message of this job, as a value."""
+        """Return the assistant's message that is the answer of this job, as a value."""
         return self._read(self._ANSWER, Message, of_job=job_id)
 
     @read_once
@@ -306,9 +306,9 @@ class Conversations(Repository):
         ).all()
 
     def add(self, said: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
-        """Record a message, count it, and return it with its id.
+        """Record a message, update the counters, and return the message with its id.
 
-        A message that is not plain is always read whole for later prompts.
+        Later prompts always contain the full text of a message that is not plain.
         """
         columns = {name: getattr(said, name) for name in MessageColumns.model_fields}
         chars = plain_chars(said) if is_plain else None
@@ -328,7 +328,7 @@ class Conversations(Repository):
         return added
 
     def supersede(self, job_ids: Sequence[str]) -> None:
-        """Exclude the answers of these jobs from later prompts: a restart answers in their place."""
+        """Exclude the answers of these jobs from later prompts, because a restart replaces them."""
         self._session.exec(
             update(Message)
             .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
@@ -336,16 +336,17 @@ class Conversations(Repository):
         )
 
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[StoredMessage]:
-        """Return the messages up to and including one, newest first, without superseded answers."""
+        """Return the messages up to and including this one, newest first, without superseded answers."""
         found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
         return [StoredMessage(*row) for row in found]
 
     def outline(
         self, conversation_id: int, last: MessageColumns, limit: int, asked: Collection[int]
     ) -> list[StoredMessage]:
-        """Return the same, with the texts of the last message, of those in ``asked`` (inbox ids) and of complex ones.
+        """Return the messages of ``newest``, but without the texts of most plain messages.
 
-        The texts of other plain messages are not read: an index has all that a prompt needs of them.
+        The last message, complex messages, and messages in ``asked`` (inbox ids) have their texts. For other plain
+        messages a prompt needs only the columns of an index.
         """
         found = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
         whole = {last.id: _line(last)}
@@ -358,7 +359,7 @@ class Conversations(Repository):
         ]
 
     def _next_id(self) -> int:
-        """Return an id that no conversation ever had, so that rows about a deleted one never refer to another."""
+        """Return an id that was never used, so that rows about a deleted conversation never refer to another."""
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 

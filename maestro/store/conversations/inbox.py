@@ -1,4 +1,4 @@
-"""The inbox, and the messages that others reply to."""
+"""Queries for the inbox, quoted messages, media files, and counts of ignored messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MAESTRO, SOMEBODY = "Maestro", "somebody"
 
 
 class QuotedMessages(Repository):
-    """Messages by their platforms' ids, in one channel; a deleted one cannot be quoted."""
+    """Finds messages by their platform ids in one channel; deleted messages cannot be quoted."""
 
     _OURS = PreparedStatement(
         select(
@@ -52,9 +52,9 @@ class QuotedMessages(Repository):
     )
 
     def of(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
-        """Return the message that another one replies to, as this agent sees it; None where it is unknown.
+        """Return the message to which another one replies, as this agent sees it; None if unknown.
 
-        In threads whose messages all name the first one, that is no quote.
+        On platforms where every message of a thread names the first one, that reference counts as no quote.
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None
@@ -79,17 +79,17 @@ class QuotedMessages(Repository):
 
 
 class MediaFiles(Repository):
-    """The files fetched for attachments."""
+    """Queries for the files that were downloaded for attachments."""
 
     def put(self, file: MediaFile) -> None:
-        """Store the result for one attachment, in the place of an earlier one."""
+        """Store the result of downloading one attachment, replacing an earlier result."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
         self._save(file)
 
     def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
-        """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
+        """Return the files of each of these messages in order; one never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}
         rows = self._session.exec(
@@ -110,7 +110,7 @@ class MediaFiles(Repository):
         }
 
     def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
-        """Return the voice messages among these messages that have no transcript yet, in order."""
+        """Return those voice messages, among these messages, that have no transcript, in order."""
         kept = self._session.exec(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
@@ -119,19 +119,20 @@ class MediaFiles(Repository):
         return [file for file in kept if file.unheard]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
-        """Store the transcript of a file, empty when it could not be transcribed."""
+        """Store the transcript of a file; empty when transcription failed."""
         self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeState:
-    """The rows that decide how a message is taken in.
+    """The rows that decide how an incoming message is handled.
 
-    ``job_id`` is the job of this very message where it came before. ``disabled`` says that sending to its channel is
-    stopped. Its sender is ``listed`` among the owners, was ``let_in``, or is ``over_limit``. A question is ``asking``
-    for an answer, or a job has ``taken`` a position, in one of its lanes: that of all users or that of its sender
-    alone. All jobs are counted: ``pending`` and ``running``; one is ``unclaimed``, or ``due`` after a wait.
-    ``client_id`` and ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
+    ``job_id`` is the job of this same message if it was delivered before. ``disabled`` says that sending to its channel
+    is disabled. Its sender is an owner (``listed``), was paired or invited (``let_in``), or exceeds the rate limit
+    (``over_limit``). ``asking`` says that a question waits for an answer in one of the message's lanes, ``taken`` that
+    a job has a position there: the lane of all users, or that of its sender alone. The other job fields are for all
+    lanes: the numbers of ``pending`` and ``running`` jobs, and whether one is ``unclaimed``, or ``due`` after a wait.
+    ``client_id`` and ``weight`` are those of the client who pays for the channel; ``binding`` is that of the channel.
     """
 
     binding: AgentChannel | None
@@ -151,7 +152,7 @@ class IntakeState:
 
 
 class Inbox(Repository):
-    """The inbox: unique by platform, account, channel and message id, for ever."""
+    """Queries for the inbox: a message is unique by platform, account, channel and message id, for ever."""
 
     _VERY = PreparedStatement(
         select(InboxRow).where(
@@ -184,9 +185,9 @@ class Inbox(Repository):
         # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
         text("inbox.control = '/new'"),
     )
-    """The first ``/new`` that came ``after`` a row in the same channel and thread."""
+    """The id of the first ``/new`` after the row ``after``, in the same channel and thread."""
     NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
-    """The same of one user."""
+    """The id of the first ``/new`` of one user after the row ``after``, in the same channel and thread."""
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
@@ -240,7 +241,7 @@ class Inbox(Repository):
     def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
         """Return the state for the intake of a message.
 
-        Its sender is over the limit after ``most_within`` other messages in the time until now.
+        Its sender is over the limit after ``most_within`` other messages in the period of this length that ends now.
         """
         address = message.address
         row = self._row(
@@ -264,7 +265,7 @@ class Inbox(Repository):
         return IntakeState(binding, *facts)
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
-        """Return the row of this very message if it came before, as a value."""
+        """Return the row of this same message if it was delivered before, as a value."""
         place = message.address
         very = {"platform": place.platform, "account": place.account, "channel": place.channel}
         return self._read(self._VERY, InboxRow, **very, its_id=message.id)
@@ -284,9 +285,10 @@ class Inbox(Repository):
         self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
-        """Return whether the sender of a message sent so many others in the time until now, those over the limit aside.
+        """Return whether a message's sender sent this many others in the period that ends now.
 
-        Messages of a bot are counted in this channel alone.
+        Messages that were themselves over the limit do not count. For a sender that is a bot, only messages in this
+        channel count.
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
@@ -294,7 +296,7 @@ class Inbox(Repository):
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
-        """Return whether the sender was warned in the time until now that they write too fast."""
+        """Return whether the sender was warned about the rate limit in the period that ends now."""
         values = self._lately(message, within)
         return self._row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
 
@@ -303,19 +305,19 @@ class Inbox(Repository):
         return required(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read(self, inbox_id: int | None) -> InboxRow:
-        """Return a row that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        """Return a row that must exist as a read-only value, which is cheaper than ``get``."""
         return required(self._read(self._BY_ID, InboxRow, inbox_id=inbox_id), f"inbox row {inbox_id} does not exist")
 
     def person(self, inbox_id: int | None) -> Person | None:
-        """Return the sender of a message, None for no message."""
+        """Return the sender of the message with this inbox id, None for no message."""
         if inbox_id is None:
             return None
         return Person.who_sent(self.read(inbox_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
-        """Return the first ``/new`` after this row in the same channel and thread; only that of a user if one is given.
+        """Return the inbox id of the first ``/new`` after this row in its channel and thread, None if there is none.
 
-        It is the id of the ``/new`` in the inbox, and None while there is none.
+        With a user, only a ``/new`` of that user counts.
         """
         here = row.address.model_dump()
         which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF
@@ -328,7 +330,7 @@ class Inbox(Repository):
 
 
 class IgnoredMessages(Repository):
-    """Counts of ignored messages, by channel and reason; they leave no other row."""
+    """Queries for counts of ignored messages, by channel and reason; such messages have no inbox row."""
 
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
@@ -337,7 +339,7 @@ class IgnoredMessages(Repository):
     )
 
     def add(self, address: Address, reason: str, count: int = 1) -> None:
-        """Count a message, or several at once."""
+        """Add one ignored message, or several at once, to the count of their channel and reason."""
         place = {"platform": address.platform, "account": address.account, "channel": address.channel}
         self._run(self._COUNT, **place, reason=reason, count=count, first_at=self._now, last_at=self._now)
 

@@ -1,4 +1,4 @@
-"""Conversations as operators see them, with archived messages in their place (docs/decisions.md: retention)."""
+"""Lists of conversations and messages for operators, archived messages included (docs/decisions.md: retention)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,20 +31,20 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.engine.repository import Repository
 
 SEARCHED = 250_000
-"""The newest messages, which one search reads: its cost must not grow with the size of the store."""
+"""The most messages that one search reads, so that its cost does not grow with the size of the store."""
 MOST_LEARNED = 200
-"""The most facts among the messages of one page."""
+"""The most learned facts that are shown among the messages of one page."""
 
 
 class ConversationLists(Repository):
-    """Reads only."""
+    """Queries for the lists of conversations and their messages."""
 
     def page(
         self, wanted: ConversationFilter, after: ConversationCursor | None, limit: int
     ) -> tuple[Sequence[ListedConversation], ConversationCursor | None]:
-        """Return up to ``limit`` conversations after the mark, and the mark for those that follow.
+        """Return up to ``limit`` conversations after the mark, and the mark of the next page.
 
-        The one with the newest message comes first, so a conversation that continues between two requests moves to the
+        The conversation with the newest message comes first, so one that continues between two requests moves to the
         front.
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
@@ -59,7 +59,7 @@ class ConversationLists(Repository):
         return shown, found[limit - 1].mark if len(found) > limit else None
 
     def platforms(self) -> Sequence[str]:
-        """Return the platforms of all conversations, each found with one query of an index."""
+        """Return the platforms of all conversations, with one indexed query for each."""
         found: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
@@ -70,7 +70,7 @@ class ConversationLists(Repository):
             found.append(first)
 
     def record(self, conversation_id: int) -> ConversationRecord:
-        """Return all facts about a conversation except its messages; raises ``NotFound``."""
+        """Return all details of a conversation except its messages; raises ``NotFound``."""
         conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
@@ -88,7 +88,7 @@ class ConversationLists(Repository):
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages after the one with this id, and the id for the next page.
 
-        They come in the order of their ids, archived ones among the others. Raises ``NotFound``.
+        Messages are in the order of their ids, archived and other ones together. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
         found = self._among(conversation_id, limit + 1, after=after)
@@ -106,7 +106,7 @@ class ConversationLists(Repository):
         return MessageRange(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
-        """Return the id of the last message up to a moment, 0 for none."""
+        """Return the id of the last message at or before a moment, 0 when there is none."""
         newest = (
             select(table.id)
             .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
@@ -117,7 +117,7 @@ class ConversationLists(Repository):
         return max(self._session.exec(one).first() or 0 for one in newest)
 
     def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
-        """Return the facts that the agent learned during a part of a conversation and still knows."""
+        """Return the facts that the agent learned in a part of a conversation and has not forgotten."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if stretch.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
@@ -130,8 +130,8 @@ class ConversationLists(Repository):
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
-        Without a conversation one query reads the newest ``SEARCHED`` messages, or as many before that id: older
-        matches may exist when it found fewer than ``limit``, or nothing.
+        Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
+        id: older matches may exist even if it found fewer than ``limit``.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
         found: list[AuthoredMessage] = []
@@ -159,7 +159,7 @@ class ConversationLists(Repository):
     def _among(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
-        """Return the first messages after an id, or the last ones before one or at all, in the order of ids."""
+        """Return the first messages after an id, or the last ones (before an id, if given), in the order of ids."""
         backwards = after is None
         parts = []
         for table in (Message, ArchivedMessage):
@@ -176,7 +176,7 @@ class ConversationLists(Repository):
         return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
-        """Return the known cost of the calls of each of these conversations; None when nothing is known."""
+        """Return the known cost of model calls of each of these conversations; None when no cost is known."""
         known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
         of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
         rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
@@ -230,7 +230,7 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that a user's name, or one of a conversation's newest messages, contains a text."""
+    """Return the condition that the user's name or one of the newest messages of a conversation contains a text."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     said = (
         select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)

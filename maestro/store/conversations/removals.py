@@ -36,7 +36,7 @@ from maestro.store.engine.repository import Repository
 AT_ONCE = 500
 """The most ids in one statement."""
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
-"""The folders of a conversation in the data folder, beside its files."""
+"""The patterns of a conversation's folders, relative to the data folder."""
 
 Row = TypeVar("Row")
 
@@ -44,14 +44,14 @@ _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Removals(Repository):
-    """Deletion of the texts of users and models; rows for accounting stay: jobs, usage, times of questions."""
+    """Deletes texts of users and models; rows for accounting are kept: jobs, usage, and times of questions."""
 
     _also_changes = ("Jobs",)
 
     def plan(self, conversation_id: int) -> RemovalPlan:
-        """Find the texts that only this conversation refers to; reads through all prompts, which takes long.
+        """Find the texts to which only this conversation refers; slow, because it reads all prompts.
 
-        Raises ``NotFound``, and ``Conflict`` while a job of it is open.
+        Raises ``NotFound``, and ``Conflict`` while a job of the conversation is open.
         """
         self.conversation(conversation_id)
         jobs = self._jobs(conversation_id)
@@ -63,8 +63,8 @@ class Removals(Repository):
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
         """Delete the conversation; with ``facts`` also the facts learned in it.
 
-        Files are only noted for removal, because a rollback could not restore them. Raises ``Conflict`` when the
-        conversation continued since the plan was made, and the errors of ``plan``.
+        Files are only noted for removal, because a rollback could not restore them. Raises the errors of ``plan``, and
+        ``Conflict`` when the conversation continued since the plan was made.
         """
         conversation = self.conversation(plan.conversation_id)
         jobs = self._jobs(plan.conversation_id)
@@ -85,7 +85,7 @@ class Removals(Repository):
         self._session.flush()
 
     def conversation(self, conversation_id: int) -> Conversation:
-        """Return a conversation; raises ``NotFound``, which says so when it was deleted."""
+        """Return a conversation; raises ``NotFound``, whose message says if it was deleted."""
         found = self._session.get(Conversation, conversation_id)
         if found is None:
             gone = self._session.get(RemovedConversation, conversation_id)
@@ -94,20 +94,20 @@ class Removals(Repository):
         return found
 
     def discarded(self) -> Sequence[str]:
-        """Return the paths, in the data folder, of files to be removed."""
+        """Return the paths, relative to the data folder, of files that are to be removed."""
         return self._session.exec(select(DiscardedFile.path).order_by(DiscardedFile.path)).all()
 
     def wanted_again(self, digest: str) -> bool:
-        """Return whether a row refers to a file of this digest again."""
+        """Return whether a row refers again to the file with this digest."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def done_with(self, path: str) -> None:
-        """Note that a path was removed, or is in use again."""
+        """Delete the note about a path, because the file was removed or is in use again."""
         self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
     def _jobs(self, conversation_id: int) -> set[str]:
-        """Return the ended jobs of a conversation, with those merged into them and their tasks."""
+        """Return the ended jobs of a conversation, with the jobs merged into them and their delegated tasks."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
         found = own.union(
@@ -127,7 +127,7 @@ class Removals(Repository):
         return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
 
     def _parts(self, jobs: Collection[str]) -> set[str]:
-        """Return the digests of all stored texts that these jobs refer to."""
+        """Return the digests of all stored texts to which these jobs refer."""
         found: set[str] = set()
         for ids in _batches(sorted(jobs)):
             for _, texts in self._references(_everything(ids)):
@@ -135,7 +135,7 @@ class Removals(Repository):
         return found
 
     def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
-        """Return which of these texts other jobs refer to."""
+        """Return those of these digests to which other jobs refer."""
         left, found = set(wanted), set[str]()
         for job_id, texts in self._references(where):
             if job_id not in jobs and not left.isdisjoint(texts):
@@ -144,14 +144,14 @@ class Removals(Repository):
         return found
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
-        """Yield jobs with the digests in their rows: of prompts, of requests and their parts, of tool calls."""
+        """Yield each job with the digests in its rows: of prompts, of requests and their parts, of tool calls."""
         for statement in where:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
                 yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
 
     def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
-        """Return the inbox ids of these jobs: of the messages they answer, and of answers to their questions."""
+        """Return the inbox ids of the messages that these jobs answer, and of answers to their questions."""
         rows: set[int | None] = set()
         for ids in _batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
@@ -162,7 +162,7 @@ class Removals(Repository):
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
-        """Delete texts and attachments of messages, and note for removal the files that no other message has."""
+        """Delete texts and attachments of messages, and note for removal the files that no other message uses."""
         digests: set[str] = set()
         for ids in _batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
@@ -175,7 +175,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
 
     def _uploads(self, ids: Sequence[str]) -> set[str]:
-        """Delete uploads, unless the same file is in another conversation; return their digests."""
+        """Delete uploads, except files that another conversation also has; return the deleted digests."""
         rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
@@ -186,7 +186,7 @@ class Removals(Repository):
         return {row.digest for row in rows}
 
     def _empty_jobs(self, jobs: Collection[str]) -> None:
-        """Delete all texts and files of jobs; their times, costs and outcomes stay."""
+        """Delete all texts and files of jobs; their times, costs and outcomes are kept."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
             (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
@@ -210,7 +210,7 @@ class Removals(Repository):
         self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
 
     def _forget(self, conversation: Conversation, *, facts: bool) -> None:
-        """Delete the facts learned in a conversation, or only the reference to it."""
+        """Delete the facts learned in a conversation, or only their references to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
             self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
@@ -226,7 +226,7 @@ class Removals(Repository):
 
 
 def media_path(digest: str) -> str:
-    """Return the path of a media file in the data folder."""
+    """Return the path of a media file, relative to the data folder."""
     return f"media/{digest[:2]}/{digest}"
 
 
@@ -242,7 +242,7 @@ def _is_of(conversation_id: int) -> Any:
 
 
 def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
-    """Return queries for all references of jobs, or of these: pairs of a job and a text with digests."""
+    """Return queries for references to texts, of these jobs or of all: each row is a job id and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
         select(Prompt.job_id, Prompt.turns),
@@ -257,7 +257,7 @@ def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
 
 
 def _since(plan: RemovalPlan) -> list[Select[Any]]:
-    """Return queries for references that were added since a plan was made."""
+    """Return queries for the references to texts that were added since a plan was made."""
     prompts, digests, requests, arguments, results = _everything()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)

@@ -1,4 +1,4 @@
-"""Outgoing messages: chunks and files as rows, and the outbound lane of each channel."""
+"""Queries for outgoing messages: their chunks and files, and the outbound lane of each channel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
 NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
-"""The states of chunks that a resumed job sends again."""
+"""The states of chunks that are not on the platform, so a resumed job sends them again."""
 
 OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
 """The columns that are reset for a chunk that is sent again."""
@@ -39,9 +39,9 @@ ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStart:
-    """The rows that a delivery begins with.
+    """The rows with which a delivery begins.
 
-    ``closed`` is the reason why sending to the channel is stopped, None where it is open. ``chunks``, ``draft`` and
+    ``closed`` is the reason why sending to the channel is disabled, None where it is enabled. ``chunks``, ``draft`` and
     ``files`` say whether the job has any. ``asked`` is the platform's id of the newest message that the job answers.
     ``has_lane`` says that the job holds the outbound lane of the channel.
     """
@@ -56,7 +56,7 @@ class DeliveryStart:
 
 
 class Deliveries(Repository):
-    """All chunks, and the outbound lanes."""
+    """Queries for chunks and for outbound lanes."""
 
     _FURTHER = aliased(Delivery)
     _MORE = (
@@ -69,7 +69,7 @@ class Deliveries(Repository):
         )
         .exists()
     )
-    """Whether another chunk of the same text was or will be sent."""
+    """The condition that a further chunk of the same text was or will be sent."""
 
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
@@ -115,7 +115,7 @@ class Deliveries(Repository):
         )
     )
     _FAILED_SINCE = col(Delivery.standing) == ReceiptState.FAILED
-    """Whether the platform reported a message as undeliverable before its receipt arrived."""
+    """The condition that the platform reported the message as undelivered before its receipt arrived."""
     _SENT = PreparedStatement(
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
@@ -134,23 +134,23 @@ class Deliveries(Repository):
     )
 
     def begin(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
-        """Claim the outbound lane of a job's channel if it is free, and return the start of the job's delivery."""
+        """Claim the outbound lane of a job's channel if it is free, and return the rows its delivery begins with."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
         return _start(purpose, start, has_lane=holder == job.id)
 
     def start(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
-        """Return the same without a claim to the lane."""
+        """Return the rows that a job's delivery begins with, without a claim to the outbound lane."""
         row = self._row(self._READ_START, **_start_values(job, purpose))
         assert row is not None
         return _start(purpose, row)
 
     def leave_lanes(self, job_id: str) -> None:
-        """Free every outbound lane this job holds."""
+        """Release every outbound lane that this job holds."""
         self._change(self._LEAVE, of_job=job_id)
 
     def held_by_ended_jobs(self) -> Sequence[str]:
-        """Return the ended jobs that still hold an outbound lane, which is always a fault."""
+        """Return the ended jobs that still hold an outbound lane; any such job is a bug."""
         return self._session.exec(
             select(OutboundLane.job_id)
             .join(Job, col(Job.id) == OutboundLane.job_id)
@@ -164,8 +164,8 @@ class Deliveries(Repository):
     def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
         """Store a chunk before it is sent, under its idempotency key, and return it with its id.
 
-        With ``sending`` its row says that the platform is about to be called for the first time; this raises
-        ``StepTaken`` where a newer attempt calls it.
+        With ``sending``, the row also records that the first call of the platform is about to be made; raises
+        ``StepTaken`` when a newer attempt at the step has begun.
         """
         chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
@@ -175,18 +175,18 @@ class Deliveries(Repository):
         return with_values(chunk, id=stored.id)
 
     def sending(self, delivery_id: int) -> None:
-        """Note that the platform is about to be called; raises ``StepTaken`` where a newer attempt calls it."""
+        """Record that the platform is about to be called; raises ``StepTaken`` when a newer attempt has begun."""
         StepRecords(self._link, self._now).require_newest()
         self._change(self._SENDING, of_id=delivery_id, at=self._now)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
-        """Store the platform's receipt."""
+        """Store the platform's receipt for a chunk."""
         self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
-        """Note the reason of a failed send; a chunk that the platform surely does not have becomes pending again.
+        """Store the error of a failed send; a chunk that certainly was not sent becomes pending again.
 
-        The error that the platform reported for the message meanwhile is the better reason, and stays.
+        An error that the platform has reported for the message meanwhile is more exact and is not replaced.
         """
         unsent = (
             {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
@@ -195,35 +195,35 @@ class Deliveries(Repository):
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
 
     def unconfirmed(self, delivery_id: int) -> None:
-        """Mark a chunk as unconfirmed: the platform may have it, so it is not sent again."""
+        """Mark a chunk as unconfirmed: the platform may have received it, so it is not sent again."""
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)
 
     def detach_draft(self, delivery_id: int) -> None:
-        """Make a chunk a separate message, because the draft that it should replace cannot be edited any more."""
+        """Turn a chunk into a separate message, because the draft it should replace can no longer be edited."""
         new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
         self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
 
     def repeated(self, delivery_id: int, times: int = 1) -> None:
-        """Count a repeat of a send although the platform may have the chunk; -1 takes that back."""
+        """Count that a chunk is sent again although the platform may have received it; -1 undoes the count."""
         again = update(Delivery).where(col(Delivery.id) == delivery_id)
         self._run(again.values(repeats=col(Delivery.repeats) + times))
 
     def lane_holder(self, lane: str) -> str | None:
-        """Return the job that holds the outbound lane of this channel."""
+        """Return the job that holds this outbound lane, None when it is free."""
         holder: str | None = self._value(self._HOLDER, of_lane=lane)
         return holder
 
     def abandon(self, job_id: str) -> None:
-        """Mark the chunks without a receipt of an ended job: unsent ones as abandoned, others as unconfirmed."""
+        """End an ended job's chunks without a receipt: unsent ones are abandoned, others become unconfirmed."""
         self._change(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
-        """Let a resumed job send its abandoned chunks, and those that did not reach their receiver.
+        """Let a resumed job send its abandoned chunks, and those that the platform reported as undelivered.
 
-        Such a chunk gets a new id: others may have been sent in its channel since, and ids there rise in the order of
-        sending. It gets a new key too, so that late reports about the old message do not concern it. An unconfirmed
-        chunk keeps both.
+        Such a chunk gets a new id, because ids in a channel rise in the order of sending and other chunks may have been
+        sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
+        unconfirmed chunk keeps both.
         """
         left = self._session.exec(
             select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
@@ -237,15 +237,15 @@ class Deliveries(Repository):
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def newest_id(self) -> int:
-        """Return the highest id ever given; every later one is higher."""
+        """Return the highest id ever assigned; every later id is higher."""
         return self._highest_id(Delivery)
 
     def begin_ids_after(self, floor: int) -> None:
-        """Give only ids above the floor from now on."""
+        """Assign only ids above the floor from now on."""
         self._begin_ids_after(Delivery, floor)
 
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
-        """Return the chunks sent to a channel after this one, oldest first; true where more of a text follows."""
+        """Return chunks sent to a channel after this one, oldest first; each with whether its text continues."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
@@ -279,7 +279,7 @@ def _start(purpose: DeliveryPurpose, row: Sequence[Any], *, has_lane: bool = Fal
 
 
 class JobFiles(Repository):
-    """The files that jobs send, each once in a job."""
+    """Queries for the files that jobs send; a job has each file once."""
 
     _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
     _OF_JOB = PreparedStatement(
@@ -289,7 +289,7 @@ class JobFiles(Repository):
     )
 
     def add(self, file: JobFile) -> None:
-        """Add a file of a job, unless it has the same one under the same name."""
+        """Add a file of a job, unless the job already has the same file under the same name."""
         self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
     def of(self, job_id: str) -> Sequence[JobFile]:

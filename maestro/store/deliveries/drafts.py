@@ -1,4 +1,4 @@
-"""Drafts: streamed answers so far, and the messages on the platform that show them."""
+"""Queries for drafts: streamed answers so far, and the platform messages that show them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class AddressedDraft:
-    """A draft with its address and the status of its job; ``free`` says that no other job sends or streams there."""
+    """A draft, its address and the status of its job; ``free`` says that no other job sends or streams there."""
 
     draft: Draft
     address: Address
@@ -30,7 +30,7 @@ class AddressedDraft:
 
 
 class Drafts(Repository):
-    """The rows of ``drafts``; there are none where no account streams answers."""
+    """Queries for drafts; there are none where no account can stream answers."""
 
     _FIND = PreparedStatement(select(Draft).where(col(Draft.job_id) == bindparam("of_job")))
     _INTERVAL = PreparedStatement(
@@ -81,12 +81,12 @@ class Drafts(Repository):
         return self._read(self._FIND, Draft, of_job=job_id)
 
     def offered(self, place: Place) -> float:
-        """Return the least number of seconds between two edits of a message on an account; 0 without streaming."""
+        """Return the fewest seconds between two edits of a message on an account; 0 means no streaming."""
         seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
         return seconds or 0.0
 
     def offer(self, place: Place, seconds: float) -> None:
-        """Store how often a connector can edit a message."""
+        """Store how often the connector of an account can edit a message."""
         platform, account = place
         row = self._session.get(ConnectorStatus, place)
         if row is None:
@@ -96,13 +96,13 @@ class Drafts(Repository):
         self._session.flush()
 
     def write(self, job_id: str, number: int, text: str) -> None:
-        """Store the answer so far; ignored once the final answer replaces it, or its job does not run."""
+        """Store the answer so far; ignored once the final answer replaces it, or when its job is not running."""
         if self._row(self._IS_RUNNING, of_job=job_id) is not None:
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._change(self._WRITE, **vars(draft))
 
     def at(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
-        """Return all drafts of these accounts."""
+        """Return all drafts on these accounts."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
             select(Draft, Job, OutboundLane.job_id)
@@ -119,7 +119,7 @@ class Drafts(Repository):
         ]
 
     def is_other_visible(self, job_id: str, address: Address) -> bool:
-        """Return whether another job streams its answer there."""
+        """Return whether another job streams its answer at this address."""
         place = (col(Job.platform), col(Job.account), col(Job.channel), col(Job.thread))
         here = (address.platform, address.account, address.channel, address.thread)
         rows = self._session.exec(
@@ -128,23 +128,23 @@ class Drafts(Repository):
         return any(job.id != job_id and _is_visible(draft, job) for draft, job in rows)
 
     def sending(self, job_id: str) -> bool:
-        """Note that the message is about to be sent; false when it is not to be sent any more."""
+        """Record that the draft's message is about to be sent; false when it must not be sent any more."""
         return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
 
     def unsent(self, job_id: str) -> None:
-        """Note that the platform surely has no message of the draft."""
+        """Record that the draft's message certainly is not on the platform."""
         self._change(self._UNSENT, of_job=job_id)
 
     def placed(self, job_id: str, receipt: Receipt) -> None:
-        """Store the platform's id of the message; a draft that its answer has taken over meanwhile stays so."""
+        """Store the platform's id of the draft's message, also when the final answer has taken the draft over."""
         self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
     def drop(self, job_id: str) -> None:
-        """Stop showing the draft."""
+        """Mark the draft as one that is no longer shown."""
         self._change(self._DROP, of_job=job_id)
 
     def take(self, job_id: str) -> None:
-        """Leave the draft's message to the answer."""
+        """Hand the draft's message over to the final answer."""
         self._change(self._TAKE, of_job=job_id)
 
     def forget(self, job_id: str) -> None:
@@ -153,5 +153,5 @@ class Drafts(Repository):
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:
-    """Return the condition that more of a streamed message is to come, which another message would split."""
+    """Return the condition that a streamed message is still growing, so that another message would split it."""
     return draft.state in PLACED and job.status is JobStatus.RUNNING

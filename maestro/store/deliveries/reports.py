@@ -1,4 +1,4 @@
-"""Delivery reports of platforms, matched by the key under which a message was sent."""
+"""Delivery reports of platforms, matched to deliveries by the key with which a message was sent."""
 
 from sqlalchemy import update
 from sqlmodel import col, select
@@ -11,25 +11,25 @@ from maestro.domain.messages import Address, Receipt, ReceiptReport, ReceiptStat
 from maestro.store.engine.repository import Repository
 
 FURTHER = tuple(ReceiptState)
-"""The statuses in their order; the status of a message never goes back."""
+"""The delivery statuses in their order; the status of a message only moves forward."""
 
 CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
-"""The states of chunks that are not being sent: a report about one settles it."""
+"""The states of chunks that no job is sending, so that a report settles their outcome."""
 
 HELD = "held back as unconfirmed, until an operator had it sent"
 
 
 class DeliveryReports(Repository):
-    """Deliveries with the reports of their platforms."""
+    """Queries that apply platform reports to deliveries and their jobs."""
 
     _also_changes = ("Jobs",)
 
     def apply(self, place: Address, key: str, report: ReceiptReport) -> bool:
         """Store a report about a message; false for a message of another account.
 
-        A report may come before the receipt, and then replaces it; one about an unconfirmed chunk settles it. A message
-        that was accepted but not delivered fails, and with it its job, if that was completed: an operator can resume
-        it, which sends the message again.
+        A report may come before the receipt, and then also serves as the receipt; a report about an unconfirmed chunk
+        settles whether it was sent. A message that was accepted but not delivered fails, and so does its job if it was
+        completed: an operator can resume the job, which sends the message again.
         """
         row = self._find(place, key)
         if row is None:
@@ -59,32 +59,32 @@ class DeliveryReports(Repository):
         return True
 
     def receipt(self, place: Address, key: str) -> Receipt | None:
-        """Return the receipt of a message, None as long as the platform has sent none."""
+        """Return the receipt of a message, None until the platform has sent one."""
         row = self._find(place, key)
         return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
 
     def pressed(self, place: Address, key: str, number: int) -> str | None:
-        """Return the value of a message's button, None where there is no such button."""
+        """Return the value of the pressed button of a message, None when there is no such button."""
         row = self._find(place, key)
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
     def has_held_chunk(self, job_id: str) -> bool:
-        """Return whether a chunk of a job's answer is held back, because the platform may have it already."""
+        """Return whether a chunk of a job's answer is held back because the platform may already have it."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
         return self._session.exec(held.limit(1)).first() is not None
 
     def release(self, job_id: str) -> None:
-        """Let held chunks be sent when the job is resumed, marked as possible duplicates."""
+        """Let held chunks be sent, marked as possible duplicates, when the job is resumed."""
         held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
         again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
         self._run(update(Delivery).where(*held).values(**again))
         self._undo(job_id, HELD)
 
     def _find(self, place: Address, key: str) -> Delivery | None:
-        """Return the newest delivery under a key, as it is now; None for an invalid key.
+        """Return the newest delivery with a key, read anew; None for an invalid key.
 
-        Users can make a platform return any text as the key of a button.
+        Keys need a check, because users can make a platform return any text as the key of a button.
         """
         if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
             return None
@@ -103,7 +103,7 @@ class DeliveryReports(Repository):
             self._undo(job_id, why)
 
     def _undo(self, job_id: str, why: str) -> None:
-        """Turn the step that sent an answer into a failed one."""
+        """Turn the step that sent an answer into a failed step."""
         sending = (
             col(JobStep.job_id) == job_id,
             col(JobStep.step) == StepKind.DELIVER,

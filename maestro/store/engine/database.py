@@ -1,4 +1,4 @@
-"""The database: one writing connection per process, many reading ones, and a reserve for a full disk.
+"""The database: one writing connection per process, many reading ones, and a reserve file for a full disk.
 
 See docs/invariants.md: transactions.
 """
@@ -22,13 +22,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from maestro.domain.errors import StoreBusy, StoreDamaged, StoreFull
 
 BUSY_SECONDS = 30.0
-"""How long a transaction waits for the lock of the database, and a thread for a connection."""
+"""The most seconds that a transaction waits for the database's lock, and a thread for a connection."""
 READERS = 8
 CACHED_STATEMENTS = 512
-"""A message needs more statements than the 128 that the driver caches by default."""
+"""The compiled statements that the driver caches; handling a message needs more than the default of 128."""
 OBSERVER_SECONDS = 2.0
 DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
-"""Errors of SQLAlchemy and of the driver."""
+"""The error classes of SQLAlchemy and of the driver."""
 PRIMARY_CODE = 0xFF
 """The mask of the primary code in SQLite's extended result codes."""
 
@@ -41,9 +41,9 @@ RESCUE = (
 )
 
 RESERVE_BYTES = 512 * 1024
-"""Room for some ten commits of an answer; random bytes, as a file system may keep others compressed or not at all."""
+"""Enough for ten commits of an answer; random bytes, because a file system may compress or skip others."""
 LOOK_SECONDS = 10.0
-"""The shortest time between two attempts to create the file again."""
+"""The fewest seconds between two attempts to create the reserve again."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ MARK_BUSY_SECONDS = 5.0
 def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """Return the engine for writing; its pool holds a single connection.
 
-    Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
+    Threads of the process wait for the connection in Python and are woken at once, instead of polling SQLite's lock.
     """
     # Overwrite deleted content; the default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
@@ -63,17 +63,17 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 def open_readers(path: Path) -> Engine:
     """Return the engine for reading; its connections cannot write and never block a writer.
 
-    The journal mode is set by the writer alone: setting it while another process creates the database is refused at
-    once, whatever the timeout.
+    Only the writer sets the journal mode: SQLite refuses it at once, despite any timeout, while another process creates
+    the database.
     """
     return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
 
 
 def open_observer(path: Path) -> Engine:
-    """Return the engine for an inspection that leaves no trace: it creates no file and changes none.
+    """Return the engine for an inspection that creates and changes no file.
 
-    After a clean shutdown there is no write-ahead log, and SQLite would create one even to read; so the file is then
-    opened as immutable. With a log, a process may be writing, and the log is read as well.
+    After a clean shutdown there is no write-ahead log, and SQLite would create one even for reading, so the file is
+    opened as immutable. If there is a log, a process may be writing, and the log is read as well.
     """
     settled = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
@@ -85,14 +85,14 @@ def open_observer(path: Path) -> Engine:
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    """Return the driver's connection behind one of SQLAlchemy."""
+    """Return the driver's connection under a connection of SQLAlchemy."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def store_failure(error: Exception, path: Path) -> StoreBusy | None:
-    """Return the store's error for an error of the database, without the statement that met it.
+    """Return the store's error for a database error, without the SQL statement.
 
-    None for an error about the written values, such as a constraint.
+    Returns None for an error about the written values, such as a violated constraint.
     """
     cause = error.orig if isinstance(error, DatabaseError) else error
     if damaged := damage(path, cause):
@@ -105,7 +105,7 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 
 
 def damage(path: Path, cause: BaseException | None) -> str:
-    """Describe damage that the driver found, and its repair; empty when the error is about something else."""
+    """Return a description of the damage in a database error and of its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
         found = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -147,9 +147,9 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
 
 
 class Reserve:
-    """The reserve file of one database, shared by all processes that use it; ``path`` is that of the database.
+    """The reserve file of a database, shared by all processes that use it; ``path`` is the database's path.
 
-    Only a process that asked for it creates it, and creates it again after it was released.
+    Only a process that called ``want`` creates the file, also again after it was released.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,7 +159,7 @@ class Reserve:
 
     @property
     def missing(self) -> bool:
-        """Whether it was released, and the disk has had no room for it since."""
+        """Whether the reserve was released, and the disk has not had room to create it again."""
         return self._wanted and not self._path.exists()
 
     def want(self) -> None:
@@ -168,7 +168,7 @@ class Reserve:
         self.restore()
 
     def give_up(self) -> bool:
-        """Release the reserve's space on the disk; false when there was none."""
+        """Delete the reserve file to free its space on the disk; false when there was none."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Create the reserve again where it is missing and the disk has room for twice its size."""
+        """Create the reserve again if it is missing and the disk has room for twice its size."""
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -203,10 +203,10 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteHistory:
-    """The results of writes in this process.
+    """The outcomes of this process's writes.
 
-    The moments are seconds since 1970 and 0 for never, ``problem`` is the reason of the last failed write, and
-    ``replaced`` counts the writing connections that were lost.
+    Moments are seconds since 1970, and 0 means never. ``problem`` is the reason of the last failed write, and
+    ``replaced`` counts lost writing connections that were replaced.
     """
 
     succeeded_at: float = 0.0
@@ -222,12 +222,12 @@ class WriteHistory:
 
 
 class Writer:
-    """The pool of the one writing connection of a process, in which threads queue.
+    """The pool of a process's one writing connection, for which threads queue.
 
-    A thread that is interrupted inside of the pool can lose the connection, so that no thread holds it and none gets
-    it. It is replaced when a thread has timed out waiting for a connection that no living thread holds, and that none
-    has given back meanwhile: a connection just given back belongs to a thread that may not have registered as its
-    holder yet.
+    A thread that is interrupted inside the pool can lose the connection, so that no thread holds it and none can get
+    it. The connection is replaced when a thread has timed out waiting for it, no living thread holds it, and none
+    returned it meanwhile. The last condition is needed because a thread that just got a returned connection may not be
+    registered as its holder yet.
     """
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
@@ -242,7 +242,7 @@ class Writer:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """Give the connection, in a transaction that is committed at the end; raises ``StoreBusy``.
+        """Yield the connection in a transaction that is committed at the end; raises ``StoreBusy``.
 
         Only a transaction that changed rows counts as a successful write.
         """
@@ -263,7 +263,7 @@ class Writer:
             self._succeeded()
 
     def probe(self) -> None:
-        """Write the header of the database as it is; raises ``StoreBusy`` when that cannot be done."""
+        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` when that fails."""
         with self.begin() as connection:
             driver_of(connection).execute("PRAGMA user_version=0")
         self._succeeded()
@@ -288,7 +288,9 @@ class Writer:
             try:
                 yield connection
             finally:
-                self._given_back += 1  # counted first, or a thread that timed out could take the connection for lost
+                self._given_back += (
+                    1  # counted first, because otherwise a thread that timed out could consider the connection lost
+                )
                 self._holder = None
 
     def _connected(self) -> Connection:
@@ -309,7 +311,7 @@ class Writer:
         self._driver = driver
 
     def _replaced(self, waited_for: Engine, given_back: int) -> bool:
-        """Replace the engine that a thread waited for; false where its connection is not lost.
+        """Replace the engine if its connection is lost, and return whether it was.
 
         ``given_back`` is the count of returned connections when the thread began to wait.
         """
@@ -328,9 +330,9 @@ class Writer:
 
 
 class CommitMark:
-    """A connection that only reads ``data_version``, a number that moves with every commit of other connections.
+    """A connection that only reads ``data_version``, a number that changes with each commit of other connections.
 
-    It counts the commits of other processes too. To read it takes microseconds, where the cheapest query of a table
+    Commits of other processes change it as well. Reading it takes microseconds, while the cheapest query of a table
     takes a hundred.
     """
 
@@ -340,7 +342,7 @@ class CommitMark:
         self._connection: sqlite3.Connection | None = None
 
     def mark(self) -> str:
-        """Return the number as text."""
+        """Return ``data_version`` as text."""
         with self._lock:
             if self._connection is None:
                 self._connection = self._opened()

@@ -1,4 +1,4 @@
-"""The base of all repositories: the connection and session of a transaction, and helpers for prepared statements."""
+"""The base class of all repositories, the connection of a transaction, and helpers for prepared statements."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,14 +19,14 @@ Query = TypeVar("Query", bound=Callable[..., Any])
 Found = TypeVar("Found")
 
 STAMPED = frozenset(RowVersions._fields)
-"""The tables whose rows are cached from transaction to transaction."""
+"""The tables whose rows are cached across transactions."""
 
 
 class Link:
-    """The connection of one transaction, and its session, which is created at its first use."""
+    """The connection of one transaction, and its ORM session, which is created at its first use."""
 
     def __init__(self, connection: Connection, caches: dict[str, Any] | None = None) -> None:
-        """``caches`` hold rows from transaction to transaction, by the name of the query."""
+        """``caches`` hold query results across transactions, by the name of the query."""
         self.connection = connection
         self.caches = caches if caches is not None else {}
         self.reads_cached = True
@@ -38,34 +38,34 @@ class Link:
         """Values read in this transaction, by repository, until that repository changes a row."""
 
     def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
-        """Write these values before the commit, by one call with all values noted under the same repository and key."""
+        """Note values to be written before the commit; all values under one repository and key share one call."""
         noted, _ = self._unwritten.get((name, key), ({}, write))
         self._unwritten[(name, key)] = ({**noted, **values}, write)
 
     def write_noted(self, *names: str) -> None:
-        """Write the noted values of these repositories, or of all where none is named."""
+        """Write the noted values of these repositories, or of all repositories if none is named."""
         for place in [place for place in self._unwritten if not names or place[0] in names]:
             noted, write = self._unwritten.pop(place)
             write(noted)
 
     def committed(self) -> None:
-        """Make the calls that waited for the commit."""
+        """Make the calls that were registered for after the commit."""
         for call in self.when_committed:
             call()
 
     @cached_property
     def session(self) -> Session:
-        """The objects of this transaction, which may be rows of a cached table."""
+        """The ORM session of this transaction; its objects may be rows of a cached table."""
         self.reads_cached = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush(self) -> None:
-        """Write noted values, and added or changed objects."""
+        """Write noted values and new or changed objects."""
         self.write_noted()
         self.flush_objects()
 
     def flush_objects(self) -> None:
-        """Write added or changed objects."""
+        """Write new or changed objects."""
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
             self.write_noted()
             self.known.clear()
@@ -86,7 +86,7 @@ class Link:
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        """Open a savepoint; a session that was created in the block is closed when it raises."""
+        """Open a savepoint; if the block raises, close a session that was created in it."""
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
@@ -98,7 +98,7 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    self.session.commit()  # SQLAlchemy gave the session a nested savepoint
+                    self.session.commit()  # a nested savepoint that SQLAlchemy opened for the session
             except BaseException:  # re-raised at once
                 self.close()
                 self.__dict__.pop("session", None)
@@ -111,7 +111,10 @@ class Link:
 
 
 def read_once(method: Query) -> Query:
-    """Run a query that returns values once per transaction and arguments, until its repository changes a row."""
+    """Cache the values a query returns for each set of arguments, until its repository changes a row.
+
+    The cache lasts at most for one transaction.
+    """
 
     @wraps(method)
     def reading(self: "Repository", *arguments: Any) -> Any:
@@ -133,7 +136,7 @@ def with_values(row: Row, **values: object) -> Row:
 
 
 def required(found: Found | None, missing: str) -> Found:
-    """Return what was found; raises ``NotFound`` with this message for None."""
+    """Return the value unless it is None; raises ``NotFound`` with this message for None."""
     if found is None:
         raise NotFound(missing)
     return found
@@ -142,16 +145,16 @@ def required(found: Found | None, missing: str) -> Found:
 class Repository:
     """A set of queries about one noun, inside one transaction.
 
-    Queries on the path of every message are ``PreparedStatement`` constants of the class and run on the driver's
-    connection (ADR 7). Objects that are added or changed are written when the session is flushed, and not before: a
-    statement finds, and changes, only rows that are written. Loaded objects keep the values they were loaded with: to
-    see a row after a change, read it as a value, or load it for the first time.
+    Queries that every message needs are ``PreparedStatement`` constants of the class and run on the driver's connection
+    (ADR 7). New or changed objects are written only when the session is flushed, and a statement sees and changes only
+    rows that are written. Loaded objects keep the values they were loaded with: to see a row after a statement changed
+    it, read it as a value, or load it for the first time.
     """
 
     _noun = "Repository"
-    """The name under which values that were read in a transaction are known."""
+    """The name under which a transaction caches the values that it read through this repository."""
     _also_changes: Sequence[str] = ()
-    """The repositories of other nouns whose rows statements of this one change."""
+    """The names of other repositories whose rows this repository's statements change."""
 
     def __init_subclass__(cls) -> None:
         if "_noun" not in cls.__dict__:
@@ -166,13 +169,13 @@ class Repository:
         return self._link.session
 
     def _known(self) -> dict[object, Any]:
-        """Return the values that were read in this transaction and are still valid."""
+        """The values that were read in this transaction and are still valid."""
         return self._link.known.setdefault(self._noun, {})
 
     def _invalidate(self, prepared: PreparedStatement | None = None) -> None:
-        """Forget the values that this transaction read through this repository, because its rows change.
+        """Drop the values that this transaction read through this repository, because its rows change.
 
-        ``prepared`` is the statement that changes them, None for any other way.
+        ``prepared`` is the statement that changes them, None for any other kind of change.
         """
         if prepared is None or prepared.table in STAMPED:
             self._link.reads_cached = False
@@ -186,12 +189,12 @@ class Repository:
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
-        """Return the first row of a statement, None when there is none."""
+        """Return the first row that a statement reads, None when there is none."""
         first = prepared.run(self._link.driver, values).fetchone()
         return prepared.rows((first,))[0] if first is not None else None
 
     def _value(self, prepared: PreparedStatement, **values: object) -> Any:
-        """Return the first column of the first row of a statement, None when there is none."""
+        """Return the first column of the first row that a statement reads, None when there is none."""
         row = self._row(prepared, **values)
         return row[0] if row is not None else None
 
@@ -201,7 +204,7 @@ class Repository:
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement that changes rows and return its ``returning`` columns for each."""
+        """Run a statement that changes rows and return the ``returning`` columns of each changed row."""
         self._invalidate(prepared)
         return prepared.rows(prepared.run(self._link.driver, values))
 
@@ -211,9 +214,9 @@ class Repository:
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:
-        """Write a new row without the session and return it, with its new id where it came without one.
+        """Write a new row without the session and return it; a row without an id gets a new one.
 
-        It stays outside of the session: a later change of a column needs its own statement.
+        The row is not part of the session: a later change of a column needs its own statement.
         """
         number = self._insert(row_insert(type(row)), **vars(row))
         if getattr(row, "id", number) is None:
@@ -223,8 +226,8 @@ class Repository:
     def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
         """Return the first row of a ``select`` of a whole table as a value, None when there is none.
 
-        It is not part of the session, and costs a tenth of loading an object. It cannot be changed: setting a column
-        raises, and so does adding it to the session.
+        A value is not part of the session, costs a tenth of an object, and cannot be changed: setting a column raises,
+        and so does adding the value to the session.
         """
         row = self._row(prepared, **values)
         return prepared.made(model, row) if row is not None else None
@@ -245,13 +248,13 @@ class Repository:
         self._session.flush()
 
     def _highest_id(self, table: type[SQLModel]) -> int:
-        """Return the highest id that a table without reuse of ids has ever given, or was told to begin after."""
+        """Return the highest id ever assigned in a table that does not reuse ids, or the floor that was set."""
         found = self._link.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.__tablename__,))
         row = found.fetchone()
         return int(row[0]) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
-        """Let a table without reuse of ids give only ids above the floor from now on; the floor never sinks."""
+        """Assign only ids above the floor from now on, in a table that does not reuse ids; the floor never sinks."""
         name, driver = table.__tablename__, self._link.driver
         if self._highest_id(table) >= floor:
             return
@@ -260,9 +263,9 @@ class Repository:
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
-        """Run a statement that is not prepared on the transaction's connection, with the values of its parameters.
+        """Run a statement that is not prepared, with values for its parameters.
 
-        For changes of rows and reads of columns: it costs half of the session's way, which also looks through its
+        For changes of rows and reads of columns: it costs half as much as through the session, which also searches its
         loaded objects.
         """
         self._invalidate()

@@ -1,4 +1,4 @@
-"""Creates and migrates the tables, and refuses a database of an unknown release."""
+"""Creates and migrates the tables, and refuses a database whose tables this release cannot migrate."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ def upgrade(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Require the database file to be of this release, without changing it: another process may be using it.
+    """Require tables of this release, without changing the file, because another process may be using it.
 
-    Raises ``OlderDatabase`` when an earlier release wrote it, and the errors of ``upgrade``.
+    Raises ``OlderDatabase`` when an earlier release wrote the file, and the errors of ``upgrade``.
     """
     with opened(open_readers(path), path) as connection:
         require_release(connection, path)
@@ -49,9 +49,9 @@ def require_release(connection: Connection, path: Path) -> None:
 
 
 def revision(path: Path) -> str:
-    """Return the revision of the tables in the file, empty when there is no file or nothing in it.
+    """Return the revision of the tables in the file, empty when the file is missing or has no tables.
 
-    Raises ``StoreUnreadable`` when it is no readable SQLite file.
+    Raises ``StoreUnreadable`` when the file is no readable SQLite file.
     """
     if not path.exists():
         return ""
@@ -61,7 +61,7 @@ def revision(path: Path) -> str:
 
 @contextmanager
 def opened(engine: Engine, path: Path) -> Iterator[Connection]:
-    """Connect; raises ``StoreUnreadable`` with the reason and the fix when the file cannot be read."""
+    """Yield a connection; raises ``StoreUnreadable`` with the reason and the fix when the file cannot be read."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise StoreUnreadable(
@@ -78,7 +78,7 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
 
 
 def _why(path: Path, cause: BaseException | None) -> str:
-    """Return the reason and the fix for an error of the driver."""
+    """Return the reason and the fix for a driver error."""
     damaged = damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
         return damaged
@@ -117,7 +117,7 @@ def _migrate(connection: Connection) -> None:
 
 
 def _current(connection: Connection) -> str | None:
-    """Return the revision that Alembic noted in the database, None where there is none."""
+    """Return the revision that Alembic recorded in the database, None without any."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,7 +1,8 @@
-"""Statements that are compiled once and run on the driver itself, at a fifth of SQLAlchemy's cost for each.
+"""Statements that are compiled once and run on the driver directly, at a fifth of SQLAlchemy's cost.
 
-Differences between databases are here and in ``repository``: the dialect, upserts, a list as one parameter, the larger
-of two values. Repositories import these from here, so that a second database needs its branches in two modules only.
+All differences between databases are in this module and in ``repository``: the dialect, upserts, a list as one
+parameter, the larger of two values. Other repositories import these from here, so that a second database would need its
+branches in two modules only.
 """
 
 import json
@@ -47,8 +48,8 @@ NO_LIMIT = -1
 class _CompiledStatement:
     """The SQL of a statement, its parameters by index, and its columns.
 
-    ``fixed`` has a value for each parameter; those of ``open`` are given for each run. A convert function is there
-    where a type differs between Python and SQLite.
+    ``fixed`` has a default value for each parameter; ``open`` are the parameters that each run must give. A convert
+    function exists only where a type differs between Python and SQLite.
     """
 
     sql: str
@@ -59,10 +60,10 @@ class _CompiledStatement:
 
 
 class PreparedStatement:
-    """A statement with ``bindparam``s for its variable values, compiled at its first run; a constant of its repository.
+    """A statement compiled at its first run, with ``bindparam``s for variable values; a constant of its repository.
 
-    A list cannot be a parameter, for it would change the SQL: for constants, write ``one_of``; for others, ``in_list``
-    takes a ``json_list``.
+    A list cannot be a parameter, because its length would change the SQL: use ``one_of`` for constants, and ``in_list``
+    with a ``json_list`` for other values.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
@@ -84,7 +85,7 @@ class PreparedStatement:
         return driver.execute(ready.sql, arguments)
 
     def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Convert rows of the driver to Python's types."""
+        """Convert the driver's rows to Python's types."""
         results = self._ready.results
         if not results:
             return list(cells)
@@ -97,9 +98,9 @@ class PreparedStatement:
         return converted
 
     def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
-        """Return a row of a table as a value; see ``Repository._read``.
+        """Convert a row to a value of its table's class; see ``Repository._read``.
 
-        The columns of the table begin at the index ``first`` of the statement, and other columns may follow.
+        The table's columns begin at the index ``first`` of the row, and other columns may follow.
         """
         value: Row = model.__new__(model)
         value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
@@ -132,7 +133,7 @@ class PreparedStatement:
 
 @cache
 def _dialect() -> Dialect:
-    """Return the dialect of SQLite."""
+    """Return the SQLAlchemy dialect of SQLite."""
     return sqlite.dialect(paramstyle="qmark")
 
 
@@ -142,17 +143,17 @@ def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> C
 
 
 def same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
-    """Return the condition that these columns hold the values of the parameters with their names."""
+    """Return the condition that each of these columns equals the parameter with the column's name."""
     return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
 def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of the values in the ``json_list`` of this parameter."""
+    """Return the condition that a column holds one of the values in this parameter, made by ``json_list``."""
     return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
 
 
 def json_list(values: Iterable[object]) -> str:
-    """Return values as a parameter of ``in_list``."""
+    """Return values as JSON, for a parameter of ``in_list``."""
     return json.dumps(list(values))
 
 

@@ -15,7 +15,7 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.steps import StepRecords
 
 LATELY = 20_000
-"""The newest actions of all agents, among which those of one are found."""
+"""The newest actions of all agents that are searched for those of one agent."""
 
 
 class Actions(Repository):
@@ -38,11 +38,11 @@ class Actions(Repository):
         self._session.flush()
 
     def of(self, job_id: str) -> Sequence[Action]:
-        """Return the outcomes of the tags of a job's answer, in their order."""
+        """Return the outcomes of the tags in a job's answer, in their order."""
         return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
 
     def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
-        """Return outcomes of tags in an agent's latest answers, newest first, among the newest ``LATELY`` of all."""
+        """Return the outcomes of an agent's latest tags, newest first, among the newest ``LATELY`` of all agents."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
         return self._session.exec(
@@ -51,7 +51,7 @@ class Actions(Repository):
 
 
 class ToolRuns(Repository):
-    """The rows of ``tool_calls``."""
+    """Queries for tool calls."""
 
     def of(self, job_id: str) -> Sequence[ToolRun]:
         """Return the tool calls of a job in the order in which the model made them."""
@@ -60,7 +60,7 @@ class ToolRuns(Repository):
         ).all()
 
     def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
-        """Return the names of the tools that brought text from outside into these jobs, sorted."""
+        """Return the sorted names of the tools whose results in these jobs came from outside Maestro."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
         found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INSIDE))
         return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
@@ -75,7 +75,7 @@ class ToolRuns(Repository):
         )
 
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
-        """Return the pictures that the tool calls of a job returned, by number and index of the call."""
+        """Return the images that the tool calls of a job returned, by number of the model call and index."""
         rows = self._session.exec(
             select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq))
         ).all()
@@ -86,7 +86,7 @@ class ToolRuns(Repository):
         return found
 
     def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
-        """Store the pictures that a tool call returned."""
+        """Store the images that a tool call returned."""
         which = run.model_dump(include={"job_id", "number", "place"})
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()
@@ -97,7 +97,7 @@ class ToolRuns(Repository):
         return self._save(run)
 
     def begin(self, run: ToolRun) -> ToolRun:
-        """Note that the tool is called now; raises ``StepTaken`` where a newer attempt at its step calls it."""
+        """Record that the tool is about to be called; raises ``StepTaken`` when a newer attempt has begun."""
         StepRecords(self._link, self._now).require_newest()
         run.state = ToolState.STARTED
         run.attempts += 1

@@ -1,4 +1,4 @@
-"""Batches of replays: candidates with the facts for a preview, and items with their outcomes."""
+"""Queries for replay batches: candidate jobs with the facts for a preview, and items with their outcomes."""
 
 import json
 from collections import defaultdict
@@ -26,16 +26,16 @@ JOBS_AT_ONCE = 1000
 """Jobs that are read at a time."""
 
 PRICED_CALLS = 1000
-"""The newest model calls, whose average cost is the price."""
+"""The newest model calls, whose average cost serves as the price in a preview."""
 
 Key = TypeVar("Key")
 
 
 class Batches(Repository):
-    """``replay_batches`` and ``replay_items``.
+    """Queries for replay batches and their items.
 
-    Each item is settled in the transaction of its job's change, so a job is begun once however often the process dies,
-    and however many processes work on the batch.
+    Each item is settled in the transaction that changes its job, so each job is begun only once, even if processes die
+    or several work on the batch.
     """
 
     _OPEN = PreparedStatement(
@@ -51,7 +51,7 @@ class Batches(Repository):
     )
 
     def add(self, batch: ReplayBatch, outlooks: Iterable[JobPreview]) -> None:
-        """Add a batch with an item for each job, in their order; a job with a problem is refused at once."""
+        """Add a batch with an item for each job, in their order; items of jobs with a problem are refused at once."""
         self._save(batch)
         for place, one in enumerate(outlooks, start=1):
             # Prepared for speed: the transaction blocks all other writers while up to 100,000 rows are added.
@@ -72,7 +72,7 @@ class Batches(Repository):
         return required(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
     def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
-        """Return up to ``limit`` batches that were made before the one with the id ``after``, newest first."""
+        """Return up to ``limit`` batches with a lower id than ``after``, newest first."""
         found = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
         return self._session.exec(found.where(ReplayBatch.id < after) if after is not None else found).all()
 
@@ -85,7 +85,7 @@ class Batches(Repository):
         return BatchProgress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
 
     def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
-        """Return up to ``limit`` items after an index, with these states, or any if there are none."""
+        """Return up to ``limit`` items after an index, with one of these states, or with any if none is given."""
         found = (
             select(ReplayItem, Job.status)
             .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
@@ -97,25 +97,25 @@ class Batches(Repository):
         return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
 
     def open_lanes(self) -> Sequence[str]:
-        """Return the lane of every job that a batch began and that waits or runs, empty for one without."""
+        """Return the lanes of all open jobs that a batch began, an empty text for a job without a lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
         found = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
         return self._run(found).scalars().all()
 
     def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
-        """Return the indexes and lanes of the items that are next, without those in the lanes ``but``."""
+        """Return the index and lane of the next items to begin, except those in the lanes ``but``."""
         found = select(ReplayItem.place, ReplayItem.lane).where(
             *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
         return [(place, lane) for place, lane in self._run(found.order_by(col(ReplayItem.place)).limit(limit))]
 
     def take(self, batch_id: str, place: int) -> str | None:
-        """Return the job of an item that is still waiting, else None."""
+        """Return the job of an item that still waits, None when the item does not."""
         job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
         return job_id
 
     def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
-        """Write the outcome of a job; with the last one, the batch has ended."""
+        """Store the outcome of an item; after the last item, the batch has ended."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
         self._run(row.values(state=state, began=began, problem=problem, at=self._now))
         self.end(batch_id)
@@ -128,7 +128,7 @@ class Batches(Repository):
         self.end(batch_id)
 
     def end(self, batch_id: str) -> None:
-        """End a batch without waiting items."""
+        """End a batch in which no item waits."""
         rest = select(ReplayItem.place).where(*_waiting_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~rest.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
@@ -151,7 +151,7 @@ def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
 
 
 class BatchCandidates(Repository):
-    """The jobs of a batch, read a thousand at a time with a handful of queries."""
+    """Reads the candidate jobs of a batch, a thousand at a time with a few queries."""
 
     _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
@@ -183,12 +183,12 @@ class BatchCandidates(Repository):
     )
 
     def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
-        """Return the jobs of a filter in the order of their positions, as many as its list shows."""
+        """Return up to ``limit`` jobs that match a filter, in the order of their positions."""
         found = select(Job.id).where(*conditions(wanted))
         return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def of(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
-        """Yield each job with its facts, None for one that does not exist; in the order given."""
+        """Yield each job with its facts, in the given order; None for a job that does not exist."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
             found = self._chunk(chunk)
@@ -231,7 +231,7 @@ class BatchCandidates(Repository):
         }
 
     def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
-        """Return for each job the one that answers the same message, or does the same task, now."""
+        """Return for each job the job that currently answers the same message or does the same task."""
         ids = list(jobs)
         answered_by = dict(self._found(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}

@@ -1,4 +1,4 @@
-"""Pending jobs: which are claimed next, and which are answered together.
+"""Queries of dispatchers for pending jobs: which to claim next, and which to answer together.
 
 See docs/decisions.md: busy agents.
 """
@@ -29,13 +29,13 @@ from maestro.store.engine.statements import PreparedStatement, one_of
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
 CLAIM_LAPSES = timedelta(seconds=10)
-"""How long a dispatcher has to start a claimed job; then its claim lapses."""
+"""The time within which a dispatcher must start a claimed job; after that, the claim lapses."""
 
 FEW = 10
-"""So many jobs begin without a count of the jobs under way."""
+"""Up to this many claimable jobs are claimed in plain order, without applying fairness between clients."""
 
 LOOKED_AT = 20
-"""Where many jobs wait, so many times the limit of claims are read."""
+"""If many jobs wait, this multiple of the limit of claims is read."""
 
 _COLUMNS = len(ClaimCandidate._fields)
 
@@ -45,7 +45,7 @@ LEAST = Priority.SCHEDULED
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A job that is to be started, and its precedence as far as it is known before routing."""
+    """A claimed job, and its precedence as far as it is known before routing."""
 
     job: Job
     precedence: Precedence
@@ -57,12 +57,12 @@ class ClaimedJob:
 
 
 def _lately(moment: Mapped[Any]) -> ColumnElement[bool]:
-    """Return the condition that a moment is within the lifetime of a claim; future moments are not."""
+    """Return the condition that a claim at this moment has not lapsed; moments in the future count as lapsed."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
 
 class Claims(Repository):
-    """The queries of dispatchers on the ``queue`` table."""
+    """Queries of dispatchers on pending jobs."""
 
     # A running job holds its lane, even against a job that resumes with an earlier position.
     _HEADS = (
@@ -85,7 +85,7 @@ class Claims(Repository):
         or_(
             col(Job.claimed_at).is_(None),
             col(Job.claimed_at) < bindparam("abandoned_before"),
-            col(Job.claimed_at) > bindparam("now"),  # the clock was set back
+            col(Job.claimed_at) > bindparam("now"),  # times in the future mean that the clock was set back
         ),
     )
     _UNCLAIMED = PreparedStatement(columns(col(Job.id)).where(*UNCLAIMED).limit(1))
@@ -182,20 +182,20 @@ class Claims(Repository):
         return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
 
     def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
-        """Return whether a job may begin, where so many may run in the background."""
+        """Return whether a job can be claimed, given this limit of running background jobs."""
         first = self.claimable(1, abandoned_before)
         return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
 
     def any_unclaimed(self) -> bool:
-        """Return whether a pending job is unclaimed, at the head of its lane or not."""
+        """Return whether any pending job is unclaimed, whatever its position in its lane."""
         return self._row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now) is not None
 
     def background_full(self, limit: int) -> bool:
-        """Return whether so many background jobs run already, including those about to begin."""
+        """Return whether this many background jobs are running, or claimed and about to begin."""
         return self._running_behind(self._now - CLAIM_LAPSES) >= limit
 
     def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
-        """Claim jobs at the head of their lanes, in the order of ``order``, so that no other dispatcher starts them."""
+        """Claim jobs at the head of their lanes in the order of ``order``, so that no other dispatcher starts them."""
         order = order or ClaimOrder()
         found = self.claimable(limit + 1, abandoned_before)
         if len(found) > FEW:
@@ -212,9 +212,9 @@ class Claims(Repository):
         return [ClaimedJob(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
 
     def enter(self, **columns: object) -> Job:
-        """Add a job of these columns at the end of its lane, and return it as a value without its position.
+        """Add a job with these columns at the end of its lane, and return it as a value without its position.
 
-        It costs a tenth of adding it as an object.
+        This costs a tenth of adding the job as an object.
         """
         job: Job = Job.__new__(Job)
         job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
@@ -222,17 +222,17 @@ class Claims(Repository):
         return job
 
     def forget_claims(self) -> None:
-        """Free the claims of a dispatcher that is gone; should it live, starting twice is harmless."""
+        """Release the claims of a dispatcher that died; if it still lives, a job started twice does no harm."""
         self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def unclaim(self, ids: Iterable[str]) -> None:
-        """Free claims that could not be used."""
+        """Release claims of jobs that could not be started."""
         self._run(
             update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
         )
 
     def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
-        """Return the precedence of a job's work, now that its paying client is known, if it has one."""
+        """Return a job's precedence, for the time after routing, when its paying client is known."""
         weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
         return precedence_of(priority, client_id, weight, address)
 
@@ -260,7 +260,7 @@ class Claims(Repository):
 
 
 class MergedJobs(Repository):
-    """``queue.merged_into``: the job that answers in the place of another."""
+    """Queries for merged jobs: one job answers for another (``queue.merged_into``)."""
 
     _also_changes = ("Jobs",)
 
@@ -286,17 +286,14 @@ class MergedJobs(Repository):
     )
 
     def answered_messages(self, job: Job) -> Sequence[InboxRow]:
-        """Return all messages that a job answers, in the order of arrival; none for a job without a message.
-
-        They are values, which cannot be changed.
-        """
+        """Return all messages that a job answers as values, in the order of arrival; none without a message."""
         if job.inbox_id is None:
             return ()
         alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
         return self._answered(job.inbox_id, None if alone else job.id)
 
     def assume_none(self, job_id: str) -> None:
-        """Assume that no job is merged into this one, as the caller has read in this transaction."""
+        """Cache for this transaction that no job is merged into this one, as the caller has read."""
         self._known()[("none", job_id)] = True
 
     @read_once
@@ -306,18 +303,18 @@ class MergedJobs(Repository):
         return self._read_all(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
     def waiting_behind(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
-        """Return the pending jobs behind a job in its lane, in order."""
+        """Return the pending jobs after a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
     def open_in(self, lane: LaneKey) -> Sequence[QueuedMessage]:
-        """Return the open jobs of a lane that answer messages, in order, also those that gave their position back."""
+        """Return a lane's open jobs that answer messages, in order, also jobs that gave their position up."""
         found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
     def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
-        """Return the jobs in whose place these answer, as far as is known."""
+        """Return for each of these jobs the job into which it is merged, where known."""
         return self._session.exec(
             select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
             execution_options={"populate_existing": True},
@@ -329,16 +326,16 @@ class MergedJobs(Repository):
         self.follow(ids, host)
 
     def follow(self, ids: Sequence[str], host: str) -> None:
-        """Merge into another job all that was merged into these."""
+        """Merge all jobs that were merged into these jobs into another job."""
         self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
         self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
     def release(self, ids: Sequence[str]) -> None:
-        """Undo the merges of jobs that ended on their own."""
+        """Undo the merges of jobs that ended without an answer from the other job."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
     def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
-        """Return those of these jobs whose answer has surely not been sent, not even partly."""
+        """Return those of these jobs of whose answer no chunk can have reached the platform."""
         left = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == DeliveryPurpose.ANSWER,

@@ -21,10 +21,10 @@ STOPPED = "stopped before it began"
 
 
 class Delegations(Repository):
-    """Delegation jobs and their delegators.
+    """Queries for delegated tasks and the jobs that gave them.
 
     A job's *chain* is the job itself, the tasks whose results it waits for, and the jobs in which its agent continues
-    with those results: a job with a parent and no task is such a *continuation* of its parent.
+    with those results. A job with a parent but without a task is such a *continuation* of its parent.
     """
 
     _also_changes = ("Jobs",)
@@ -40,9 +40,9 @@ class Delegations(Repository):
     def settle_end(self, job_id: str, status: JobStatus) -> None:
         """Begin or withhold the tasks of a job that has ended, and report its end to a waiting delegator.
 
-        Tasks begin after the answer that gave them is sent: its workflow starts them, and if that dies the dispatcher
-        does, once the claim has lapsed. Background tasks are started by the dispatcher alone, which knows how many may
-        run. Without that answer they do not begin, nor after a ``/stop`` that came while it was being sent.
+        Tasks begin after the answer that gave them is sent. The workflow of the job starts them; if it dies, the
+        dispatcher does once the claim has lapsed. Only the dispatcher starts background tasks, because it knows how
+        many may run. Tasks do not begin when the answer was not sent, or when ``/stop`` came while it was being sent.
         """
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
         if gave and status is JobStatus.COMPLETED and not stopped:
@@ -53,7 +53,7 @@ class Delegations(Repository):
             self._report(self._fresh(job_id))
 
     def restore_withheld(self, job_id: str) -> None:
-        """Let withheld tasks begin after all, because the failed or stopped job that gave them is resumed."""
+        """Make withheld tasks pending again, because the failed or stopped job that gave them is resumed."""
         withheld = update(Job).where(
             col(Job.parent_id) == job_id,
             col(Job.status) == JobStatus.CANCELLED,
@@ -63,7 +63,7 @@ class Delegations(Repository):
         self._run(withheld.values(**again, stop_requested=False))
 
     def stop_reporting(self, jobs: Sequence[Job]) -> None:
-        """Report the results of these jobs to no delegator any more, as after a ``/stop``."""
+        """Report the results of these jobs to no delegator, as after a ``/stop``."""
         self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
 
     def lineage(self, job: Job) -> list[Job]:
@@ -74,19 +74,19 @@ class Delegations(Repository):
         return found
 
     def of(self, job_id: str) -> Sequence[Job]:
-        """Return the child jobs of a job, in the order they were made."""
+        """Return the child jobs of a job, in the order of their creation."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
             execution_options=_AFRESH,
         ).all()
 
     def below(self, job_ids: Iterable[str]) -> list[Job]:
-        """Return all jobs that these led to, directly or through others."""
+        """Return all descendants of these jobs."""
         found = [job for job_id in job_ids for job in self.of(job_id)]
         return [*found, *self.below([job.id for job in found])] if found else []
 
     def newest(self, job: Job) -> Job:
-        """Return the job that replaces this one: its newest restart, or the job that it was merged into."""
+        """Return the job that now stands for this one: its newest restart, or the job it was merged into."""
         if job.merged_into is not None:
             return self.newest(self._fresh(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
@@ -97,7 +97,7 @@ class Delegations(Repository):
     def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
         """Return the tasks whose results a job waited for, each with the job that has its result.
 
-        Of a restarted task, its restart counts.
+        If a task was restarted, the restart has the result.
         """
         tasks = [task for task in self.of(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
@@ -113,12 +113,12 @@ class Delegations(Repository):
         return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
     def background_origin(self, job: Job) -> Job | None:
-        """Return the background job that led to this job's post, None where a user or an agent waits for it."""
+        """Return the background job from which this job descends, None if a user or agent waits for its answer."""
         began = self.lineage(job)[-1]
         return began if is_background(began) and self.delegator(job) is None else None
 
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
-        """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
+        """Return the open jobs that descend from tasks given at this address, oldest first; optionally of one user."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
         # A job without a parent is only a notice about a task.
         found = select(Job).where(
@@ -139,7 +139,7 @@ class Delegations(Repository):
         self._run(unbegun.values(status=JobStatus.CANCELLED, reason=reason, completed_at=self._now))
 
     def _report(self, job: Job) -> None:
-        """Let the delegator continue when all its results are there, unless it is about to anyway."""
+        """Let the delegator continue when all its results are complete, unless it will continue already."""
         delegator = self.delegator(job)
         if delegator is None:
             return
@@ -178,14 +178,14 @@ class Delegations(Repository):
         return job
 
     def _goes_on(self, job: Job) -> bool:
-        """Return whether a job of this chain is still open."""
+        """Return whether any job of this chain is open."""
         return job.status in OPEN or any(self._goes_on(other) for other in self.of(job.id) if _is_in_chain(other))
 
     def _last(self, job: Job) -> Job:
-        """Return the job of a chain that has its result: its last continuation, or itself.
+        """Return the job that has the result of a chain: its last continuation, or the job itself.
 
-        A job with an answer counts before one without. Where none has any, the first text of the job, that it asks
-        others, is no result.
+        Continuations with an answer are preferred. A job's own first text, which only says that it delegates, is no
+        result if there are continuations.
         """
         continuations = [other for other in self.of(job.id) if not other.task]
         answered = [other for other in continuations if other.has_answer]
@@ -197,7 +197,7 @@ class Delegations(Repository):
 
 
 _AFRESH = {"populate_existing": True}
-"""Rows may have been changed by statements since the session loaded them."""
+"""Execution options that reload rows, because statements may have changed them since the session loaded them."""
 
 
 def _is_in_chain(job: Job) -> bool:
@@ -205,5 +205,5 @@ def _is_in_chain(job: Job) -> bool:
 
 
 def _is_unbegun_continuation(job: Job) -> bool:
-    """Return whether a job is a continuation that has not begun, and so will read all results up to its start."""
+    """Return whether a job is a continuation that has not begun, and so will read all results at its start."""
     return not job.task and job.status is JobStatus.PENDING and job.started_at is None

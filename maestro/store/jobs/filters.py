@@ -1,4 +1,4 @@
-"""Filters of jobs as conditions of queries: one meaning for lists, counts, groups of failures and batches."""
+"""Converts job filters to SQL conditions, the same for lists, counts, groups of failures and batches."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -25,17 +25,17 @@ _ESCAPE = "\\"
 def unindexed(column: Any) -> ColumnElement[Any]:
     """Return a column in a form for which SQLite uses no index.
 
-    SQLite would rather find the rows by an index on the column, all ninety thousand of a status, and sort them. A unary
-    plus forbids it: the index of the list's order is read until the page is full.
+    SQLite would otherwise find the rows by an index on the column, such as 90,000 jobs of one status, and sort them
+    all. The unary plus prevents that: SQLite reads the index in the order of the list until the page is full.
     """
     expression: ColumnElement[Any] = column.expression
     return UnaryExpression(expression, operator=custom_op("+"), type_=expression.type)
 
 
 def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions of a filter.
+    """Yield the SQL conditions of a filter.
 
-    ``sifted`` is for queries that read all jobs in the order of a list, until a page is full: see ``unindexed``.
+    ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``unindexed``.
     """
     if wanted.since is not None:
         yield col(Job.created_at) >= wanted.since
@@ -53,9 +53,9 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
 
 
 def _present(at: datetime) -> ColumnElement[bool]:
-    """Return the condition that a job was created around a moment, or was open then.
+    """Return the condition that a job was created around a moment, or was open at that moment.
 
-    Each of the three is found by an index: with one condition over all jobs, 100,000 rows are read for a page.
+    Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
     """
     first, last = at - AROUND, at + AROUND
     created = col(Job.created_at)
@@ -68,7 +68,7 @@ def _present(at: datetime) -> ColumnElement[bool]:
 
 
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions on columns that the index of the list contains."""
+    """Yield the conditions on columns of the index that gives the order of the list."""
     if wanted.status:
         # An index on the status helps for open jobs, which are few; almost all jobs have ended.
         yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
@@ -83,7 +83,7 @@ def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnE
 
 
 def failed_step() -> ScalarSelect[str]:
-    """Return the step of a job's last failure, without the steps that follow every failure."""
+    """Return the step of a job's last failure, without the steps that run after every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
         # The partial index contains only these rows.
@@ -123,9 +123,9 @@ def _like(pattern: str) -> str:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition that a text is in a job's id, message, task, error or reason, or in its user's name.
+    """Return the condition that a job's id, message, task, error, reason or user name contains a text.
 
-    Each column has its own query: most jobs have no error, reason or task, and partial indexes have the others.
+    Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
     """
     told = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
     messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
@@ -138,7 +138,7 @@ def _mentions(text: str) -> ColumnElement[bool]:
 
 
 def job_mentions(text: str) -> ColumnElement[bool]:
-    """Return the condition of ``JobFilter.q`` for few jobs, which reads each of them with its message."""
+    """Return the condition of ``JobFilter.q`` for few jobs; reads each of them with its message."""
     message = select(InboxRow.id).where(
         InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
     )

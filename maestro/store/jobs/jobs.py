@@ -1,4 +1,4 @@
-"""Jobs, their positions in lanes, and how they end."""
+"""Queries for jobs, their positions in lanes, their waits and their ends."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """The beginning of a job's run; ``is_new`` says that no step of it was ever tried.
+    """The beginning of a job's run; ``is_new`` says that no step of the job was ever attempted.
 
     ``has_merged`` says whether other jobs are merged into it.
     """
@@ -55,7 +55,7 @@ def _update_open(*names: str) -> PreparedStatement:
 
 
 class Jobs(Claims):
-    """The ``queue`` table."""
+    """Queries for jobs (the table ``queue``)."""
 
     _STOPPED_WHILE_WAITING = select(Job.id).where(
         Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~Claims._INSIDE
@@ -131,11 +131,11 @@ class Jobs(Claims):
 
     @read_once
     def read(self, job_id: str) -> Job:
-        """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        """Return a job that must exist as a read-only value, which is cheaper than ``get``."""
         return required(self._read(self._BY_ID, Job, job_id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
-        """Set columns of a job; raises ``Stopped`` or ``JobEnded`` where it was stopped or has ended meanwhile."""
+        """Set columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
         known = self._known().get(("read", (job_id,)))
         its = {f"its_{name}": value for name, value in values.items()}
         if not self._change(_update_open(*values), its_id=job_id, **its):
@@ -146,12 +146,12 @@ class Jobs(Claims):
             self.assume(with_values(known, **values))
 
     def note(self, job_id: str, **values: object) -> None:
-        """Set columns of a job that was read in this transaction, with one statement before the commit."""
+        """Set columns of a job read in this transaction; all such changes share one statement before the commit."""
         self.assume(with_values(self.read(job_id), **values))
         self._link.later(self._noun, job_id, values, lambda noted: self.update(job_id, **noted))
 
     def assume(self, job: Job) -> None:
-        """Take this value, which the caller has read or written, for the row of the job in this transaction."""
+        """Cache a job's value, which the caller has read or written, for this transaction."""
         self._known()[("read", (job.id,))] = job
 
     def snapshot(self, job_id: str) -> JobSnapshot:
@@ -168,10 +168,7 @@ class Jobs(Claims):
         return int(self._value(self._PENDING))
 
     def mark_started(self, job_id: str) -> JobStart | None:
-        """Mark a pending job as running; None, and no change, while another job of its lane runs.
-
-        A resumed job is not new.
-        """
+        """Mark a pending job as running; None without a change while another job of its lane runs."""
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
             self.assume(job)
@@ -184,7 +181,7 @@ class Jobs(Claims):
         return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
     def reopen(self, job: Job) -> Job:
-        """Let an ended job run again under the same id, from the failed step, at the end of its lane."""
+        """Make an ended job pending again under the same id, from the failed step, at the end of its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.attempts = job.recoveries = 0
@@ -198,7 +195,7 @@ class Jobs(Claims):
         return job
 
     def rerun(self, job: Job) -> None:
-        """Give an open job whose workflow is gone a new run at the same position."""
+        """Make an open job whose workflow is gone pending for a new run at the same position."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.recoveries += 1
@@ -228,18 +225,19 @@ class Jobs(Claims):
             self._keep_order(job_id)
 
     def wake(self, job_id: str) -> None:
-        """Resume a waiting job, or one that is about to wait; any other is not disturbed."""
+        """Resume a waiting job, or one that is about to wait; no effect on any other job."""
         self._wake(col(Job.id) == job_id)
 
     def wake_for_models(self, *reasons: WaitReason) -> None:
-        """Resume the jobs that wait for a model, for one of these reasons or any, or are about to.
+        """Resume jobs that wait, or are about to wait, for a model, optionally only for one of these reasons.
 
-        Accounts or budgets were changed, or a provider has recovered; a job for which that is not enough waits again.
+        Called when accounts or budgets were changed or a provider has recovered; a job that still finds no model waits
+        again.
         """
         self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def any_due(self) -> bool:
-        """Return whether the wait of a job is over."""
+        """Return whether any job's wait is over."""
         return self._row(self._ANY_DUE, present=self._now) is not None
 
     def resume_due(self) -> None:
@@ -264,7 +262,7 @@ class Jobs(Claims):
         return asked.rowcount > 0
 
     def stopping(self, ids: Iterable[str]) -> Sequence[str]:
-        """Return those of these jobs that were asked to stop, or ended in another way."""
+        """Return those of these jobs that were asked to stop or have ended."""
         unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
         return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
 
@@ -280,7 +278,7 @@ class Jobs(Claims):
         return self._session.exec(found.limit(1)).first() is not None
 
     def head_of(self, lane: LaneKey) -> Job | None:
-        """Return the job that holds this lane or takes it next; an interrupted job gives it up."""
+        """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
         return self._session.exec(
             holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
@@ -312,14 +310,14 @@ class Jobs(Claims):
         return (last or 0) + 1
 
     def _spread(self, wait: Wait) -> datetime | None:
-        """Return when a job probes a failing provider again: later than others, so that requests come one at a time."""
+        """Return a time for a job to retry a failing provider, later than other jobs, to spread the requests."""
         if wait.wake_at is None:
             return None
         waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
         return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
 
     def _keep_order(self, job_id: str) -> None:
-        """Let no later job of the lane resume before this one from a wait for a model."""
+        """Let no later job of the lane resume before this one after a wait for a model."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
         for lane, turn, wake_at in self._run(job).all():
             later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at

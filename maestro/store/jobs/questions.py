@@ -1,4 +1,4 @@
-"""Questions to users, and their answers (docs/decisions.md: questions)."""
+"""Queries for questions to users, and for their answers (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class QuestionRecord:
 
 
 class Questions(Repository):
-    """All questions."""
+    """Queries for questions to users."""
 
     # SQLite uses the partial index of open questions only if the status is a literal in the SQL.
     _IS_OPEN = text("questions.status = 'open'")
@@ -63,7 +63,7 @@ class Questions(Repository):
     )
 
     def ask(self, question: Question) -> Question:
-        """Add a question; one that was cancelled with its job is asked again under its old id on a resume."""
+        """Add a question; one that was cancelled with its job is reopened under the same id on a resume."""
         before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
@@ -77,7 +77,7 @@ class Questions(Repository):
         return self._session.exec(self._OF_KEY, params=key).first()
 
     def ask_outside(self, question: Question) -> Question:
-        """Add a question of an external agent, or return the same question that is open or answered already.
+        """Add a question of an external agent, or return the same question if it is open or answered.
 
         Raises ``Conflict`` when the agent has too many open questions.
         """
@@ -108,11 +108,11 @@ class Questions(Repository):
         return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
-        """Return those of these questions that users may have seen: no user answers a question that was not sent."""
+        """Return those of these questions that users may have received: only these can have an answer."""
         return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
-        """Return the one of these questions that a message of the platform, by its id, contained."""
+        """Return which of these questions the platform message with this id contained."""
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
 
@@ -122,7 +122,7 @@ class Questions(Repository):
         return self.find(number) if number is not None else None
 
     def settle(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
-        """Store a user's answer to an open question; false when it is not open any more."""
+        """Store a user's answer to an open question; false when the question is no longer open."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
         still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
@@ -136,7 +136,7 @@ class Questions(Repository):
         return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
 
     def last_answer(self, job_id: str) -> int | None:
-        """Return the inbox id of the last message that answered a question of this job in words."""
+        """Return the inbox id of the last text message that answered a question of this job."""
         answers = select(func.max(Question.inbox_id)).where(
             Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
         )
@@ -174,12 +174,12 @@ class Questions(Repository):
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
     def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
-        """Return whether the notice of a question has such a chunk."""
+        """Return the condition that the notice of a question has a chunk with this property."""
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
-        """Return the condition of a status, with the meaning of ``Question.status_at``."""
+        """Return the SQL condition of a status, equivalent to ``Question.status_at``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:
             return and_(col(Question.status) == status, col(Question.expires_at) > self._now)
