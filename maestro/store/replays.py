@@ -21,8 +21,8 @@ def newest_of(tx: Transaction, job: Job) -> Job:
 def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
     """Return the newest job of the same message or task, which a replay would repeat.
 
-    Raises ``Conflict`` where that cannot be, and ``InvalidEdit`` for edits that do not fit; stored edits are checked as
-    well, because a chosen agent may be gone by now.
+    Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits; stored edits are checked as
+    well, because the chosen agent may have been deleted.
     """
     newest = newest_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
@@ -38,7 +38,7 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) 
 
 
 def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-    """Return the preview of a replay, and change nothing; raises ``NotFound``, and ``InvalidEdit``."""
+    """Return the preview of a replay without any change; raises ``NotFound`` and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = judged(tx, job, mode, edits)

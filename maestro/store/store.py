@@ -1,4 +1,4 @@
-"""The store: everything durable that an operator may query, behind two kinds of transaction."""
+"""The store: all durable data of Maestro, read and written in two kinds of transaction."""
 
 import asyncio
 import time
@@ -78,11 +78,11 @@ class Store:
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
-        """Write: begins immediately, commits at the end of the block, rolls back on an exception.
+        """Open a writing transaction, which commits at the end of the block and rolls back on an exception.
 
-        Inside of another transaction of the same thread it becomes a part of that one, with its own time, and all is
-        committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when another
-        program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
+        Inside another writing transaction of the same thread it becomes a part of that one, with its own time, and both
+        are committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when
+        another program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
         outer = self._outer
         if outer is not None:
@@ -101,9 +101,9 @@ class Store:
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
-        """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does.
+        """Open a read-only transaction on one consistent snapshot; raises ``StoreBusy`` as ``begin`` does.
 
-        Inside of a writing transaction of the same thread it reads the uncommitted changes of that one.
+        Writing in it raises. Inside a writing transaction of the same thread it reads the uncommitted changes.
         """
         outer = self._outer
         if outer is not None:
@@ -123,7 +123,7 @@ class Store:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the running code is inside of a writing transaction."""
+        """Whether the current code runs inside a writing transaction."""
         return self._outer is not None
 
     @property
@@ -145,7 +145,7 @@ class Store:
 
     @property
     def writes(self) -> WriteHistory:
-        """The results of writes in this process."""
+        """The outcomes of writes in this process."""
         return self._writer.history
 
     def problem(self) -> str | None:
@@ -168,7 +168,7 @@ class Store:
         self._reserve.want()
 
     def make_room(self) -> bool:
-        """Release the reserve; false when it was released before, which makes no room."""
+        """Release the reserve; false when it was already released."""
         return self._reserve.give_up()
 
     def close(self) -> None:

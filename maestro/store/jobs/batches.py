@@ -97,7 +97,7 @@ class Batches(Repository):
         return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
 
     def open_lanes(self) -> Sequence[str]:
-        """Return the lanes of all open jobs that a batch began, an empty text for a job without a lane."""
+        """Return the lane of each job that a batch began and that is pending or running; empty text without a lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
         found = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
         return self._run(found).scalars().all()

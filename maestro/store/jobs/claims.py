@@ -32,7 +32,7 @@ CLAIM_LAPSES = timedelta(seconds=10)
 """The time within which a dispatcher must start a claimed job; after that, the claim lapses."""
 
 FEW = 10
-"""Up to this many claimable jobs are claimed in plain order, without applying fairness between clients."""
+"""Up to this many jobs are claimed without first counting the jobs that are under way."""
 
 LOOKED_AT = 20
 """If many jobs wait, this multiple of the limit of claims is read."""
@@ -331,7 +331,7 @@ class MergedJobs(Repository):
         self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
     def release(self, ids: Sequence[str]) -> None:
-        """Undo the merges of jobs that ended without an answer from the other job."""
+        """Undo the merges of these jobs, which have ended by themselves and are not answered by the other job."""
         self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
     def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:

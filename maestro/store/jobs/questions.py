@@ -174,7 +174,7 @@ class Questions(Repository):
         return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
     def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
-        """Return the condition that the notice of a question has a chunk with this property."""
+        """Return whether the notice of a question has a chunk that meets this condition."""
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 

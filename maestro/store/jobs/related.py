@@ -1,4 +1,4 @@
-"""A job with its related rows, in one statement: the rows that its end has to settle, and the caller of a model."""
+"""Queries that read a job with related rows in one statement: the rows its end affects, and the caller of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.steps import recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-"""The new state of a chunk without a receipt when its job ends."""
+"""The new states of chunks without a receipt when their job ends, by their old states."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentRows:
-    """The kinds of rows that depend on a job.
+    """The kinds of rows that the end of a job must settle.
 
-    ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks`` those
-    of other agents that have not begun; ``delegated`` says that the job is itself such a task, or continues one.
+    ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks``
+    delegated tasks that have not begun; ``delegated`` says that the job is itself a delegated task, or continues one.
     """
 
     questions: bool = False
@@ -48,9 +48,9 @@ class DependentRows:
 class DeliveryProgress:
     """The state of a delivery and its job after one of its chunks.
 
-    ``overtaken`` says that a newer attempt at the step of the running code has begun. Of the delivery's ``chunks``,
-    ``unsent`` says whether a later one has no receipt yet, ``failed`` whether one did not reach its receiver.
-    ``waiting`` says whether another job waits in the job's lane, ``dependents`` what its end would have to settle.
+    ``overtaken`` says that a newer attempt at the running step has begun. ``unsent`` says that a later one of the
+    delivery's ``chunks`` has no receipt yet, ``failed`` that one was not delivered. ``waiting`` says that another job
+    waits in the job's lane; ``dependents`` are the rows that the job's end would have to settle.
     """
 
     dependents: DependentRows
@@ -112,7 +112,7 @@ class JobDependents(Repository):
     )
 
     def of(self, job_id: str) -> DependentRows:
-        """Return the kinds of rows of a job; none for a job that does not exist."""
+        """Return which kinds of rows depend on a job; none for a job that does not exist."""
         row = self._row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
@@ -145,7 +145,7 @@ class ModelCaller:
 
 @dataclass(frozen=True, slots=True)
 class _CallerRow:
-    """The row of a caller: the columns of its client, its prompt and its connector are None without one."""
+    """The row of a caller; the columns of its client, prompt or connector are None if the job has none."""
 
     job: Job
     agent: Agent | None
@@ -158,7 +158,7 @@ class _CallerRow:
 
 
 def _joined() -> Select[Any]:
-    """Return the statement that joins a job with its agent, client, prompt and connector, and its scopes' spending."""
+    """Return the statement that joins a job with its agent, client, prompt, connector, and its scopes' spending."""
     found = (
         columns(
             *inspect(Job).c,
@@ -192,14 +192,14 @@ def _joined() -> Select[Any]:
 
 
 class ModelCallers(Repository):
-    """Queries for the job of a model call, as its first step and the middleware need it."""
+    """Queries for the job of a model call, as its first step and the middleware need them."""
 
     _OF_JOB = PreparedStatement(_joined())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
 
     def load(self, job_id: str) -> None:
-        """Read at once all that this transaction needs of a job, including its own row."""
+        """Read all columns that this transaction needs of a job at once, including the job's own row."""
         self._of(job_id)
 
     def read(self, job_id: str) -> ModelCaller:
@@ -239,7 +239,7 @@ class ModelCallers(Repository):
         return {(scope, subject): found.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
-        """Return the known values of jobs, so that callers are forgotten with them."""
+        """The known values of jobs: cached callers become invalid together with cached jobs."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once

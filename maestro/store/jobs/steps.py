@@ -1,4 +1,4 @@
-"""The journal of steps: all attempts of all jobs (docs/invariants.md: steps leave rows)."""
+"""The journal of steps: every attempt at every step of all jobs (docs/invariants.md: steps leave rows)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
 
 @dataclass(frozen=True, slots=True)
 class TemporalAttempt:
-    """The identity of an attempt in Temporal: the id of its workflow run, and its number there, 0 if unknown."""
+    """An attempt's identity in Temporal: the id of the workflow run, and its number there (0: unknown)."""
 
     workflow_run: str = ""
     number: int = 0
@@ -52,7 +52,7 @@ StepAttempts = Mapping[str, Sequence[StepAttempt]]
 
 @dataclass(frozen=True, slots=True)
 class OwnAttempt:
-    """The attempt at a step that the running code belongs to.
+    """The step attempt in which the current code runs.
 
     An attempt that is not ``recorded`` has no row before it ends: its effects are committed together with its end.
     """
@@ -70,23 +70,23 @@ _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
 def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
-    """Return the attempt that the running code belongs to, None unless it is at this step."""
+    """Return the attempt in which the current code runs, None unless it is at this step."""
     own = _OWN.get()
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
 def recorded_attempt() -> OwnAttempt | None:
-    """Return the attempt that the running code belongs to, None where it has no row yet."""
+    """Return the attempt in which the current code runs, None if it has no row yet."""
     own = _OWN.get()
     return own if own is not None and own.recorded else None
 
 
 @contextmanager
 def acting_for(attempt: OwnAttempt) -> Iterator[None]:
-    """Let all writes within the block count as the work of this attempt.
+    """Attribute all writes within the block to this attempt.
 
-    Effects of an attempt are written by code that knows nothing of attempts. Tasks and threads that are begun within
-    the block (``asyncio.create_task``, ``asyncio.to_thread``) inherit the attempt.
+    Effects of an attempt are written by code that does not know the attempt. Tasks and threads that are started within
+    the block (``asyncio.create_task``, ``asyncio.to_thread``) inherit it.
     """
     token = _OWN.set(attempt)
     try:
@@ -97,14 +97,14 @@ def acting_for(attempt: OwnAttempt) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StepHistory:
-    """The attempts at a step so far, oldest first, and the identity in Temporal of the one about to begin."""
+    """The attempts at a step so far, oldest first, and the Temporal identity of the one about to begin."""
 
     attempts: Sequence[StepAttempt]
     tried: TemporalAttempt = UNKNOWN
 
     @property
     def result(self) -> str | None:
-        """The result of the finished step in JSON, None if it has not finished."""
+        """The JSON result of the finished step, None if the step has not finished."""
         return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
 
     @property
@@ -114,12 +114,12 @@ class StepHistory:
 
     @property
     def has_running(self) -> bool:
-        """Whether an attempt has no end: its process died."""
+        """Whether an attempt is marked as running, which means that its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
     @property
     def overtaken(self) -> bool:
-        """Whether a newer attempt than the one about to begin exists, because its process had stalled."""
+        """Whether an attempt newer than the one about to begin exists, because this process had stalled."""
         return any(
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
             for attempt in self.attempts
@@ -127,7 +127,7 @@ class StepHistory:
 
     @property
     def begun_ahead(self) -> int | None:
-        """The number of the attempt that was recorded ahead for this first attempt of Temporal, None without one."""
+        """The number of the attempt that was recorded before Temporal's first attempt, None without one."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
             return None
@@ -135,22 +135,22 @@ class StepHistory:
         return newest.number if same else None
 
     def failures(self, run: int | None = None) -> int:
-        """Count the attempts that ended with an error, of one run of the job or of all."""
+        """Count the failed attempts, in one run of the job or in all."""
         return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
 
     def crashes(self, run: int) -> int:
-        """Count the attempts of this run of the job whose process died."""
+        """Count the attempts in this run of the job whose process died."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
 def _known_as(job_id: str) -> tuple[str, tuple[str]]:
-    """Return the key under which ``read_once`` stores the attempts of a job."""
+    """Return the key under which ``read_once`` caches the attempts of a job."""
     return "_attempts", (job_id,)
 
 
 @cache
 def _insert_of(count: int) -> PreparedStatement:
-    """Return the statement that adds so many rows; their parameters are called ``<name>_<number>``."""
+    """Return the statement that adds this many rows; its parameters are called ``<name>_<number>``."""
     types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
     # SQLAlchemy sets parameter types for the first row only, so all types are set here.
     rows: list[Any] = [
@@ -160,7 +160,7 @@ def _insert_of(count: int) -> PreparedStatement:
 
 
 class StepRecords(Repository):
-    """All attempts at all steps; a finished step has exactly one row that is done."""
+    """Queries for all attempts at all steps; a finished step has exactly one row in the state done."""
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
     _ATTEMPT: tuple[Any, ...] = (
@@ -209,15 +209,16 @@ class StepRecords(Repository):
         return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
 
     def assume(self, job_id: str, attempts: StepAttempts) -> None:
-        """Take these attempts, which the caller knows or has read before, for those of the job in this transaction.
+        """Cache these attempts, known to the caller, as all attempts of the job for this transaction.
 
-        They hold until the end of an attempt shows that another process has written since: see ``_keep_known``.
+        The cached attempts hold until the end of an attempt shows that another process has written: see
+        ``_keep_known``.
         """
         self._known()[_known_as(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
-        """Return all attempts of a job in a form that accepts further ones."""
+        """Return all attempts of a job in a dictionary to which further ones can be added."""
         found: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._rows(self._PAST, of_job=job_id):
             found.setdefault(step, []).append(StepAttempt(*attempt))
@@ -231,7 +232,7 @@ class StepRecords(Repository):
 
     @property
     def overtaken(self) -> bool:
-        """Whether a newer attempt at the running code's step has begun, or the job continued without it."""
+        """Whether a newer attempt at the current step has begun, or the job continued without this attempt."""
         own = recorded_attempt()
         return own is not None and self._state_of(own) is not StepState.RUNNING
 
@@ -244,13 +245,13 @@ class StepRecords(Repository):
         return state
 
     def assume_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
-        """Take this state, which the caller has read, for that of an attempt in this transaction."""
+        """Cache the state of an attempt, as read by the caller, for this transaction."""
         self._known()["_state_of", (attempt,)] = state
 
     def require_newest(self) -> None:
-        """Raise ``StepTaken`` before an effect of the running code if a newer attempt at its step has begun.
+        """Raise ``StepTaken`` before an effect if a newer attempt at the current step has begun.
 
-        A stalled process finds out only here that Temporal gave its step to another one.
+        A stalled process learns only here that Temporal gave its step to another process.
         """
         own = _OWN.get()
         if own is not None and self.overtaken:
@@ -279,9 +280,10 @@ class StepRecords(Repository):
         return self.begin(ref, activity, run, past or self.history(ref)).number
 
     def done(self, ref: StepRef, result: Result) -> Result:
-        """Finish the step in the transaction of its effect and return what it returns.
+        """Finish the step in the transaction of its effect, and return the stored result.
 
-        Raises ``StepTaken`` when another attempt was faster, so that this one's effects are rolled back.
+        Raises ``StepTaken`` when another attempt has finished first, so that the effects of this attempt are rolled
+        back.
         """
         if not self._close(ref, state=StepState.DONE, result=result.model_dump_json()):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
@@ -296,11 +298,11 @@ class StepRecords(Repository):
         return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
-        """End the attempt because it has to wait for something outside."""
+        """End the attempt because the step has to wait, such as for an answer of a user."""
         self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
-        """Return the waits of these steps of a job, by their newest attempts."""
+        """Return what these steps of a job wait for, by their newest attempts."""
         found = self._session.exec(
             select(JobStep.result)
             .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
@@ -315,7 +317,7 @@ class StepRecords(Repository):
         return self._session.exec(found.order_by(col(JobStep.id).desc()).limit(1)).first()
 
     def interrupt_others(self, ref: StepRef) -> None:
-        """Interrupt attempts that other steps of this job left running, so that their results do not count."""
+        """Mark running attempts at other steps of this job as interrupted, so that their results do not count."""
         others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
@@ -330,7 +332,7 @@ class StepRecords(Repository):
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
     def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
-        """End the running attempt; with ``own`` only if it is that of the running code."""
+        """End the running attempt; with ``own`` only if the current code runs in it."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
             self._add_attempt(attempt, state, finished_at=self._now, **says)
@@ -385,6 +387,6 @@ class StepRecords(Repository):
         self._link.later(self._noun, "rows", {key: row}, self._add_all)
 
     def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
-        """Add rows in one statement, so that a group of steps costs only one."""
+        """Add rows in one statement, to reduce the cost of a group of steps."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
         self._change(_insert_of(len(rows)), **values)

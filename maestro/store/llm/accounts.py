@@ -1,4 +1,4 @@
-"""Accounts at model providers and their limits, where every worker sees them (docs/decisions.md: failover)."""
+"""Queries for model accounts and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ _DESCRIBED = (
 
 
 class Accounts(Repository):
-    """All accounts, by name, and the cool-downs of their models."""
+    """Queries for accounts, and for the cool-downs of their models."""
 
     _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
     _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
@@ -104,7 +104,7 @@ class Accounts(Repository):
         return self._read_all(self._ALL, ModelAccount)
 
     def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return what ``all`` and ``limits`` return, read at once."""
+        """Return the results of ``all`` and ``limits``, read with one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
         for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
@@ -115,7 +115,7 @@ class Accounts(Repository):
         return list(accounts.values()), limits
 
     def by_name(self, name: str) -> ModelAccount | None:
-        """Return the account of this name, if there is one."""
+        """Return the account with this name, None when there is none."""
         return self._session.exec(select(ModelAccount).where(ModelAccount.name == name)).first()
 
     def get(self, name: str) -> ModelAccount:
@@ -125,26 +125,27 @@ class Accounts(Repository):
         )
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
-        """Return the ends of cool-downs of accounts, or models of theirs, at a moment; others are free.
+        """Return the ends of cool-downs at a moment, by account and model; models that are not listed are free.
 
-        Of the past only the last cool-down is known.
+        For past moments, only the last cool-down is known.
         """
         return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
 
     @cached_by_version("accounts")
     def default_model(self) -> str:
-        """Return ``provider/model`` of the account that is called first; the demo model's name without any.
+        """Return ``provider/model`` of the account that is called first, or the demo model without any account.
 
-        While all are disabled it is one of those: the context window of the stand-in must not shorten conversations.
+        While all accounts are disabled, one of them still counts: the demo model's context window must not shorten
+        conversations.
         """
         best = self._row(self._BEST)
         return "/".join(best) if best is not None else DEMO
 
     def enter(self, accounts: Sequence[ModelAccount]) -> None:
-        """Store the accounts of configuration and environment, and delete those that they no longer name.
+        """Store the accounts of the configuration and environment, and delete those no longer in them.
 
-        Accounts that were added by the API stay, unless a configured one takes their name. With another key, address or
-        login an account starts anew: its cool-downs end, and if its key was refused it is called again.
+        Accounts that were added by the API are kept, unless a configured account has the same name. A new key, address
+        or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
         """
         named = {account.name for account in accounts}
         for former in self.all():
@@ -162,9 +163,9 @@ class Accounts(Repository):
         return account
 
     def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
-        """Change columns of an account; a new key, or the status active, ends its cool-downs and makes it active.
+        """Change an account; a new key or the status active ends its cool-downs and makes it active.
 
-        Raises ``Conflict`` where any column but the status changes of an account that was not added by the API.
+        Raises ``Conflict`` for a change of any column except the status if the account was not added by the API.
         """
         account = self.get(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
@@ -189,24 +190,23 @@ class Accounts(Repository):
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Count an answer of this account and model, with its cost, and end the model's expired cool-down.
+        """Count an answer of this account and model with its cost, and reset the model's expired cool-down.
 
-        A cool-down that still holds stays: a call that was under way when it began says nothing about it.
+        A cool-down that has not expired stays, because the call may have begun before it.
         """
         for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
             if limited_until is not None:  # None: never in cool-down, so no row to reset
                 self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Count the cost of an attempt that failed, at its account."""
+        """Count the cost of a failed attempt at its account."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._change(self._SPEND, cost=cost_usd, **which)
 
     def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
-        """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requests.
+        """Begin a cool-down of an account's model and return its end; ``asked`` is the wait the provider requested.
 
-        While a cool-down holds, further failures are of calls that were under way when it began, and are no new
-        strikes.
+        Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
         """
         account = self._failed(name, RateLimited.__name__)
         if account is None:
@@ -218,7 +218,7 @@ class Accounts(Repository):
         return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
 
     def quota(self, name: str, asked: timedelta | None) -> datetime | None:
-        """Begin a cool-down of a whole account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
+        """Begin a cool-down of an account until its quota is renewed, or for ``QUOTA_WAIT``; return its end."""
         account = self._failed(name, QuotaExhausted.__name__)
         if account is None:
             return None
@@ -235,7 +235,7 @@ class Accounts(Repository):
         return True
 
     def failed(self, name: str, error: str) -> None:
-        """Note the name of the last error."""
+        """Store the name of the last error."""
         self._failed(name, error)
 
     def _enter(self, account: ModelAccount) -> None:
@@ -263,7 +263,7 @@ class Accounts(Repository):
     def _delete(self, account: ModelAccount) -> None:
         self._forgive(account)
         self._remove(account)
-        self._wake()  # a job that waits for this account would never resume
+        self._wake()  # otherwise a job that waits for this account would never resume
 
     def _forgive(self, account: ModelAccount) -> None:
         """End all cool-downs of an account and reset its strikes."""
@@ -271,13 +271,13 @@ class Accounts(Repository):
         account.rate_limited_until, account.last_error = None, ""
 
     def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
-        """Return the cool-down row of a model, an expired one if there is none."""
+        """Return the cool-down row of a model, or a new, expired one."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
     def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
-        """Let a cool-down hold for at least so long from now; views show the latest one of an account."""
+        """Extend a cool-down to at least this long from now; views show an account's latest cool-down."""
         until = self._now + wait
         if limit.holds(self._now):
             limit.limited_until = max(limit.limited_until, until)
@@ -289,7 +289,7 @@ class Accounts(Repository):
         return limit.limited_until
 
     def _failed(self, name: str, error: str) -> ModelAccount | None:
-        """Note an error; None when the account is gone."""
+        """Store an error; None when the account was removed."""
         account = self.by_name(name)
         if account is not None:
             account.last_error, account.last_error_at = error, self._now

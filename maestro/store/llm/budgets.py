@@ -1,4 +1,4 @@
-"""The cost of model calls: a usage row for each request, and budgets, reserved before it and settled after."""
+"""Queries for usage rows of model requests, and for budgets: reserved before a request, settled after it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,14 +73,14 @@ _PARTS = ("scope", "subject")
 
 @dataclass(frozen=True, slots=True)
 class CallCharge:
-    """The cost of an attempt, as far as it is known, and its payer."""
+    """The known cost of an attempt, and its payer."""
 
     payer: Payer
     cost_usd: float = 0.0
 
 
 class UsageLog(Repository):
-    """The rows of ``usage_log``."""
+    """Queries for usage rows."""
 
     _OF_ATTEMPT = (
         col(UsageRow.job_id) == bindparam("of_job"),
@@ -126,7 +126,7 @@ class UsageLog(Repository):
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
     def sums(self, wish: UsageRequest, limit: int) -> Sequence[UsageSum]:
-        """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
+        """Return up to ``limit`` usage sums after the mark: days newest first, other keys by cost, highest first."""
         return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
 
     def total(self, period: Period, whose: UsageScope = EVERY_SCOPE) -> UsageSum:
@@ -135,12 +135,12 @@ class UsageLog(Repository):
         return UsageSum(*row) if row is not None else NOTHING
 
     def parts(self, by: UsageBy, period: Period, whose: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
-        """Return the usage of each key on each day with usage, oldest first."""
+        """Return usage by key for each day that has any, oldest first."""
         rows = self._session.execute(parts(by, period, whose))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
-        """Return a page of usage sums, with the total, and that of as many days before."""
+        """Return a page of usage sums, with the total of the period, and that of the preceding period."""
         wish = query.wish(today)
         found = self.sums(wish, query.limit + 1)
         totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
@@ -157,7 +157,7 @@ def _usage_values(key: CallKey, attempt: int) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class ReservedAmount:
-    """The reservation of one call, with its day and scopes."""
+    """The reserved amount of one call, with its day and scopes."""
 
     day: date
     amount_usd: float
@@ -165,7 +165,7 @@ class ReservedAmount:
 
 
 class Budgets(Repository):
-    """Spending, reservations and clients."""
+    """Queries for spending, reservations and clients."""
 
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
@@ -195,7 +195,7 @@ class Budgets(Repository):
         return self._levels_of([scope]).get(scope, SpendingLevel())
 
     def exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
-        """Return the first limit that is used up today, None when none is."""
+        """Return the first of these limits that is used up today, None when none is."""
         scopes = [(limit.scope, limit.subject) for limit in limits]
         return exceeded_limit(limits, self._levels_of(scopes) if scopes else {})
 
@@ -278,7 +278,7 @@ class Budgets(Repository):
     def _count(
         self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
     ) -> Mapping[Scope, SpendingLevel]:
-        """Add to the levels of these scopes and return them."""
+        """Add amounts to the levels of these scopes, and return the new levels."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
         rows = self._returned(_spending(len(scopes)), **values, **_numbered(scopes))
         return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}

@@ -1,4 +1,4 @@
-"""Model calls: the request is committed before it leaves, the answer before it has any effect.
+"""Queries for model calls: a request is committed before it is sent, an answer before it has any effect.
 
 See docs/invariants.md: no answer bought twice.
 """
@@ -27,7 +27,7 @@ FREE = Expense()
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last attempt at a call, and the digest of its request."""
+    """The last attempt at a model call, and the digest of its request."""
 
     attempt: int
     state: CallState
@@ -35,10 +35,10 @@ class Last:
 
 
 class Calls(Repository):
-    """All attempts at all model calls.
+    """Queries for all attempts at all model calls.
 
-    However an attempt ends, its row, its usage row, the budgets and its account record the cost together: exactly once,
-    even when it ends after another attempt took it for dead.
+    However an attempt ends, its row, its usage row, the budgets and its account record its cost together and exactly
+    once, even when it ends after another attempt had considered it dead.
     """
 
     _OF_KEY = (
@@ -76,7 +76,7 @@ class Calls(Repository):
 
     @read_once
     def answered(self, key: CallKey) -> LLMCall | None:
-        """Return the stored answer of this call, the first one if there were two."""
+        """Return the stored answer of this call, the first if there are two; None without any."""
         return self._read(self._ANSWERED, LLMCall, **_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
@@ -84,7 +84,7 @@ class Calls(Repository):
         return required(self.answered(key), f"job {key.job_id} holds no answer to call {key.number}")
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
-        """Return the newest stored answer of this purpose among all jobs of the conversation."""
+        """Return the newest stored answer of this purpose in the conversation, among all its jobs."""
         return self._session.exec(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
@@ -243,9 +243,9 @@ class Calls(Repository):
         *,
         unless: CallState | None = None,
     ) -> CallCharge | None:
-        """Write the end of an attempt; return the change of its known cost, and its payer.
+        """Store the end of an attempt; return the change of its known cost, and its payer.
 
-        None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
+        Returns None and changes nothing if the attempt is already in the state ``unless``, or does not exist.
         """
         which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
@@ -274,9 +274,9 @@ class Calls(Repository):
 
 @cache
 def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
-    """Return the statement that ends an attempt in this state, or in any other one where it is not open.
+    """Return the statement that ends an attempt in this state, or else one in any state but open.
 
-    It returns the whole row after the change.
+    The statement returns the whole row after the change.
     """
     ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
     if state is not None:

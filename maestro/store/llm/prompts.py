@@ -1,4 +1,4 @@
-"""Prompts as references, their parts stored once and compressed, and the requests of single model calls.
+"""Queries for prompts, whose texts are stored once and compressed, and for the requests of model calls.
 
 See docs/decisions.md: retention.
 """
@@ -34,13 +34,13 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
 
 BEGINNING = 4_000
-"""The bytes of a long text that are read for its beginning."""
+"""The bytes that ``Prompts.beginning`` reads of a long text."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
-    """The prompts of all jobs, and their texts."""
+    """Queries for the prompts of jobs, and for their texts."""
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
@@ -74,12 +74,12 @@ class Prompts(Repository):
         return zlib.decompress(body).decode()
 
     def beginning(self, digest: str) -> str:
-        """Return the beginning of a stored text, empty when there is none, or it was deleted."""
+        """Return the beginning of a stored text, empty when the text is missing or was deleted."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[StoredTurn, ...]:
-        """Turn a prompt into references, and store all texts that no message row holds."""
+        """Convert a prompt to references, and store those texts that are not in a message row."""
         texts = TextsByDigest()
         turns = tuple(_packed(message, texts) for message in messages)
         self._keep(texts)
@@ -94,7 +94,7 @@ class Prompts(Repository):
         return packed.digest
 
     def unpack(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
-        """Turn references back into the very same prompt; raises ``NotFound`` when a part of it was deleted."""
+        """Convert references back to the identical prompt; raises ``NotFound`` when a part was deleted."""
         texts = self._texts(turns)
         return tuple(_unpacked(turn, texts) for turn in turns)
 
@@ -118,7 +118,7 @@ class Prompts(Repository):
         return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
 
     def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
-        """Store texts; most of a prompt repeats the one before, and need not be compressed again."""
+        """Store texts that are not stored yet; most texts of a prompt are, and need not be compressed again."""
         if kept is None:
             kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():
@@ -126,7 +126,7 @@ class Prompts(Repository):
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
-        """Return all texts that these references name; raises ``NotFound`` when a message was deleted."""
+        """Return all texts to which these references point; raises ``NotFound`` when a message was deleted."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
@@ -167,7 +167,7 @@ class PackedRequest:
 
 
 def packed_request(request: LLMRequest) -> PackedRequest:
-    """Turn a request to a model into texts to be stored."""
+    """Convert a model request to texts for storage."""
     texts = TextsByDigest()
     kept = StoredRequest(
         platform=request.platform,
@@ -187,7 +187,7 @@ def packed_request(request: LLMRequest) -> PackedRequest:
 
 @dataclass(frozen=True)
 class PromptTexts:
-    """The texts that the references of one prompt name: of messages by id, and compressed parts by digest."""
+    """The texts to which the references of a prompt point: messages by id, and compressed parts by digest."""
 
     messages: Mapping[int, str]
     parts: Mapping[str, bytes]
@@ -247,9 +247,10 @@ def _unpacked(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
 
 
 def _compressed(raw: bytes) -> bytes:
-    """Return a text compressed for ``zlib.decompress``.
+    """Return a compressed text for ``zlib.decompress``.
 
-    The buffers of zlib's default window take longer than compressing a short text; so the window fits its length.
+    Allocating the buffers of zlib's default window takes longer than compressing a short text, so the window is fitted
+    to the length.
     """
     window = min(max(len(raw).bit_length(), 9), zlib.MAX_WBITS)
     packer = zlib.compressobj(6, wbits=window, memLevel=min(window - 7, zlib.DEF_MEM_LEVEL))
@@ -265,7 +266,7 @@ class ModelRequests(Repository):
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
     def last(self, job_id: str) -> int:
-        """Return the id of the call to show by default: the last one for an answer, else the last.
+        """Return the call to show by default: the last one that wrote an answer, else the last.
 
         Raises ``NotFound`` when no model was called.
         """
@@ -276,9 +277,9 @@ class ModelRequests(Repository):
         return (answers or calls)[-1].id or 0
 
     def seen(self, job_id: str, call_id: int) -> RecordedCall:
-        """Return the request of one call, as it was committed before it left.
+        """Return the request of one call, as it was committed before it was sent.
 
-        Raises ``NotFound`` when the job has no such call, or when it was deleted with its conversation.
+        Raises ``NotFound`` when the job has no such call, or when the request was deleted with its conversation.
         """
         job, call = self._job(job_id), self._session.get(LLMCall, call_id)
         if call is None or call.job_id != job_id:

@@ -1,4 +1,4 @@
-"""What agents remember: facts with a full-text index, and states under keys."""
+"""Queries for the memory of agents: facts with a full-text index, and states under keys."""
 
 from collections.abc import Mapping, Sequence
 
@@ -105,7 +105,7 @@ class States(Repository):
         return self._session.exec(kept.order_by(MemoryState.key, MemoryState.place).limit(limit)).all()
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
-        """Return the state of a key in just this scope."""
+        """Return the state of a key in this scope alone."""
         return self._session.exec(
             select(MemoryState).where(*_under(agent_id, place), MemoryState.key == key)
         ).one_or_none()
@@ -148,10 +148,10 @@ def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
 
 
 class Memory(States):
-    """The facts of all agents, beside their states.
+    """Queries for facts and states of all agents.
 
-    A ``place`` is the memory scope of an agent, empty for everywhere: a query for one place reads the facts that hold
-    everywhere too, and a fact written in one is read nowhere else.
+    A ``place`` is a memory scope of an agent, empty for all scopes. A query for one place also reads the global facts;
+    a fact of one place is read nowhere else.
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
@@ -261,7 +261,7 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[RecalledFact]:
-        """Return the sticky facts and so many others: those of the highest present confidence, then those used last."""
+        """Return the sticky facts and ``count`` others: first those of highest current confidence, then by last use."""
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
@@ -292,7 +292,7 @@ class Memory(States):
             self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
-        """Return the known fact that this one repeats."""
+        """Return the stored fact that a new fact repeats, None when it is new."""
         keys = self._keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
         return self._same(fact.content, keys)
