@@ -171,7 +171,6 @@ def _vendor(raw: Any) -> ErrorBodyText:
 
 
 def _detail_fields(details: Any) -> Iterator[str]:
-    """Yield the fields of an error's ``details``, as Google writes them: ``reason`` and ``retryDelay``."""
     for detail in details if isinstance(details, list) else ():
         yield from _fields(_mapping(detail), _DETAILS)
 

@@ -192,9 +192,9 @@ def _store_failures(path: Path) -> Iterator[None]:
 async def committed(store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None) -> Result:
     """Return the result of ``commit``, repeated until the store accepts it; both callables run in threads.
 
-    When the disk is full, the reserve of the store is released. ``spool`` writes what is to be committed to a file and
-    is called once the commit is late or has failed. On a cancellation the attempt under way ends first, and the
-    cancellation is raised then, whether the attempt succeeded or not.
+    When the disk is full, the store's reserve is released. ``spool`` writes the content to a file, and is called once
+    the commit is late or has failed. On a cancellation the current attempt ends first; then the cancellation is raised,
+    whether the attempt succeeded or not.
     """
     work = _Commit(store, commit, spool)
     task = asyncio.current_task()
@@ -218,7 +218,7 @@ async def committed(store: Store, commit: Callable[[], Result], spool: Callable[
 
 
 class _Commit(Generic[Result]):
-    """One commit, repeated until it succeeds or ``last`` is set."""
+    """A commit that is repeated until it succeeds or ``last`` is set."""
 
     def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
         self._store = store
@@ -248,7 +248,7 @@ class _Commit(Generic[Result]):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait; a cancellation ends the wait, and one more attempt is made."""
+        """Wait before the next attempt; a cancellation ends the wait, and one last attempt follows."""
         waiting = asyncio.create_task(self.last.wait())
         await asyncio.wait([waiting], timeout=seconds)
         waiting.cancel()
@@ -266,9 +266,9 @@ class _Commit(Generic[Result]):
 
 
 async def finished(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of the work, also when cancelled meanwhile, so that the caller can commit it before it ends.
+    """Return the result of an awaitable even when cancelled meanwhile, so that the caller can commit the result.
 
-    The cancellation is then raised by ``maestro.store.store.committed``.
+    ``maestro.store.store.committed`` raises the cancellation afterwards.
     """
     task = asyncio.create_task(work)
     try:

@@ -1,4 +1,4 @@
-"""A transaction, its repositories by noun, and the changes that several of them make together."""
+"""A transaction, its repositories by noun, and the changes that involve several repositories."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ Kind = TypeVar("Kind")
 
 
 class LazyRepository(Generic[Kind]):
-    """A repository of a transaction, made at its first use, without the lock of a ``cached_property``."""
+    """A descriptor that creates a repository at its first use, without the lock of a ``cached_property``."""
 
     def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
         self._kind = kind
@@ -110,10 +110,10 @@ class JobTables(Jobs):
     _audit = LazyRepository(Audit)
 
     def close(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
-        """End a job, free its lanes, inbound and outbound, and cancel its questions; false when it had ended.
+        """End a job, release its inbound and outbound lanes, and cancel its questions; false when it had ended.
 
-        The tasks that it gave to other agents may begin if it was answered, and a delegator that waits for it resumes.
-        ``dependents`` is what depends on it, where the caller has read that in this transaction.
+        Its delegated tasks may begin if the job was answered, and a delegator that waits for it resumes. ``dependents``
+        are the kinds of rows that depend on the job, if the caller has read them in this transaction.
         """
         rows = dependents or self.dependents.of(job_id)
         if rows.questions:
@@ -278,23 +278,23 @@ class Transaction:
         self._link = link
 
     def when_committed(self, call: Callable[[], None]) -> None:
-        """Call this once the outermost transaction is committed; never if it is rolled back."""
+        """Register a call for after the commit of the outermost transaction; dropped on a rollback."""
         self._link.when_committed.append(call)
 
     def flush(self) -> None:
-        """Write the rows that wait to be written, so that their errors are raised here and not at the commit."""
+        """Write all pending rows, so that their errors are raised here and not at the commit."""
         self._link.flush()
 
 
 @contextmanager
 def savepoint(tx: Transaction) -> Iterator[None]:
-    """Roll back the changes of the block, and only these, when it raises."""
+    """Roll back only the changes of the block when the block raises."""
     with tx._link.savepoint():
         yield
 
 
 def in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
-    """Make a change whole or not at all: return instead the error, with what does not fit and how to mend it."""
+    """Make a change completely or not at all; return the error, with its reason and fix, instead of raising it."""
     try:
         with savepoint(tx):
             return change()

@@ -271,7 +271,7 @@ class AgentEdits(Bindings):
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
-        used = self._spoken_of_in(agent)
+        used = self._referring_tables(agent)
         if used:
             raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
@@ -296,7 +296,7 @@ class AgentEdits(Bindings):
     def _record(self, agent: Agent, actor: str, reason: str) -> None:
         AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
 
-    def _spoken_of_in(self, agent: Agent) -> str:
+    def _referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables that refer to an agent, except those that are deleted with it."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
         tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]

@@ -43,7 +43,7 @@ class Schedules(Repository):
         kinds = [kind for kind in KINDS if wanted.kind in (None, str(kind.kind))]
         found: list[ScheduleView] = []
         for kind in kinds:
-            page = _joined(kind).where(*_conditions(kind, wanted), *_behind(kind, after)).order_by(col(kind.id))
+            page = _joined(kind).where(*_conditions(kind, wanted), *_after_ref(kind, after)).order_by(col(kind.id))
             rows = self._session.exec(page.limit(limit - len(found)))
             found += [schedule_view(ScheduleRecord(*row), self._now) for row in rows]
         return found
@@ -55,11 +55,11 @@ class Schedules(Repository):
         return schedule_view(ScheduleRecord(*row), self._now)
 
     def _find(self, ref: str) -> ScheduleColumns | None:
-        kind, number = _parts(ref)
+        kind, number = _split_ref(ref)
         return self._session.get(kind, number) if kind is not None else None
 
 
-def _parts(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
+def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
     """Split a ref into the kind of schedule and its number; no kind when the ref is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
@@ -67,9 +67,9 @@ def _parts(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
     return (kind, int(number)) if kind is not None and fits else (None, 0)
 
 
-def _behind(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
+def _after_ref(kind: type[ScheduleColumns], after: str | None) -> Iterator[ColumnElement[bool]]:
     """Yield the condition for schedules of a kind that come after a ref; none for an invalid ref."""
-    last, number = _parts(after or "")
+    last, number = _split_ref(after or "")
     if last is kind:
         yield col(kind.id) > number
     elif last is not None and KINDS.index(kind) < KINDS.index(last):
@@ -88,10 +88,10 @@ def _conditions(kind: type[ScheduleColumns], wanted: ScheduleFilter) -> Iterator
     if wanted.agent is not None:
         yield col(Agent.slug) == wanted.agent
     if wanted.state is not None:
-        yield _is_so(kind, wanted.state)
+        yield _state_condition(kind, wanted.state)
 
 
-def _is_so(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
+def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
     """Return the SQL condition of a schedule's state, equivalent to ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
     paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")

@@ -246,7 +246,7 @@ class Inbox(Repository):
         address = message.address
         row = self._row(
             self._STATE,
-            **self._lately(message, within),
+            **self._period_values(message, within),
             account=address.account,
             channel=address.channel,
             its_id=message.id,
@@ -292,12 +292,12 @@ class Inbox(Repository):
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
-        values = {**self._lately(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
+        values = {**self._period_values(message, within), **where, "its_pace": FloodState.WITHIN, "but": count - 1}
         return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
         """Return whether the sender was warned about the rate limit in the period that ends now."""
-        values = self._lately(message, within)
+        values = self._period_values(message, within)
         return self._row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0) is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
@@ -324,7 +324,7 @@ class Inbox(Repository):
         first: int | None = self._value(which, after=row.id, user_id=user_id, **here)
         return first
 
-    def _lately(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
+    def _period_values(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
         person = {"platform": message.address.platform, "user_id": message.user_id}
         return {**person, "since": self._now - within, "now": self._now}
 

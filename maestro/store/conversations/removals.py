@@ -57,7 +57,7 @@ class Removals(Repository):
         jobs = self._jobs(conversation_id)
         own = self._parts(jobs)
         marks = (self._newest(Prompt.id), self._newest(LLMCall.id))
-        kept = self._elsewhere(own, jobs, _everything())
+        kept = self._elsewhere(own, jobs, _reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - kept), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
@@ -70,7 +70,7 @@ class Removals(Repository):
         jobs = self._jobs(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
             raise Conflict(f"something was said in conversation {plan.conversation_id} meanwhile. Delete it again.")
-        since = self._elsewhere(plan.parts, jobs, _since(plan))
+        since = self._elsewhere(plan.parts, jobs, _queries_since(plan))
         self._forget(conversation, facts=facts)
         inbox = self._inbox_rows(jobs, plan.conversation_id)
         self._empty_inbox(inbox)
@@ -130,7 +130,7 @@ class Removals(Repository):
         """Return the digests of all stored texts to which these jobs refer."""
         found: set[str] = set()
         for ids in _batches(sorted(jobs)):
-            for _, texts in self._references(_everything(ids)):
+            for _, texts in self._references(_reference_queries(ids)):
                 found |= texts
         return found
 
@@ -241,7 +241,7 @@ def _is_of(conversation_id: int) -> Any:
     return or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
 
 
-def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
+def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
     """Return queries for references to texts, of these jobs or of all: each row is a job id and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
@@ -256,9 +256,9 @@ def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
     return queries
 
 
-def _since(plan: RemovalPlan) -> list[Select[Any]]:
+def _queries_since(plan: RemovalPlan) -> list[Select[Any]]:
     """Return queries for the references to texts that were added since a plan was made."""
-    prompts, digests, requests, arguments, results = _everything()
+    prompts, digests, requests, arguments, results = _reference_queries()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)
     return [

@@ -123,14 +123,14 @@ class Batches(Repository):
     def stop(self, batch_id: str) -> None:
         """Skip all items that are still waiting."""
         self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
-        left = update(ReplayItem).where(*_waiting_of(batch_id))
-        self._run(left.values(state=ItemState.SKIPPED, at=self._now))
+        waiting = update(ReplayItem).where(*_waiting_of(batch_id))
+        self._run(waiting.values(state=ItemState.SKIPPED, at=self._now))
         self.end(batch_id)
 
     def end(self, batch_id: str) -> None:
         """End a batch in which no item waits."""
-        rest = select(ReplayItem.place).where(*_waiting_of(batch_id))
-        open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~rest.exists())
+        waiting = select(ReplayItem.place).where(*_waiting_of(batch_id))
+        open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
 
     def _by_state(self, batch_id: str) -> Mapping[ItemState, int]:

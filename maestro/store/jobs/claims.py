@@ -56,7 +56,7 @@ class ClaimedJob:
         return self.job.id
 
 
-def _lately(moment: Mapped[Any]) -> ColumnElement[bool]:
+def _is_held(moment: Mapped[Any]) -> ColumnElement[bool]:
     """Return the condition that a claim at this moment has not lapsed; moments in the future count as lapsed."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
@@ -129,14 +129,14 @@ class Claims(Repository):
         .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
         .limit(bindparam("at_most"))
     )
-    _CLAIMED_LATELY = _lately(col(Job.claimed_at))
+    _CLAIMED_LATELY = _is_held(col(Job.claimed_at))
     _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
     _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
     _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
-    _ENDED_LATELY = _STEP.where(_lately(col(JobStep.finished_at)))
+    _ENDED_LATELY = _STEP.where(_is_held(col(JobStep.finished_at)))
     _MOVES = or_(
         _CLAIMED_LATELY,
-        _lately(col(Job.started_at)),
+        _is_held(col(Job.started_at)),
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
@@ -336,10 +336,10 @@ class MergedJobs(Repository):
 
     def without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
         """Return those of these jobs of whose answer no chunk can have reached the platform."""
-        left = select(Delivery.job_id).where(
+        with_delivery = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == DeliveryPurpose.ANSWER,
             col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
         )
-        heard = self._session.exec(left).all()
-        return [one for one in ids if one not in heard]
+        delivered = self._session.exec(with_delivery).all()
+        return [one for one in ids if one not in delivered]

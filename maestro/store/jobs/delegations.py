@@ -144,7 +144,7 @@ class Delegations(Repository):
         if delegator is None:
             return
         led_to = self.of(delegator.id)
-        if not any(_is_unbegun_continuation(other) or (other.hears and self._goes_on(other)) for other in led_to):
+        if not any(_is_unbegun_continuation(other) or (other.hears and self._is_open(other)) for other in led_to):
             self._continue(delegator)
 
     def _continue(self, delegator: Job) -> None:
@@ -177,9 +177,9 @@ class Delegations(Repository):
             job = self._fresh(job.parent_id)
         return job
 
-    def _goes_on(self, job: Job) -> bool:
+    def _is_open(self, job: Job) -> bool:
         """Return whether any job of this chain is open."""
-        return job.status in OPEN or any(self._goes_on(other) for other in self.of(job.id) if _is_in_chain(other))
+        return job.status in OPEN or any(self._is_open(other) for other in self.of(job.id) if _is_in_chain(other))
 
     def _last(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the job itself.

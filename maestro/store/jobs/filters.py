@@ -127,11 +127,11 @@ def _mentions(text: str) -> ColumnElement[bool]:
 
     Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
     """
-    told = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
+    has_text = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
     messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
     places = (
         select(Job.id).where(*_containing(text, Job.id)),
-        select(Job.id).where(told, or_(*_containing(text, Job.error, Job.reason, Job.task))),
+        select(Job.id).where(has_text, or_(*_containing(text, Job.error, Job.reason, Job.task))),
         select(Job.id).where(col(Job.inbox_id).in_(messages)),
     )
     return col(Job.id).in_(union_all(*places))

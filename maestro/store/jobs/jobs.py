@@ -251,8 +251,8 @@ class Jobs(Claims):
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
         """Return whether the user was notified that an open job of the lane waits, even if it runs again by now."""
-        told = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
-        return self._session.exec(told.limit(1)).first() is not None
+        notified = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
+        return self._session.exec(notified.limit(1)).first() is not None
 
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; false when it had ended already."""

@@ -68,8 +68,8 @@ class Questions(Repository):
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)
-        asked = before or question
-        return self._save(asked)
+        stored = before or question
+        return self._save(stored)
 
     def of(self, job_id: str, number: int, place: int) -> Question | None:
         """Return the question of a tool call, by the number of the model call and the index in its answer."""
@@ -158,7 +158,7 @@ class Questions(Repository):
         if before is not None:
             page = page.where(col(Question.id) < before)
         if wanted:
-            page = page.where(or_(*map(self._stands, wanted)))
+            page = page.where(or_(*map(self._status_condition, wanted)))
         found = [QuestionRecord(*row) for row in self._session.exec(page)]
         return found[:limit], found[limit - 1].question.id if len(found) > limit else None
 
@@ -178,7 +178,7 @@ class Questions(Repository):
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
         return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
-    def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
+    def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:
         """Return the SQL condition of a status, equivalent to ``Question.status_at``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:

@@ -143,7 +143,7 @@ class StepHistory:
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
-def _known_as(job_id: str) -> tuple[str, tuple[str]]:
+def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
     """Return the key under which ``read_once`` caches the attempts of a job."""
     return "_attempts", (job_id,)
 
@@ -214,7 +214,7 @@ class StepRecords(Repository):
         The cached attempts hold until the end of an attempt shows that another process has written: see
         ``_keep_known``.
         """
-        self._known()[_known_as(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
+        self._known()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
@@ -339,7 +339,7 @@ class StepRecords(Repository):
             return True
         values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
         values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
-        known = self._known().get(_known_as(ref.job_id))
+        known = self._known().get(_cache_key(ref.job_id))
         if own and attempt is not None:
             ended = self._returned(self._OWN_ENDED, **values, its_attempt=attempt.number)
         else:
@@ -363,7 +363,7 @@ class StepRecords(Repository):
             replace(attempt, state=state, result=result) if attempt.state is StepState.RUNNING else attempt
             for attempt in of_step
         ]
-        self._known()[_known_as(ref.job_id)] = known
+        self._known()[_cache_key(ref.job_id)] = known
 
     def _add_attempt(self, attempt: OwnAttempt, state: StepState, **values: object) -> None:
         row: dict[str, Any] = {

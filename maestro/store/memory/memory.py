@@ -44,20 +44,20 @@ from maestro.store.engine.statements import PreparedStatement, in_list, json_lis
 INDEX = "memory_index"
 
 SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "docsize", "idx"))})
-"""The tables of FTS5, which no model describes."""
+"""The tables that SQLite's FTS5 maintains, for which there is no table class."""
 
 SHORTEST_BEGINNING = 3
-"""The least ASCII letters that match the beginning of words; in other scripts one letter less is enough."""
+"""The fewest ASCII letters that match the beginning of a word; in other scripts one letter less is enough."""
 
 CANDIDATES = 200
-"""The facts of a scope, the surest as written, for which the present confidence is computed."""
+"""The most facts of a scope, by stored confidence, for which the current confidence is computed."""
 
 MOST_STICKY = 200
 """The most sticky facts read for a prompt, which has room for fewer: a talkative model may write thousands."""
 
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
-    """Return the query for the facts of an agent that have any of the words (``wording.wanted``), best first."""
+    """Return the query for an agent's facts that contain any of these words (``wording.wanted``), best first."""
     rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # bm25: smaller is better; the agent's column has weight 0
     index = table(INDEX, column("rowid"))
     return (
@@ -69,7 +69,7 @@ def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
 
 
 def _match(words: Sequence[str], agent_id: int) -> str:
-    """Return words as a MATCH expression: a quoted string is never syntax."""
+    """Return words as an FTS5 MATCH expression; each word is quoted, so that none counts as syntax."""
     terms = " OR ".join(term for word in words for term in _terms(word))
     return f'agent_id : "{agent_id}" AND words : ({terms})'
 
@@ -261,12 +261,12 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[RecalledFact]:
-        """Return the sticky facts and ``count`` others: first those of highest current confidence, then by last use."""
+        """Return the sticky facts and ``others`` more: those of the highest current confidence, then by last use."""
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
-        for *told, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
-            fact = RecalledFact._make(told)
+        for *columns, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
+            fact = RecalledFact._make(columns)
             if fact.category is FactCategory.STICKY:
                 sticky.append(fact)
             else:
@@ -306,20 +306,20 @@ class Memory(States):
     def _surest(
         self, written: Sequence[tuple[RecalledFact, bool]], count: int, of: Mapping[str, object]
     ) -> list[RecalledFact]:
-        """Return so many facts that are not sticky; ``written`` are the surest as written, each with its freshness.
+        """Return the best facts that are not sticky, from ``written``: facts by stored confidence, each with freshness.
 
-        Confidence falls with time since the last use, except for fresh facts. Where all facts that were surest when
-        written are fresh, they are the surest still; only else the present confidence is computed for all.
+        Confidence falls with time since the last use, except for fresh facts. If all facts in ``written`` are fresh,
+        they are the result; otherwise the current confidence of all candidates is computed.
         """
         if all(is_fresh for _, is_fresh in written):
             return [fact for fact, _ in written]
         ids = rank_facts(map(FactRank._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
-        told = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
-        found = {fact.id: fact for fact in map(RecalledFact._make, told)}
+        rows = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
+        found = {fact.id: fact for fact in map(RecalledFact._make, rows)}
         return [found[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
-        """Return, by id, the likeness keys of known facts that may repeat these facts of one category."""
+        """Return the likeness keys, by id, of stored facts that may repeat these facts of one category."""
         least, most = key_lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
         return dict(self._rows(self._KEYS, **values))
@@ -329,7 +329,7 @@ class Memory(States):
         return next((known for known in near if say_the_same(content, known.content)), None)
 
     def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
-        """Return facts, to be changed, in the order of their ids given."""
+        """Return facts as objects that can be changed, in the order of the given ids."""
         if not ids:
             return []
         found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}

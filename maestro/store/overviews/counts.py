@@ -1,4 +1,4 @@
-"""Counts of jobs: by status, by kind of failure, and for the overview, each from a bounded number of rows."""
+"""Queries that count jobs by status, by kind of failure, and for the overview; each reads a limited number of rows."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,27 +18,27 @@ from maestro.store.engine.repository import Repository
 from maestro.store.jobs.filters import conditions, failed_step, newest_first, unindexed
 
 MOST = 20_000
-"""The newest jobs, which are counted; a count says when it stopped there."""
+"""The most jobs that are counted, newest first; a count shows whether it stopped there."""
 SAMPLE = 1_000
-"""The newest answers that are timed, and failures that are grouped."""
+"""The most answers that are timed, and the most failures that are grouped, newest first."""
 
 
 class JobCounts(Repository):
-    """Counts of jobs by status and by failure."""
+    """Queries for counts of jobs by status and by failure."""
 
     def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
-        """Count the jobs of each status, whatever the status of the filter."""
+        """Count the jobs of each status; the status in the filter is ignored."""
         others = wanted.model_copy(update={"status": ()})
         status = unindexed(Job.status)
         found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
         return dict(self._run(found).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[FailureCount]:
-        """Return the failed jobs of a filter, or those of its statuses if it has some, grouped by cause."""
+        """Return the failed jobs of a filter, grouped by cause; with statuses, the jobs of these instead."""
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # Times stay text: thousands are read, and only two of each group are parsed for display.
+            # Times are read as text, because only two of the thousands in a group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(failed_step(), "").label("step"),
@@ -68,7 +68,7 @@ class Overview(Repository):
     """Queries for the operator's overview."""
 
     def work(self, since: datetime) -> WorkOverview:
-        """Return the open jobs, and the outcomes of jobs since then."""
+        """Return the open jobs, and the outcomes of jobs since a moment."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
         found: list[JobStatus] = list(self._run(recent).scalars())
         return WorkOverview(
@@ -81,7 +81,7 @@ class Overview(Repository):
         )
 
     def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
-        """Return how long the newest messages since then waited for the first chunk of their answer."""
+        """Return how long the newest messages since a moment waited for the first chunk of their answer."""
         sent = (
             select(func.min(Delivery.sent_at))
             .where(
@@ -111,7 +111,7 @@ class Overview(Repository):
         return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
 
     def failures(self, since: datetime) -> Sequence[FailureRecord]:
-        """Return the newest failed jobs since then, newest first."""
+        """Return the newest failed jobs since a moment, newest first."""
         failed = (
             select(Job.id, Job.error, Job.reason)
             .add_columns(col(Job.completed_at), col(Job.created_at))

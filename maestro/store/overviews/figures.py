@@ -1,7 +1,6 @@
-"""Figures for monitoring: what is open now, and what began or ended since an earlier query.
+"""Queries for monitoring: what is open now, and what began or ended since an earlier query.
 
-Every query finds its rows by an index: its cost grows with the changes since the last one, not with the size of the
-store.
+Each query finds its rows by an index, so its cost grows with the number of changes and not with the size of the store.
 """
 
 from collections import Counter
@@ -31,14 +30,14 @@ from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
 
 BATCH = 500
-"""The most keys in one query; SQLite limits parameters."""
+"""The most keys in one query, because SQLite limits the number of parameters."""
 
 
 class MonitoringFigures(Repository):
     """Queries for monitoring; their results contain no content of users."""
 
     def marks(self) -> MetricMarks:
-        """Return the last row of each table."""
+        """Return the id of the last row in each table, from which the next query continues."""
         return MetricMarks(
             inbox=self._last(col(InboxRow.id)),
             turn=self._last(col(Job.turn)),
@@ -49,8 +48,8 @@ class MonitoringFigures(Repository):
     def open_jobs(self) -> OpenJobs:
         """Return the jobs that have not ended.
 
-        Only a job that was never started counts for the oldest one: no row has the time when a resumed one began to
-        wait.
+        Only jobs that were never started count for the age of the oldest, because no row has the time when a resumed
+        job began to wait.
         """
         found = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
         oldest = self._session.scalars(
@@ -62,7 +61,7 @@ class MonitoringFigures(Repository):
         return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
 
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
-        """Return the number of jobs of each agent since then, and of failed ones; what-ifs are left out."""
+        """Return the number of jobs, and of failed jobs, of each agent since a moment, without what-ifs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
         # Coalesce keeps SQLite from grouping by the agent index, which would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
@@ -73,7 +72,7 @@ class MonitoringFigures(Repository):
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
-        """Return the jobs that have ended, of those with a position after the mark and of those with these positions.
+        """Return the ended jobs among those after the mark and those at these positions.
 
         What-ifs are left out, because they answer no user.
         """
@@ -120,7 +119,7 @@ class MonitoringFigures(Repository):
         return [DeliverySample(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
 
     def open_deliveries(self) -> set[int]:
-        """Return the ids of the chunks that open jobs have still to send."""
+        """Return the ids of chunks that open jobs have yet to send."""
         found = self._session.scalars(
             select(col(Delivery.id))
             .join(Job, col(Job.id) == col(Delivery.job_id))
@@ -141,7 +140,7 @@ class MonitoringFigures(Repository):
     def _new_or_known(
         self, wanted: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known: Collection[int]
     ) -> Iterator[Any]:
-        """Yield the rows after a mark and those with known keys, by two kinds of query: one for both reads all rows."""
+        """Yield the rows after a mark, and rows with known keys, in separate queries: one query would read all rows."""
         yield from self._session.execute(wanted.where(key > after))
         for batch in _batches(known):
             yield from self._session.execute(wanted.where(key.in_(batch), key <= after))

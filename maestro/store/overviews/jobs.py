@@ -1,4 +1,4 @@
-"""Lists of jobs with filters, in pages, and everything about one job."""
+"""Queries for pages of jobs with filters, and for all rows of one job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,16 +35,16 @@ from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import Prompts
 
 NEWEST = 1_000
-"""The newest jobs, which a search reads first: a common text fills its page there, without reading all messages."""
+"""The newest jobs, which a search reads first, because a common text fills a page without reading older ones."""
 TEXT = 400
-"""The characters of a message in its excerpt; a message may have 300,000."""
+"""The most characters in the excerpt of a message, because a message may have 300,000."""
 
 
 class JobTexts(Repository):
-    """The texts around one job."""
+    """Queries for the messages, answers and other texts of one job."""
 
     def of(self, job: Job) -> JobPageTexts:
-        """Return the texts around a job."""
+        """Return the texts that belong to a job."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
@@ -53,7 +53,7 @@ class JobTexts(Repository):
         )
 
     def answer(self, job: Job) -> RecordedAnswer | None:
-        """Return the answer of a job, None where there is none, or where it was deleted."""
+        """Return the answer of a job, None where the job has none or the answer was deleted."""
         if job.answer_id is None:
             return RecordedAnswer(job.said) if job.said else None
         said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
@@ -73,15 +73,15 @@ class JobTexts(Repository):
 
 
 class JobLists(Repository):
-    """Lists of jobs, and all rows of one job."""
+    """Queries for lists of jobs, and for all rows of one job."""
 
     def jobs(
         self, wanted: JobFilter, after: PageCursor | None, limit: int, without: Sequence[JobFilter] = ()
     ) -> tuple[Sequence[ListedJob], PageCursor | None]:
-        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor for those that follow.
+        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor of the next page.
 
-        The order never changes, so a job is on one page only, whatever happens between two requests. The jobs of the
-        filters ``without`` are left out.
+        The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
+        a filter in ``without`` are left out.
         """
         left_out = [not_(and_(*conditions(one, sifted=True))) for one in without]
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
@@ -103,7 +103,7 @@ class JobLists(Repository):
         return [ListedJob(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> JobRecord:
-        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
+        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the fallback model for used-up budgets."""
         row = self._session.exec(_listed().where(Job.id == job_id)).first()
         if row is None:
             raise NotFound(f"job {job_id} does not exist")

@@ -1,4 +1,4 @@
-"""Durations of jobs, from a bounded sample: no query reads more than a few thousand rows."""
+"""Queries for durations of jobs, from a sample of at most a few thousand rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ STAGES: Mapping[StepKind | None, LatencyStage] = {
     StepKind.TAGS: LatencyStage.TAGS,
     StepKind.DELIVER: LatencyStage.DELIVER,
 }
-"""The stage of each kind of step; the others take too little time to show."""
+"""The stage of each kind of step; other steps take too little time to be shown."""
 DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A job of the sample; moments are stored texts, because most of them are only subtracted."""
+    """A sampled job; its times are stored texts, because most of them are only subtracted."""
 
     id: str
     kind: JobKind
@@ -97,7 +97,7 @@ class Latency(Repository):
         return [_Sampled(*row) for rows in found for row in rows]
 
     def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
-        """Yield the waits of jobs before their first step; later runs have waited for other reasons."""
+        """Yield how long jobs waited for their first step; resumed runs waited for other reasons and are left out."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
@@ -136,5 +136,5 @@ def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _between(earlier: str, later: str) -> float:
-    """Return milliseconds, at least 0, because the clock may have been set back meanwhile."""
+    """Return the milliseconds between two times, at least 0, because the clock may have been set back."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

@@ -1,4 +1,4 @@
-"""Accounts on platforms, and channels that a platform moved to another id."""
+"""Queries for accounts on platforms, and for channels that a platform moved to another id."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,19 @@ POSTING = (Heartbeat, Cron, Webhook)
 
 
 class Bots(Repository):
-    """All accounts; the web connector, which has a row only for its agent, is left out."""
+    """Queries for accounts on platforms, without the web connector, whose row only names its agent."""
 
     def all(self) -> Sequence[BotInstance]:
-        """Return them by platform and account."""
+        """Return all accounts by platform and account name."""
         order = (col(BotInstance.platform), col(BotInstance.account))
         return self._session.exec(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order)).all()
 
     def find(self, platform: str, account: str) -> BotInstance | None:
-        """Return a bot, None when there is none of that name."""
+        """Return the account with this name, None when there is none."""
         return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
 
     def get(self, platform: str, account: str) -> BotInstance:
-        """Return a bot; raises ``NotFound``."""
+        """Return the account with this name; raises ``NotFound``."""
         return required(self.find(platform, account), f"there is no connector {platform}/{account}")
 
     def add(self, bot: BotInstance, actor: str) -> BotInstance:
@@ -48,23 +48,24 @@ class Bots(Repository):
         return self.put(bot, actor, "connector.add")
 
     def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
-        """Store an account as it is now."""
+        """Store the current values of an account."""
         bot.changed_at = self._now
         self._save(bot)
         Audit(self._link, self._now).add(actor, action, bot.place)
         return bot
 
     def remove(self, bot: BotInstance, actor: str) -> None:
-        """Remove an account, with its secrets; raises ``Conflict`` for one of the configuration."""
+        """Delete an account with its secrets; raises ``Conflict`` for an account of the configuration."""
         if bot.configured:
             raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
         self._remove(bot)
         Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
 
     def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Store the accounts of the configuration, with their agents, and remove those that it no longer names.
+        """Store the configured accounts with their agents, and delete those no longer configured.
 
-        A row of the same name that was added otherwise becomes the configuration's, and loses its secrets.
+        An account of the same name that was added by the API becomes a configured one, and its stored secrets are
+        deleted.
         """
         for bot in self.all():
             if bot.configured and (bot.platform, bot.account) not in named:
@@ -92,10 +93,10 @@ def set_secrets(bot: BotInstance, kept: Mapping[str, StoredKey]) -> None:
 
 
 class ChannelMoves(Repository):
-    """All channels that a platform moved to another id."""
+    """Queries for channels that a platform moved to another id."""
 
     def add(self, place: Address, to: str) -> bool:
-        """Move the bindings, conversations, schedules and webhooks of a channel; false when that was done before.
+        """Move the bindings, conversations, schedules and webhooks of a channel; false if that was done before.
 
         Rows of the same kind in the new channel stay unchanged. Open jobs keep the old address; a connector may
         translate it to the new one, except where another user may get the old address.
@@ -125,17 +126,17 @@ class ChannelMoves(Repository):
             self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
 
     def _conversations(self, place: Address, to: str) -> None:
-        """Move conversations with their facts; where the new channel has one already, the moved one is closed."""
+        """Move conversations with their facts; a moved one is closed where the new channel already has one."""
         for row in self._session.exec(select(Conversation).where(*self._of(Conversation, place))).all():
             key = row.key_in(to)
-            if row.status is ConversationStatus.ACTIVE and self._goes_on(key):
+            if row.status is ConversationStatus.ACTIVE and self._has_active(key):
                 row.status = ConversationStatus.CLOSED
             for table in (MemoryFact, MemoryState):
                 self._run(update(table).where(col(table.place) == row.key).values(place=key))
             row.channel, row.key = to, key
             self._save(row)
 
-    def _goes_on(self, key: str) -> bool:
+    def _has_active(self, key: str) -> bool:
         active = (Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)
         return self._session.exec(select(Conversation.id).where(*active)).first() is not None
 

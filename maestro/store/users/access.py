@@ -1,4 +1,4 @@
-"""Users with access: owners, known users, pairing codes and invitations.
+"""Queries for users with access: owners, known users, pairing requests and invitations.
 
 See docs/decisions.md: access.
 """
@@ -29,7 +29,7 @@ WRONG_CODE = "pairing.wrong_code"
 
 
 class Owners(Repository):
-    """Users who may talk to every agent and approve everything."""
+    """Queries for owners, who may talk to every agent and approve everything."""
 
     _HAS = PreparedStatement(
         select(Owner.user_id).where(
@@ -62,7 +62,7 @@ class Owners(Repository):
 
 
 class Pairings(Repository):
-    """Known users, pairing requests and invitations."""
+    """Queries for known users, pairing requests and invitations."""
 
     _KNOWN = PreparedStatement(
         select(KnownPerson.user_id).where(
@@ -104,7 +104,7 @@ class Pairings(Repository):
         return self._run(gone).rowcount > 0
 
     def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
-        """Return known users by platform and user id, those after the given one."""
+        """Return known users by platform and user id, after the given user."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
@@ -127,10 +127,9 @@ class Pairings(Repository):
         return self._session.exec(pending.order_by(col(Pairing.id))).all()
 
     def add(self, pairing: Pairing) -> Pairing:
-        """Store a pairing request, in the place of an expired one of the same user.
+        """Store a pairing request, replacing an expired one of the same user.
 
-        Requests that expired long ago are deleted, and only these, so that a recent number never refers to another
-        user.
+        Only requests that expired long ago are deleted, so that a recent number never refers to another user.
         """
         older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
         if older is not None and older.status is PairingStatus.PENDING:
@@ -142,12 +141,12 @@ class Pairings(Repository):
         return kept
 
     def note_sent(self, pairing: Pairing, address: Address) -> None:
-        """Note that the user was sent the code once more, and where."""
+        """Record that the user got the code once more, and in which channel."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
 
     def named(self, text: str) -> Pairing:
-        """Return a pairing request by its number or its code; raises ``NotFound``."""
+        """Return the pairing request with this number or code; raises ``NotFound``."""
         wanted = Pairing.code == code_of(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             wanted = Pairing.id == int(text)
@@ -180,7 +179,7 @@ class Pairings(Repository):
         return expires_at
 
     def redeem(self, code: str) -> Invitation | None:
-        """Use an invitation code up; None when it is unknown, used or expired."""
+        """Use an invitation code, which then becomes invalid; None when it is unknown, used or expired."""
         found = self._session.get(Invitation, _code_digest(code))
         if found is None:
             return None
@@ -188,7 +187,7 @@ class Pairings(Repository):
         return found if found.expires_at > self._now else None
 
     def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
-        """Count the wrong codes in this time until now: of this user, and of all users."""
+        """Count the wrong codes of this user, and of all users, in the period that ends now."""
         recent = (
             select(AuditEntry.subject, func.count())
             .where(

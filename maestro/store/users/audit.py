@@ -17,10 +17,10 @@ _ORIGIN: ContextVar[str] = ContextVar("origin", default="")
 
 @contextlib.contextmanager
 def coming_from(address: str) -> Iterator[None]:
-    """Record this address as the origin of all entries that are written within the block.
+    """Record this address as the origin of all audit entries that are written within the block.
 
-    Entries are written by code that knows nothing of networks. Threads that are given work within the block
-    (``asyncio.to_thread``, and those of the routes) inherit the address; other tasks, such as the dispatcher, do not.
+    Code that writes entries does not know the network address. Threads started within the block (``asyncio.to_thread``,
+    and those of the routes) inherit it; other tasks, such as the dispatcher, do not.
     """
     token = _ORIGIN.set(address)
     try:
@@ -30,12 +30,12 @@ def coming_from(address: str) -> Iterator[None]:
 
 
 def present_origin() -> str:
-    """Return the origin of the present action, empty for one that did not come over a network."""
+    """Return the origin of the current action, empty for an action that did not come over a network."""
     return _ORIGIN.get()
 
 
 class Audit(Repository):
-    """The audit log; entries are only ever added."""
+    """Queries for the audit log; entries are only ever added."""
 
     def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
         """Add an entry for an action, with its origin."""

@@ -1,4 +1,4 @@
-"""Clients, who pay for the answers in channels."""
+"""Queries for clients, who pay for the answers in channels."""
 
 from collections.abc import Container
 
@@ -16,14 +16,14 @@ from maestro.store.users.audit import Audit
 
 
 class PayingClients(Repository):
-    """All clients; ``actor`` is the author in the audit log."""
+    """Queries for clients, and their edits; ``actor`` is the author in the audit log."""
 
     def get(self, name: str) -> Client:
         """Return the client of this name or slug; raises ``NotFound``."""
         return required(self._of_name(name) or self._of_slug(name), f"there is no client {name!r}")
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of the client that a field names, None for an empty one; raises ``InvalidEdit``."""
+        """Return the id of the client with this name or slug, None for an empty text; raises ``InvalidEdit``."""
         found = self._of_name(name) or self._of_slug(name) if name else None
         if name and found is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
@@ -71,7 +71,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
     def enter(self, new: NewClient) -> Client:
-        """Add or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
+        """Add or change a client as the configuration says; raises ``Conflict`` when another client has its slug."""
         client = self._of_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_free(new.slug, new.name)
@@ -82,7 +82,7 @@ class PayingClients(Repository):
         return client
 
     def leave_out(self, named: Container[str]) -> None:
-        """Reset the configured fields of clients that the configuration no longer names."""
+        """Reset the configured fields of clients that are no longer in the configuration."""
         for gone in self._session.exec(select(Client).where(Client.configured)).all():
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0

@@ -1,4 +1,4 @@
-"""Users of the web connector: tickets, channels, uploads; ended logins, and the states of connectors.
+"""Queries for web users: tickets, channels, uploads and ended logins; and for states of connectors.
 
 See docs/decisions.md: web identity.
 """
@@ -17,7 +17,7 @@ from maestro.store.engine.statements import PreparedStatement, insert
 
 
 class WebUsers(Repository):
-    """Tickets, channels and uploads of web users, and the states of connectors."""
+    """Queries for tickets, channels and uploads of web users, and for the states of connectors."""
 
     _STATUS = insert(ConnectorStatus)
     _EVENT = PreparedStatement(
@@ -42,7 +42,7 @@ class WebUsers(Repository):
         )
 
     def take_ticket(self, ticket: str) -> WebTicket | None:
-        """Use a ticket up; None when it is unknown, used or expired."""
+        """Use a ticket, which then becomes invalid; None when it is unknown, used or expired."""
         found = self._session.get(WebTicket, _digest(ticket))
         if found is None:
             return None
@@ -50,7 +50,7 @@ class WebUsers(Repository):
         return found if found.expires_at > self._now else None
 
     def own_channel(self, address: Address, user_id: str) -> bool:
-        """Give a channel to a user if it has no owner; true when it is theirs."""
+        """Make a user the owner of a channel that has none; true when the channel is theirs."""
         self._session.exec(
             insert(ChannelOwner)
             .values(
@@ -111,10 +111,10 @@ def _digest(ticket: str) -> str:
 
 
 class EndedLogins(Repository):
-    """Logins that ended before their expiry; a valid login has no row."""
+    """Queries for logins that were ended before their expiry; a valid login has no row."""
 
     def end(self, login: str, expires_at: datetime) -> None:
-        """Invalidate a login, which two requests may do at once; expired logins are deleted."""
+        """End a login, also if another request does so at the same time; expired logins are deleted."""
         self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
         self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
 
