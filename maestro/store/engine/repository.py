@@ -169,7 +169,7 @@ class Repository:
         return self._link.session
 
     def _known(self) -> dict[object, Any]:
-        """The values that were read in this transaction and are still valid."""
+        """Return the values that were read in this transaction and are still valid."""
         return self._link.known.setdefault(self._noun, {})
 
     def _invalidate(self, prepared: PreparedStatement | None = None) -> None:

@@ -56,8 +56,8 @@ class ClaimedJob:
         return self.job.id
 
 
-def _is_held(moment: Mapped[Any]) -> ColumnElement[bool]:
-    """Return the condition that a claim at this moment has not lapsed; moments in the future count as lapsed."""
+def _is_recent(moment: Mapped[Any]) -> ColumnElement[bool]:
+    """Return the condition that a moment is not older than a claim may be; future moments do not count."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
 
@@ -129,14 +129,14 @@ class Claims(Repository):
         .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
         .limit(bindparam("at_most"))
     )
-    _CLAIMED_LATELY = _is_held(col(Job.claimed_at))
+    _CLAIMED_LATELY = _is_recent(col(Job.claimed_at))
     _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
     _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
     _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
-    _ENDED_LATELY = _STEP.where(_is_held(col(JobStep.finished_at)))
+    _ENDED_LATELY = _STEP.where(_is_recent(col(JobStep.finished_at)))
     _MOVES = or_(
         _CLAIMED_LATELY,
-        _is_held(col(Job.started_at)),
+        _is_recent(col(Job.started_at)),
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()

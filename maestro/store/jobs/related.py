@@ -239,7 +239,7 @@ class ModelCallers(Repository):
         return {(scope, subject): found.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
-        """The known values of jobs: cached callers become invalid together with cached jobs."""
+        """Return the known values of jobs, so that cached callers become invalid together with cached jobs."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once

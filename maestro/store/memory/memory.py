@@ -265,8 +265,8 @@ class Memory(States):
         of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
-        for *columns, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
-            fact = RecalledFact._make(columns)
+        for *values, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
+            fact = RecalledFact._make(values)
             if fact.category is FactCategory.STICKY:
                 sticky.append(fact)
             else:
