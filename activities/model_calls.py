@@ -301,9 +301,8 @@ class _AnswerAttempt:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
-        if (
-            self._kept is None
-        ):  # the answer was stored earlier, or the results of the later steps could not be committed with it
+        # A retry, an answer that an earlier attempt stored, or a transaction that was rolled back: _keep has no result.
+        if self._kept is None:
             self._kept = _CommittedAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
         return self._kept
 

@@ -53,10 +53,11 @@ from maestro.store.transaction import Transaction, in_savepoint
 
 @dataclass(frozen=True)
 class ActingRules:
-    """Settings: the memory scope of agents without one, and who may conduct besides owners (``platform:userId``).
+    """Settings for acting on tags: ``memory_scope`` is that of agents without one of their own.
 
-    ``redact`` removes secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` are the rules
-    for the approval of a conductor that has read text from outside; None needs no approval.
+    ``may_conduct`` names the users (``platform:userId``), besides owners, for whom a conductor acts. ``redact`` removes
+    secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` says how a user is asked to
+    approve the directives of a conductor that read text from outside; None: they need no approval.
     """
 
     memory_scope: MemoryScope

@@ -1,6 +1,6 @@
 """Streams answers while the model writes them: each into one message, the draft, which is sent once and then edited.
 
-See docs/adr, number 21.
+See ADR 21.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Keeps the schedules in Temporal equal to the rows of heartbeats and crons (docs/adr, number 17).
+"""Keeps the schedules in Temporal equal to the rows of heartbeats and crons (ADR 17).
 
 The store is the truth.
 """

@@ -1,6 +1,6 @@
 """The Temporal schedule of a heartbeat or a cron: its calendars, and its creation and update.
 
-See docs/decisions.md: schedules; docs/adr, number 17.
+See docs/decisions.md: schedules; ADR 17.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
