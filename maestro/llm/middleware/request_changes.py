@@ -132,8 +132,8 @@ class SecondAttempt:
                     self._without_pictures.add(target)
                 return response
             # Outside of the handler, so that the second failure is not chained to the first.
-            changes.append(change)
-            request = without_snapshot(change(request))
+            tried.add(change)
+            changed = without_snapshot(_apply(request, known | tried))
 
     def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
