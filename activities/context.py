@@ -131,7 +131,10 @@ def _read_what_if_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
 def _quotes(
     tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
-    """Return the quoted texts of messages that are replies, except of those quotes that the recent history contains."""
+    """Return, by the id of the reply, the texts that these messages quote.
+
+    A quote that the model sees anyway is left out: a message of the same turn, or one in the recent history.
+    """
     found = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
     at_hand = {row.id for row in asked}
     return {

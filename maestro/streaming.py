@@ -205,7 +205,7 @@ class DraftStreamer:
         """
         if not self._may_have_drafts:
             return
-        # A draft without an entry gets one here, because a check of it may already be running.
+        # A check that has read this draft already and made no entry yet finds this one, and starts no stream.
         progress = self._progress.setdefault(job_id, DraftProgress())
         progress.over = True
         if progress.work is not None and progress.busy:

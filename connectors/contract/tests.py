@@ -249,7 +249,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == ["an answer"]
 
     async def test_no_report_holds_the_token(self, bench: Bench) -> None:
-        """States and errors are shown to people and kept."""
+        """No state or error contains the token, because people see them and they are stored."""
         states = bench.context.states
         await until(lambda: ConnectorState.RUNNING in dict(states), "a state that says that it is connected")
         told = [detail for _, detail in bench.context.states]

@@ -195,7 +195,9 @@ class Intake:
         return self._unaddressed(tx, arrival, meant)
 
     def _unaddressed(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why no agent answers a message in a group channel without a binding.
+        """Return why no agent answers this message, or None if one does.
+
+        Only a message in a group channel without a binding can be refused here.
 
         Without this check, every message of a busy server would start a workflow (docs/decisions.md: routing).
         """

@@ -221,7 +221,8 @@ def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
         return JobListing(wanted, groups=grouped(tx.jobs.counts.failures(wanted)).items, grouped=True)
     statuses = tx.jobs.counts.statuses(wanted)
     if not any(count for status, count in statuses.items() if status in (wanted.status or statuses)):
-        return JobListing(wanted, statuses)  # the counts scanned all messages already; a list would scan them again
+        # No job matches. A list would repeat the scan of the counts, which for a text search reads all messages.
+        return JobListing(wanted, statuses)
     after, hidden = _after(asked), list[Outage]()
     found, following = tx.jobs.lists.jobs(wanted, after, SHOWN)
     while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):

@@ -131,10 +131,10 @@ class UsageItem(View):
 
 
 class UsagePage(View):
-    """Sums of usage: days newest first, others most expensive first; ``next`` is the next cursor or null.
+    """One page of usage sums, and the totals; ``next`` is the cursor of the next page, or null.
 
-    ``totals`` is the sum of all matching requests, on this page or not, from ``since`` to ``until``; ``before`` is that
-    of the period of the same length right before.
+    Sums by day come newest first, all other sums most expensive first. ``totals`` covers all matching requests from
+    ``since`` to ``until``, on every page; ``before`` is the same total for the preceding period of equal length.
     """
 
     items: tuple[UsageItem, ...]

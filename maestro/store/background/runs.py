@@ -52,7 +52,10 @@ class ScheduleFollowing(Repository):
         return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
 
     def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store what Temporal has now; a schedule that was changed meanwhile is sent again."""
+        """Store the digest of the definition that Temporal now has for each schedule, and the error if it refused one.
+
+        A schedule that was changed meanwhile no longer has that digest, so the keeper sends it again.
+        """
         for one in outcomes:
             kind = type(one.planned)
             values = {"followed": one.digest, "follow_error": one.error}

@@ -145,7 +145,7 @@ class Conversations(Repository):
     _ANSWER = PreparedStatement(
         select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
     )
-    # Columns instead of rows, because a prompt reads hundreds of them.
+    # Columns instead of ``Message`` objects, because a prompt reads hundreds of messages.
     _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
     _UP_TO = (
         col(Message.conversation_id) == bindparam("of_conversation"),

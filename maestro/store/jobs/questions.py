@@ -77,7 +77,7 @@ class Questions(Repository):
         return self._session.exec(self._OF_KEY, params=key).first()
 
     def ask_outside(self, question: Question) -> Question:
-        """Add a question of an external agent, or return the same question if it is open or answered.
+        """Store a question of an external agent, or return its equal one that is open or answered.
 
         Raises ``Conflict`` when the agent has too many open questions.
         """
