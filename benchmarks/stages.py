@@ -45,7 +45,7 @@ STAGES = {
     ),
     "model: the chain": ("maestro/llm/", "maestro/bootstrap/chain"),
     "SDK: activities": ("temporalio/worker/_activity", "temporal/attempts"),
-    "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "temporal/activations", "workflows/"),
+    "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "temporal/sdk", "workflows/"),
     "sockets": ("websockets/", "uvicorn/", "starlette/"),
 }
 """The beginnings of the modules of each stage; the first that fits counts."""
