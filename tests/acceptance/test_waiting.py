@@ -63,8 +63,9 @@ async def test_an_outage_is_waited_for_with_one_notice_for_all(maestro: Instance
     async with maestro.client("outage") as client:
         for text in ("the outage", "behind it"):
             await client.say(text)
-        notice, *answers = await said(client, 3)
-        assert (notice, set(answers)) == (PROVIDER_NOTICE, {"answer to: the outage", "answer to: behind it"})
+        # Where the circuit closes at once, the message behind is answered before the notice is sent.
+        expected = {PROVIDER_NOTICE, "answer to: the outage", "answer to: behind it"}
+        assert set(await said(client, 3)) == expected
     job, *_ = [job for job in await maestro.ended("outage", "completed", 3) if job["lane"]]
     errors = maestro.query("SELECT DISTINCT error FROM job_steps WHERE job_id = ? AND error != ''", job["id"])
     assert {row["error"] for row in errors} == {"ProviderUnavailable", "CircuitOpen"}
