@@ -84,13 +84,10 @@ class BatchOperations:
 
     def items(self, batch_id: str, query: ItemQuery) -> BatchItemPage:
         """List what came of each job of a batch, in their order; ``state`` may be given several times."""
-        return self.item_page(batch_id, query.state, query.limit, query.cursor)
-
-    def item_page(self, batch_id: str, states: Sequence[ItemState], limit: int, cursor: int) -> BatchItemPage:
-        """Return a page of any length of what came of the jobs of a batch."""
         with self._store.view() as tx:
             tx.jobs.batches.get(batch_id)
-            return item_page(tx.jobs.batches.items(batch_id, states, cursor, limit + 1), limit)
+            found = tx.jobs.batches.items(batch_id, query.state, query.cursor, query.limit + 1)
+            return item_page(found, query.limit)
 
     def forecast(self, wish: BatchRequest) -> BatchPreview:
         """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""

@@ -63,12 +63,8 @@ class ConversationOperations:
 
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
-        return self.page(query, query.limit, query.after)
-
-    def page(self, wanted: ConversationFilter, limit: int, after: ConversationCursor | None) -> ConversationPage:
-        """Return a page of any length of the conversations that a filter admits."""
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.page(wanted, after, limit)
+            found, following = tx.conversations.lists.page(query, query.after, query.limit)
         return ConversationPage(
             items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
         )
@@ -79,12 +75,8 @@ class ConversationOperations:
         Of all, one request reads 250,000 messages; ``next`` goes on with older ones, and may be there when none was
         found.
         """
-        return self.containing(query.q, query.limit, query.cursor, query.conversation)
-
-    def containing(self, text: str, limit: int, cursor: int | None, conversation: int | None = None) -> MessagePage:
-        """Return a page of any length of the messages that contain a text."""
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.containing(text, cursor, limit, conversation)
+            found, following = tx.conversations.lists.containing(query.q, query.cursor, query.limit, query.conversation)
         return MessagePage(
             items=tuple(map(message_view, found)), next=str(following) if following is not None else None
         )

@@ -90,12 +90,8 @@ class JobOperations:
 
     def list(self, query: JobQuery) -> JobPage:
         """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
-        return self.page(query, query.after, query.limit)
-
-    def page(self, wanted: JobFilter, after: PageCursor | None, limit: int) -> JobPage:
-        """Return a page of any length of the jobs."""
         with self._store.view() as tx:
-            found, following = tx.jobs.lists.jobs(wanted, after, limit)
+            found, following = tx.jobs.lists.jobs(query, query.after, query.limit)
         return JobPage(items=tuple(map(job_summary, found)), next=following.encode() if following else None)
 
     def show(self, job_id: str) -> JobDetail:

@@ -41,14 +41,10 @@ class MemoryOperations:
 
     def show(self, slug: str, query: MemoryQuery) -> MemoryPage:
         """List the facts, the newest first or with ``q`` those that fit best, and the states by key."""
-        return self.page(slug, query, query.limit, query.cursor)
-
-    def page(self, slug: str, wanted: FactFilter, limit: int, cursor: int | None) -> MemoryPage:
-        """Return a page of any length of the facts that a filter admits, and the states by key."""
         with self._store.view() as tx:
             agent = tx.agents.named(slug)
-            facts, following = tx.memory.page(agent, wanted, cursor, limit)
-            return memory_page(facts, tx.memory.list_states(agent, wanted.place), following)
+            facts, following = tx.memory.page(agent, query, query.cursor, query.limit)
+            return memory_page(facts, tx.memory.list_states(agent, query.place), following)
 
     def clear(self, slug: str, actor: str) -> int:
         """Forget everything the agent knows, facts and states; return how many facts there were."""
