@@ -37,6 +37,7 @@ from temporal.server_process import (
     open_log,
     read_record,
 )
+from tests.support.instance import until
 
 ROOT = Path(__file__).parents[2]
 QUICK = Timing(first_restart=0.05, grace=5.0)
@@ -150,6 +151,17 @@ async def left_behind(config: ServerConfig) -> int:
     await asyncio.to_thread(process.wait)
     assert servers_of(config) == [pid]
     return pid
+
+
+async def suspend(pid: int) -> None:
+    """Stop a process by SIGSTOP; return when all its threads have stopped, which takes a moment on a busy machine."""
+    os.kill(pid, signal.SIGSTOP)
+    await until(lambda: states_of_threads(pid) <= {"T"}, what="stopped threads")
+
+
+def states_of_threads(pid: int) -> set[str]:
+    """Return the states of a process's threads, as letters of ``ps``; empty on a system without ``/proc``."""
+    return {stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
 def environment_of(pid: int) -> str:
@@ -400,7 +412,7 @@ async def test_an_adopted_server_is_stopped_with_us(start: Start, config: Server
 
 async def test_a_server_left_behind_that_does_not_answer_is_replaced(start: Start, config: ServerConfig) -> None:
     pid = await left_behind(config)
-    os.kill(pid, signal.SIGSTOP)
+    await suspend(pid)
     started = await start(dataclasses.replace(config, timing=Timing(adopted_ready=0.5, grace=0.5)))
     assert servers_of(config) == [started.pid] != [pid]
     assert "does not answer" in started.reports.lines[0]
