@@ -14,10 +14,11 @@ from temporalio.client import Client
 
 from benchmarks.clients import closed_loop, people
 from benchmarks.measure.bench import Bench
-from benchmarks.measure.load import MS, less_idle, warm_up
+from benchmarks.measure.load import MS, Pair, less_idle, pair, warm_up
 from benchmarks.processes import running
 from benchmarks.product import Product, up
 from benchmarks.results import Figure, Section, at_most, figure
+from benchmarks.trivial import Trivial
 
 QUIET, BUSY = "quiet", "busy"
 SPINNERS = 20
@@ -29,6 +30,8 @@ SPINS_AT_MOST = 120
 SPIN = f"import os, signal; os.nice({NICENESS}); signal.alarm({SPINS_AT_MOST})\nwhile True: pass"
 CROWD = 10
 EACH = 6
+WORKFLOWS = 100
+"""Trivial workflows of a round: what they cost more beside busy processes is the machine's doing, not Maestro's."""
 ROUNDS = 2
 SETTLES = 3.0
 """Seconds in which what came before ends, also on a busy machine: the start, or the workflow of the last answer."""
@@ -38,9 +41,10 @@ LIST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class Round:
-    """CPU ms of a message, and its workflow tasks; how many tasks of all messages were not done; answers per second."""
+    """CPU in ms of a message and of a trivial workflow, the workflow tasks of the messages, and answers per second."""
 
     server: float
+    trivial: float
     maestro: float
     tasks: float
     sticky_timeouts: int
@@ -51,32 +55,39 @@ class Round:
 async def busy_machine(bench: Bench) -> Section:
     """Measure the same messages in turns: alone on the machine, and beside busy processes."""
     rounds: dict[str, list[Round]] = {QUIET: [], BUSY: []}
-    async with up(bench.setting("busy-machine")) as product:
+    async with up(bench.setting("busy-machine")) as product, pair(product) as measured:
         await warm_up(product)
         for _ in range(ROUNDS):
-            rounds[QUIET].append(await _round(product, nullcontext()))
-            rounds[BUSY].append(await _round(product, _spinners(bench)))
+            rounds[QUIET].append(await _round(measured, nullcontext()))
+            rounds[BUSY].append(await _round(measured, _spinners(bench)))
     return Section(
         "busy-machine",
         f"A message beside {SPINNERS} busy processes",
         f"{CROWD} WebSocket clients send {EACH} messages each, the next when the answer is there: alone on the "
         f"machine, and in turns with that beside {SPINNERS} processes that do nothing but use the cores (nice "
-        f"{NICENESS}). CPU time, less what is used idle. A sticky timeout is a workflow task that was not taken in "
-        "time by the process that has the workflow in memory: the next one reads its history from the beginning. A "
-        "lost one was given to the process and never reached it, or was not answered in time: the answer is there, and "
-        "its workflow ends later.",
+        f"{NICENESS}). {WORKFLOWS} trivial workflows in each turn show what the machine itself adds: a server that "
+        "shares the caches of its cores needs more time for the same work. CPU time, less what is used idle. A sticky "
+        "timeout is a workflow task that was not taken in time by the process that has the workflow in memory: the "
+        "next one reads its history from the beginning. A lost one was given to the process and never reached it, or "
+        "was not answered in time: the answer is there, and its workflow ends later.",
         tuple(_figures(rounds)),
     )
 
 
 def _figures(rounds: dict[str, list[Round]]) -> list[Figure]:
-    ratios = [busy.server / quiet.server for quiet, busy in zip(rounds[QUIET], rounds[BUSY], strict=True)]
+    turns = list(zip(rounds[QUIET], rounds[BUSY], strict=True))
+    messages = [busy.server / quiet.server for quiet, busy in turns]
+    workflows = [busy.trivial / quiet.trivial for quiet, busy in turns]
+    beyond = [message / workflow for message, workflow in zip(messages, workflows, strict=True)]
     return [
-        figure("CPU of Temporal server, busy to quiet", "", ratios, at_most(1.1)),
+        figure("CPU of Temporal server, busy to quiet", "", messages),
+        figure("CPU of Temporal server for a trivial workflow, busy to quiet", "", workflows),
+        figure("CPU of Temporal server, busy to quiet, of that of a trivial workflow", "", beyond, at_most(1.1)),
         *(
             figure(f"{what}, {name}", unit, [getattr(one, field) for one in of])
             for what, unit, field in (
                 ("CPU of Temporal server", "ms", "server"),
+                ("CPU of Temporal server for a trivial workflow", "ms", "trivial"),
                 ("CPU of Maestro", "ms", "maestro"),
                 ("workflow tasks of a message", "", "tasks"),
                 ("sticky timeouts of all messages", "", "sticky_timeouts"),
@@ -88,18 +99,23 @@ def _figures(rounds: dict[str, list[Round]]) -> list[Figure]:
     ]
 
 
-async def _round(product: Product, company: AbstractAsyncContextManager[None]) -> Round:
-    """Measure the messages in the company of other processes; what is asked of the server afterwards is not."""
+async def _round(measured: Pair, company: AbstractAsyncContextManager[None]) -> Round:
+    """Measure messages and trivial workflows beside other processes; reading the histories is not measured."""
+    product = measured.product
     await asyncio.sleep(SETTLES)
     began = datetime.now(UTC)
     pids = {"Maestro": product.pid, "Temporal server": product.server_pid}
-    async with company, people(product.web_port, CROWD) as crowd, less_idle(pids, SETTLES) as spent:
-        seconds, waited = await closed_loop(crowd, CROWD * EACH)
+    async with company:
+        async with people(product.web_port, CROWD) as crowd, less_idle(pids, SETTLES) as spent:
+            seconds, waited = await closed_loop(crowd, CROWD * EACH)
+        async with less_idle({"Temporal server": product.server_pid}, SETTLES) as workflows:
+            await measured.worker.run(WORKFLOWS)
     count = len(waited)
     histories = await _histories(product, began, count)
     tasks = Counter(kind for events in histories for kind in task_ends(events))
     return Round(
         server=spent["Temporal server"] * MS / count,
+        trivial=workflows["Temporal server"] * MS / WORKFLOWS,
         maestro=spent["Maestro"] * MS / count,
         tasks=tasks.total() / count,
         sticky_timeouts=tasks["sticky timeout"],
@@ -131,9 +147,9 @@ def _is_sticky_timeout(event: HistoryEvent) -> bool:
 
 
 async def _histories(product: Product, began: datetime, count: int) -> list[Sequence[HistoryEvent]]:
-    """Return the histories of the workflows that were started since then, ended or not; raises ``TimeoutError``."""
+    """Return the histories of the messages' workflows that were started since then; raises ``TimeoutError``."""
     client = await Client.connect(f"127.0.0.1:{product.setting.options['temporal']['port']}")
-    query = f"StartTime >= '{began.isoformat()}'"
+    query = f"StartTime >= '{began.isoformat()}' AND WorkflowType != '{Trivial.__name__}'"
     async with asyncio.timeout(LISTED_WITHIN):
         # The server lists a workflow a moment after its start, and tells nobody.
         while len(found := [one.id async for one in client.list_workflows(query)]) < count:  # noqa: ASYNC110

@@ -86,7 +86,7 @@ async def cost(bench: Bench) -> Section:
     """Measure messages and trivial workflows in turns."""
     async with AsyncExitStack() as stack:
         pairs = {
-            name: await stack.enter_async_context(_pair(product))
+            name: await stack.enter_async_context(pair(product))
             for name, product in (await stack.enter_async_context(_products(bench, "cost"))).items()
         }
         rounds: dict[str, list[Load]] = {name: [] for name in pairs}
@@ -208,7 +208,8 @@ async def _products(bench: Bench, name: str) -> AsyncIterator[dict[str, Product]
 
 
 @asynccontextmanager
-async def _pair(product: Product) -> AsyncIterator[Pair]:
+async def pair(product: Product) -> AsyncIterator[Pair]:
+    """Run a worker of trivial workflows, warm, at the server of a Maestro."""
     address = f"127.0.0.1:{product.setting.options['temporal']['port']}"
     command = (sys.executable, "-m", "benchmarks.trivial", address)
     async with running(command, product.setting.folder / "trivial.log") as process:
