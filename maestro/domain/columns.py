@@ -1,10 +1,10 @@
-"""Column types that the tables share, and the row versions that end cached values."""
+"""Column types and indexes that the tables share, and the row versions that end cached values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import DateTime, String, TypeDecorator
+from sqlalchemy import DateTime, Index, String, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 
 LARGEST = 2**63 - 1
@@ -59,6 +59,11 @@ def text_of(words: type[StrEnum]) -> Any:
             return None if value is None else members.get(value) or words(value)
 
     return EnumText
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Return an index of the rows that meet the SQL condition ``where``."""
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class RowVersion(SQLModel, table=True):

@@ -7,9 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from pydantic import TypeAdapter
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.messages import Address, Button, OutgoingMessage, ReceiptState
 
 _BUTTONS = TypeAdapter(tuple[Button, ...])
@@ -62,14 +62,13 @@ class Delivery(SQLModel, table=True):
         UniqueConstraint("job_id", "purpose", "seq"),
         Index("ix_deliveries_channel", "platform", "account", "channel", "id"),
         Index("ix_deliveries_key", "key"),
-        Index(
+        partial_index(
             "ix_deliveries_known",
             "platform",
             "account",
             "channel",
             "platform_message_id",
-            sqlite_where=text("platform_message_id <> ''"),
-            postgresql_where=text("platform_message_id <> ''"),
+            where="platform_message_id <> ''",
         ),
         {"sqlite_autoincrement": True},
     )

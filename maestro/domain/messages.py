@@ -11,9 +11,9 @@ from typing import Any, NewType
 
 from pydantic import Field, TypeAdapter
 from sqlmodel import Field as RowField
-from sqlmodel import Index, SQLModel, UniqueConstraint, text
+from sqlmodel import Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.values import Value
 
 LaneKey = NewType("LaneKey", str)
@@ -208,15 +208,7 @@ class InboxRow(SQLModel, table=True):
     __tablename__ = "inbox"
     __table_args__ = (
         UniqueConstraint("platform", "account", "channel", "message_id"),
-        Index(
-            "ix_inbox_new_conversation",
-            "platform",
-            "account",
-            "channel",
-            "id",
-            sqlite_where=text("control = '/new'"),
-            postgresql_where=text("control = '/new'"),
-        ),
+        partial_index("ix_inbox_new_conversation", "platform", "account", "channel", "id", where="control = '/new'"),
         Index("ix_inbox_person", "platform", "user_id", "pace", "received_at"),
     )
 

@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from sqlmodel import Field, Index, SQLModel
-from sqlmodel import text as sql_text
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut, estimate, prompt_budget, reserve
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
@@ -58,13 +57,7 @@ class Conversation(SQLModel, table=True):
 
     __tablename__ = "conversations"
     __table_args__ = (
-        Index(
-            "ux_conversations_active_key",
-            "key",
-            unique=True,
-            sqlite_where=sql_text("status = 'active'"),
-            postgresql_where=sql_text("status = 'active'"),
-        ),
+        partial_index("ux_conversations_active_key", "key", unique=True, where="status = 'active'"),
         Index("ix_conversations_key", "key"),
         Index("ix_conversations_channel", "platform", "account", "channel"),
         Index("ix_conversations_last", "last_message_at", "id"),
@@ -123,13 +116,7 @@ class Message(MessageColumns, table=True):
 
     __tablename__ = "messages"
     __table_args__ = (
-        Index(
-            "ux_messages_answer_of_job",
-            "job_id",
-            unique=True,
-            sqlite_where=sql_text("role = 'assistant'"),
-            postgresql_where=sql_text("role = 'assistant'"),
-        ),
+        partial_index("ux_messages_answer_of_job", "job_id", unique=True, where="role = 'assistant'"),
         # A covering index: for most messages a prompt needs only these columns and does not read the row.
         Index("ix_messages_conversation", "conversation_id", "id", *OUTLINED),
         {"sqlite_autoincrement": True},

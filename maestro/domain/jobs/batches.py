@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import Field as ValueField
 from pydantic import model_validator
-from sqlmodel import Field, Index, SQLModel, text
+from sqlmodel import Field, Index, SQLModel
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import NO_EDITS, OPEN, JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
@@ -65,14 +65,7 @@ class ReplayBatch(SQLModel, table=True):
     """
 
     __tablename__ = "replay_batches"
-    __table_args__ = (
-        Index(
-            "ix_replay_batches_open",
-            "id",
-            sqlite_where=text("ended_at IS NULL"),
-            postgresql_where=text("ended_at IS NULL"),
-        ),
-    )
+    __table_args__ = (partial_index("ix_replay_batches_open", "id", where="ended_at IS NULL"),)
 
     id: str = Field(primary_key=True)
     action: BatchAction = Field(sa_type=text_of(BatchAction))
@@ -96,12 +89,7 @@ class ReplayItem(SQLModel, table=True):
     __tablename__ = "replay_items"
     __table_args__ = (
         Index("ix_replay_items_state", "batch_id", "state", "place", "lane"),
-        Index(
-            "ix_replay_items_began",
-            "began",
-            sqlite_where=text("state = 'begun'"),
-            postgresql_where=text("state = 'begun'"),
-        ),
+        partial_index("ix_replay_items_began", "began", where="state = 'begun'"),
     )
 
     batch_id: str = Field(primary_key=True, foreign_key="replay_batches.id")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 from pydantic import Field as ValueField
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.errors import WaitReason
 from maestro.domain.fields import ModelName, Slug
 from maestro.domain.messages import MAX_CONTENT_CHARS, Address
@@ -77,42 +77,13 @@ class Job(SQLModel, table=True):
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
         # The columns that a search reads besides messages; most jobs have none of these texts and no entry here.
-        Index(
-            "ix_queue_told",
-            "error",
-            "reason",
-            "task",
-            "id",
-            sqlite_where=text("error != '' OR reason != '' OR task != ''"),
-            postgresql_where=text("error != '' OR reason != '' OR task != ''"),
+        partial_index(
+            "ix_queue_told", "error", "reason", "task", "id", where="error != '' OR reason != '' OR task != ''"
         ),
-        Index(
-            "ix_queue_open_lane",
-            "lane",
-            "turn",
-            sqlite_where=text("status IN ('pending', 'running')"),
-            postgresql_where=text("status IN ('pending', 'running')"),
-        ),
-        Index(
-            "ix_queue_waiting",
-            "wake_at",
-            sqlite_where=text("status = 'waiting'"),
-            postgresql_where=text("status = 'waiting'"),
-        ),
-        Index(
-            "ix_queue_schedule",
-            "schedule",
-            "turn",
-            sqlite_where=text("schedule IS NOT NULL"),
-            postgresql_where=text("schedule IS NOT NULL"),
-        ),
-        Index(
-            "ix_queue_webhook_id",
-            "webhook_id",
-            "turn",
-            sqlite_where=text("webhook_id IS NOT NULL"),
-            postgresql_where=text("webhook_id IS NOT NULL"),
-        ),
+        partial_index("ix_queue_open_lane", "lane", "turn", where="status IN ('pending', 'running')"),
+        partial_index("ix_queue_waiting", "wake_at", where="status = 'waiting'"),
+        partial_index("ix_queue_schedule", "schedule", "turn", where="schedule IS NOT NULL"),
+        partial_index("ix_queue_webhook_id", "webhook_id", "turn", where="webhook_id IS NOT NULL"),
     )
 
     id: str = Field(primary_key=True)
@@ -223,14 +194,7 @@ class JobStep(SQLModel, table=True):
     __tablename__ = "job_steps"
     __table_args__ = (
         UniqueConstraint("job_id", "step", "attempt"),
-        Index(
-            "ix_job_steps_failed",
-            "job_id",
-            "id",
-            "step",
-            sqlite_where=text("state = 'failed'"),
-            postgresql_where=text("state = 'failed'"),
-        ),
+        partial_index("ix_job_steps_failed", "job_id", "id", "step", where="state = 'failed'"),
     )
 
     id: int | None = Field(default=None, primary_key=True)

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlmodel import Field, Index, SQLModel, text
+from sqlmodel import Field, Index, SQLModel
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.values import View
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
@@ -227,14 +227,7 @@ class Pairing(SQLModel, table=True):
 
     __tablename__ = "pairings"
     __table_args__ = (
-        Index(
-            "ux_pairings_pending",
-            "platform",
-            "user_id",
-            unique=True,
-            sqlite_where=text("status = 'pending'"),
-            postgresql_where=text("status = 'pending'"),
-        ),
+        partial_index("ux_pairings_pending", "platform", "user_id", unique=True, where="status = 'pending'"),
         Index("ix_pairings_person", "platform", "user_id"),
     )
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+from sqlmodel import Field, SQLModel, UniqueConstraint
 
-from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.messages import MAX_LABEL_CHARS, Button, control_word, pairing_code
 from maestro.domain.people.people import PersonId
@@ -107,18 +107,8 @@ class Question(SQLModel, table=True):
     __tablename__ = "questions"
     __table_args__ = (
         UniqueConstraint("job_id", "number", "place"),
-        Index(
-            "ix_questions_open",
-            "lane",
-            sqlite_where=text("status = 'open'"),
-            postgresql_where=text("status = 'open'"),
-        ),
-        Index(
-            "ix_questions_outside",
-            "agent_id",
-            sqlite_where=text("job_id IS NULL"),
-            postgresql_where=text("job_id IS NULL"),
-        ),
+        partial_index("ix_questions_open", "lane", where="status = 'open'"),
+        partial_index("ix_questions_outside", "agent_id", where="job_id IS NULL"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
