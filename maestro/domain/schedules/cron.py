@@ -1,6 +1,7 @@
 """A parser for cron expressions of five fields: minute, hour, day of the month, month, day of the week.
 
-See docs/decisions.md: schedules.
+The library cronsim does not replace it: it repeats named hours when the clocks go back if the minutes have a ``*``, and
+its errors do not say how to correct the text (docs/decisions.md: schedules).
 """
 
 from calendar import monthrange
@@ -10,9 +11,6 @@ from datetime import date, datetime, time
 
 from maestro.domain.errors import InvalidEdit
 
-_FIELDS = 5
-_DIGITS = 2
-_LEAP_YEAR = 2000
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NICKNAMES = {
@@ -71,9 +69,6 @@ _DAY = _Field("day of the month", 1, 31)
 _MONTH = _Field("month", 1, 12, _MONTHS)
 _WEEKDAY = _Field("day of the week", 0, 7, _WEEKDAYS)
 
-_EVERY_DAY = frozenset(range(1, 32))
-_EVERY_WEEKDAY = frozenset(range(7))
-
 
 @dataclass(frozen=True)
 class CronTimes:
@@ -101,21 +96,14 @@ class CronTimes:
     def has_times_on(self, day: date) -> bool:
         """Say whether the cron has a time on this day."""
         weekday = day.isoweekday() % _SUNDAY
-        return day.month in self.months and any(day.day in one and weekday in other for one, other in self.choices)
+        return day.month in self.months and any(day.day in days and weekday in week for days, week in self.choices)
 
     @property
     def choices(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
         """Return pairs of days of the month and days of the week; a day matches if one pair contains both its parts."""
         if len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY:
-            return (self.days, _EVERY_WEEKDAY), (_EVERY_DAY, self.weekdays)
+            return (self.days, frozenset(range(_SUNDAY))), (frozenset(range(1, 32)), self.weekdays)
         return ((self.days, self.weekdays),)
-
-    @property
-    def has_any_date(self) -> bool:
-        """Say whether any date matches: a cron for 31 February has none."""
-        if len(self.weekdays) < _SUNDAY:
-            return True
-        return any(min(self.days) <= monthrange(_LEAP_YEAR, month)[1] for month in self.months)
 
 
 def read_cron(written: str) -> CronTimes:
@@ -123,8 +111,8 @@ def read_cron(written: str) -> CronTimes:
     words = written.split()
     if len(words) == 1 and words[0].lower() in _NICKNAMES:
         raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} for {words[0].lower()}")
-    if len(words) != _FIELDS:
-        seconds = ", and no seconds" if len(words) == _FIELDS + 1 else ""
+    if len(words) != 5:
+        seconds = ", and no seconds" if len(words) == 6 else ""
         raise InvalidEdit(
             "write it as every 15m, with s, m, h or d, or as the five fields of cron: minute, hour, day of the month, "
             f"month, day of the week{seconds}, such as 0 9 * * 1-5"
@@ -138,10 +126,11 @@ def read_cron(written: str) -> CronTimes:
         frozenset(number % _SUNDAY for number in _WEEKDAY.read(weekday)),
         fixed="*" not in hour,
     )
-    if not times.has_any_date:
+    longest_month = max(monthrange(2000, month)[1] for month in times.months)
+    if len(times.weekdays) == _SUNDAY and min(times.days) > longest_month:
         raise InvalidEdit("that date never comes: no month of the list is that long")
     return times
 
 
 def _is_number(written: str) -> bool:
-    return written.isascii() and written.isdigit() and len(written) <= _DIGITS
+    return written.isascii() and written.isdigit() and len(written) <= 2

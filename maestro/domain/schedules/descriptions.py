@@ -1,6 +1,7 @@
 """Descriptions of schedules in plain English, such as "at 09:00 on working days"."""
 
-from collections.abc import Sequence, Set
+from calendar import month_name
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -14,7 +15,7 @@ _UNITS = (
     ("second", timedelta(seconds=1)),
 )
 _WEEKDAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
-_MONTHS = (
+_MONTHS = [
     "January",
     "February",
     "March",
@@ -27,11 +28,8 @@ _MONTHS = (
     "October",
     "November",
     "December",
-)
-_WORKING_DAYS = frozenset(range(1, 6))
-_WEEKEND = frozenset({0, 6})
-_HOURS, _MINUTES = 24, 60
-_ALL_DAYS = 31
+]
+_WEEKS = {frozenset(range(7)): "", frozenset(range(1, 6)): "on working days", frozenset({0, 6}): "at weekends"}
 _MOST_TIMES = 4
 """Up to this many times of a day are listed; above it, the description gives a rhythm or a count."""
 
@@ -42,10 +40,11 @@ def in_words(schedule: Schedule, zone: ZoneInfo) -> str:
         case Interval(length):
             return _every(length)
         case Once(moment):
-            return f"once, on {_day(moment, zone)}"
-        case _:
-            parts = (_times(schedule), _days(schedule), _months(schedule.months))
-            return " ".join(filter(None, parts))
+            wall = moment.astimezone(zone)
+            return f"once, on {wall.day} {wall:%B %Y at %H:%M:%S}".removesuffix(":00")
+        case CronTimes(months=months):
+            in_months = f"in {_listed([month_name[month] for month in sorted(months)])}" if len(months) < 12 else ""
+            return " ".join(filter(None, (_times(schedule), _days(schedule), in_months)))
 
 
 def distance(moment: datetime, now: datetime) -> str:
@@ -65,19 +64,14 @@ def _every(length: timedelta) -> str:
     return f"every {name}" if count == 1 else f"every {count} {name}s"
 
 
-def _day(moment: datetime, zone: ZoneInfo) -> str:
-    wall = moment.astimezone(zone)
-    return f"{wall.day} {_MONTHS[wall.month - 1]} {wall.year} at {wall:%H:%M:%S}".removesuffix(":00")
-
-
 def _times(cron: CronTimes) -> str:
     hours, minutes = sorted(cron.hours), sorted(cron.minutes)
     if len(hours) * len(minutes) <= _MOST_TIMES:
         return f"at {_listed([f'{hour:02}:{minute:02}' for hour in hours for minute in minutes])}"
-    step = _rhythm(minutes, _MINUTES)
-    if len(minutes) == 1 and (span := _rhythm(hours, _HOURS)):
+    step = _rhythm(minutes, 60)
+    if len(minutes) == 1 and (span := _rhythm(hours, 24)):
         return _every(timedelta(hours=span)) + (f" at minute {minutes[0]}" if minutes[0] else "")
-    if step and len(hours) == _HOURS:
+    if step and len(hours) == 24:
         return _every(timedelta(minutes=step))
     if step and hours == list(range(hours[0], hours[-1] + 1)):
         return f"{_every(timedelta(minutes=step))} from {hours[0]:02}:00 to {hours[-1]:02}:59"
@@ -91,25 +85,12 @@ def _rhythm(numbers: Sequence[int], whole: int) -> int | None:
 
 
 def _days(cron: CronTimes) -> str:
-    by_week = _weekdays(cron.weekdays) if len(cron.weekdays) < len(_WEEKDAYS) else ""
-    some = len(cron.days) < _ALL_DAYS
-    by_month = f"on day {_listed(list(map(str, sorted(cron.days))))} of the month" if some else ""
+    by_month = f"on day {_listed(list(map(str, sorted(cron.days))))} of the month" if len(cron.days) < 31 else ""
+    monday_first = sorted(cron.weekdays, key=lambda day: (day - 1) % 7)
+    by_week = _WEEKS.get(cron.weekdays, f"on {_listed([_WEEKDAYS[day] for day in monday_first])}")
     if by_week or by_month:
         return " or ".join(filter(None, (by_month, by_week)))
     return "every day" if len(cron.hours) * len(cron.minutes) <= _MOST_TIMES else ""
-
-
-def _weekdays(days: Set[int]) -> str:
-    if days == _WORKING_DAYS:
-        return "on working days"
-    if days == _WEEKEND:
-        return "at weekends"
-    return f"on {_listed([_WEEKDAYS[day] for day in sorted(days, key=lambda day: (day - 1) % len(_WEEKDAYS))])}"
-
-
-def _months(months: Set[int]) -> str:
-    some = len(months) < len(_MONTHS)
-    return f"in {_listed([_MONTHS[month - 1] for month in sorted(months)])}" if some else ""
 
 
 def _listed(words: Sequence[str]) -> str:

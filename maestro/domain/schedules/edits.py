@@ -23,8 +23,6 @@ Written = Annotated[str, Field(max_length=200)]
 Zone = Annotated[str, Field(max_length=64)]
 Prompt = Annotated[str, Field(max_length=20_000), AfterValidator(storable)]
 
-_TIMING = frozenset({"schedule", "zone"})
-
 
 class ScheduleKind(StrEnum):
     """The kind of a schedule: heartbeat or cron."""
@@ -62,9 +60,9 @@ class NewSchedule(View):
 
     def columns(self) -> dict[str, Any]:
         """Return the column values, except the agent: the table stores the agent's id, the request its slug."""
-        found = self.model_dump(by_alias=False, exclude={"agent", "timezone", "script"})
+        columns = self.model_dump(by_alias=False, exclude={"agent", "timezone", "script"})
         script = {"script": self.script.model_dump_json()} if self.script is not None else {}
-        return {**found, **script, "zone": self.timezone}
+        return {**columns, **script, "zone": self.timezone}
 
 
 class NewScheduleOfKind(NewSchedule):
@@ -94,12 +92,12 @@ class ScheduleChange(View):
 
     def columns(self) -> dict[str, Any]:
         """Return the changed column values, except the agent."""
-        found = self.model_dump(by_alias=False, exclude={"agent", "script"}, exclude_none=True)
-        if "timezone" in found:
-            found["zone"] = found.pop("timezone")
+        columns = self.model_dump(by_alias=False, exclude={"agent", "script"}, exclude_none=True)
+        if "timezone" in columns:
+            columns["zone"] = columns.pop("timezone")
         if "script" in self.model_fields_set:
-            found["script"] = self.script.model_dump_json() if self.script is not None else ""
-        return found
+            columns["script"] = self.script.model_dump_json() if self.script is not None else ""
+        return columns
 
 
 class SchedulePreviewRequest(View):
@@ -144,21 +142,20 @@ def changed_columns(
     again. Setting ``enabled`` clears Maestro's pause, and restarts a schedule that has ended. Raises ``InvalidEdit``
     for a value that breaks a rule; unchanged values stay valid under the rules of the time when they were written.
     """
-    requested = change.columns()
     # A cron has no script column: an empty script for it is not a change.
-    found = {name: value for name, value in requested.items() if getattr(planned, name, "") != value}
-    after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **found}
+    changes = {name: value for name, value in change.columns().items() if getattr(planned, name, "") != value}
+    after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **changes}
     check_work(planned.kind, after["prompt"], after.get("script", ""))
-    begins_anew = bool(found.keys() & _TIMING) or (bool(change.enabled) and planned.ended_at is not None)
-    if begins_anew or "jitter_seconds" in found:
+    restarts = bool(changes.keys() & {"schedule", "zone"}) or (bool(change.enabled) and planned.ended_at is not None)
+    if restarts or "jitter_seconds" in changes:
         schedule = (
             read_schedule(after["schedule"], after["zone"], now, shortest)
-            if begins_anew
+            if restarts
             else recall_schedule(after["schedule"], after["zone"], planned.anchored_at)
         )
         check_jitter(schedule, after["jitter_seconds"])
-    if begins_anew:
-        found |= {"anchored_at": now, "ended_at": None}
+    if restarts:
+        changes |= {"anchored_at": now, "ended_at": None}
     if change.enabled and (planned.paused_reason or planned.failures):
-        found |= {"paused_reason": "", "failures": 0}
-    return found
+        changes |= {"paused_reason": "", "failures": 0}
+    return changes

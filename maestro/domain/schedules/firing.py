@@ -6,7 +6,7 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit, WaitReason
 from maestro.domain.jobs.job import Job, Wait
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.expressions import Once, read_zone, recall_schedule
+from maestro.domain.schedules.expressions import Once, Schedule, read_zone, recall_schedule
 from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
 from maestro.domain.schedules.times import passed, times_after
 from maestro.domain.values import Value
@@ -55,9 +55,8 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
     A wait without a known end counts as too long, and so does a wait for the next day's budget. A schedule with a
     single run is never skipped: it waits.
     """
-    try:
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    except InvalidEdit:
+    schedule = _recall(planned)
+    if schedule is None:
         return False
     following = next(times_after(schedule, read_zone(planned.zone), planned.anchored_at, now), None)
     if following is None:
@@ -86,27 +85,27 @@ def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
     Times before the last edit of the schedule or of its agent do not count: they may belong to a pause.
     """
     began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
-    try:
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    except InvalidEdit:  # a stored schedule that today's rules reject still runs
-        return 0
-    return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot)
+    schedule = _recall(planned)
+    return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot) if schedule is not None else 0
 
 
 def runs_once(planned: ScheduleColumns) -> bool:
     """Say whether the schedule has a single run."""
-    return _moment(planned) is not None
+    return isinstance(_recall(planned), Once)
 
 
 def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
     """Return the moment of a single run that passed without the run, or None: Temporal did not get it in time."""
-    moment = _moment(planned)
-    return moment if moment is not None and moment <= now and planned.ended_at is None else None
+    match _recall(planned):
+        case Once(moment) if moment <= now and planned.ended_at is None:
+            return moment
+        case _:
+            return None
 
 
-def _moment(planned: ScheduleColumns) -> datetime | None:
+def _recall(planned: ScheduleColumns) -> Schedule | None:
+    """Parse the expression of a row; None for one that today's rules reject, whose schedule in Temporal still runs."""
     try:
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        return recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:
         return None
-    return schedule.moment if isinstance(schedule, Once) else None

@@ -69,8 +69,8 @@ class ScheduleColumns(SQLModel):
 
     def is_like(self, other: "ScheduleColumns") -> bool:
         """Say whether both schedules have the same kind, agent, work, times and address."""
-        what = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
-        return type(self) is type(other) and self.model_dump(include=what) == other.model_dump(include=what)
+        compared = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
+        return type(self) is type(other) and self.model_dump(include=compared) == other.model_dump(include=compared)
 
 
 class Heartbeat(ScheduleColumns, table=True):
@@ -98,4 +98,4 @@ class Cron(ScheduleColumns, table=True):
 def free_name(name: str, taken: Container[str]) -> str:
     """Return the name if it is free, else the name with the first free number from 2 on."""
     numbered = (f"{name} {number}" for number in count(2))
-    return next(one for one in chain((name,), numbered) if one not in taken)
+    return next(candidate for candidate in chain((name,), numbered) if candidate not in taken)

@@ -1,5 +1,6 @@
 """Heartbeat scripts: fetch JSON, fill a template with it, and call a model only if a condition holds."""
 
+import operator
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, Self, TypeGuard
@@ -49,6 +50,14 @@ class Comparison(StrEnum):
     OTHER = "!="
 
 
+_ORDERS = {
+    Comparison.LESS: operator.lt,
+    Comparison.AT_MOST: operator.le,
+    Comparison.MORE: operator.gt,
+    Comparison.AT_LEAST: operator.ge,
+}
+
+
 class Condition(View):
     """When a script calls a model: if the value at ``path`` of the fetched JSON compares as given.
 
@@ -62,13 +71,13 @@ class Condition(View):
 
     def holds(self, fetched: object) -> bool:
         """Say whether the condition holds; a missing value, or a non-number in an ordered comparison, never does."""
-        found = value_at(fetched, self.path)
-        same = found == self.value and isinstance(found, bool) == isinstance(self.value, bool)
+        value = value_at(fetched, self.path)
+        is_equal = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         if self.op is Comparison.EQUAL:
-            return same
+            return is_equal
         if self.op is Comparison.OTHER:
-            return found is not NOTHING and not same
-        return _is_number(found) and _is_number(self.value) and _ordered(found, self.op, self.value)
+            return value is not NOTHING and not is_equal
+        return _is_number(value) and _is_number(self.value) and _ORDERS[self.op](value, self.value)
 
 
 class Script(View):
@@ -102,8 +111,8 @@ def read_script(text: str) -> Script:
 def fetched_json(status: int, body: bytes) -> object:
     """Return the JSON of a response; raises ``ScriptFailed`` for an error status or invalid JSON."""
     if status >= HTTPStatus.MULTIPLE_CHOICES:
-        away = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
-        raise (ScriptSourceAway if away else ScriptFailed)(f"the server answered with status {status}")
+        is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+        raise (ScriptSourceAway if is_temporary else ScriptFailed)(f"the server answered with status {status}")
     try:
         return read_json(body)
     except InvalidJson as error:
@@ -132,15 +141,3 @@ def _readable(value: object) -> str:
 
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _ordered(found: float, op: Comparison, expected: float) -> bool:
-    match op:
-        case Comparison.LESS:
-            return found < expected
-        case Comparison.AT_MOST:
-            return found <= expected
-        case Comparison.MORE:
-            return found > expected
-        case _:
-            return found >= expected

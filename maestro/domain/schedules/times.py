@@ -21,15 +21,7 @@ from maestro.domain.schedules.expressions import (
     clocks_change,
     first_moment_of,
     moment_of,
-    moments,
 )
-
-PREVIEW_TIMES = 5
-"""The number of due times in a preview."""
-
-_DAY = timedelta(days=1)
-_DAYS_AHEAD = 5 * 366
-_LONGEST_MONTH = timedelta(days=32)
 
 LOOK_AHEAD = 400
 """Days to search for clock changes: a year, and a margin to renew the result before it ends."""
@@ -37,9 +29,8 @@ LOOK_AHEAD = 400
 Hours = Mapping[date, Set[int]]
 """Hours of local time, by date."""
 
-_ONE_DAY, _HOUR, _SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
+_DAY, _HOUR, _SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 _ALL_DAY = frozenset(range(24))
-_EVERY_WEEKDAY = 7
 
 
 def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
@@ -60,7 +51,7 @@ def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
 
 def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
     """Return the next five due times, or fewer if the schedule ends earlier."""
-    return tuple(islice(times_after(schedule, zone, anchor, after), PREVIEW_TIMES))
+    return tuple(islice(times_after(schedule, zone, anchor, after), 5))
 
 
 def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
@@ -78,21 +69,21 @@ def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime
 def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
     if cron.fixed:
-        found: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
+        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
     else:
-        found = merge(_clock_times(cron, zone, day, 0), _clock_times(cron, zone, day, 1))
-    return (moment for moment, _ in groupby(found))
+        times = merge(_clock_times(cron, zone, day, 0), _clock_times(cron, zone, day, 1))
+    return (moment for moment, _ in groupby(times))
 
 
 def passed_over(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
     """Return the next local time of the cron, within five years, that a clock change skips, or None."""
     today = after.astimezone(zone).date()
-    for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
+    for day in (today + ahead * _DAY for ahead in range(5 * 366)):
         if clocks_change(day, zone):
             walls = (*cron.on(day), *cron.on(day + _DAY))
-            missed = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
-            if missed is not None and first_moment_of(missed, zone) > after:
-                return missed
+            skipped = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
+            if skipped is not None and first_moment_of(skipped, zone) > after:
+                return skipped
     return None
 
 
@@ -106,28 +97,18 @@ def _grid(length: timedelta, anchor: datetime, after: datetime) -> Iterator[date
 
 def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     day = after.astimezone(zone).date()
-    yield from times_of(_without_past_hours(cron, zone, day, after), zone, day)
-    while (day := _next_day(cron, day)).year <= LAST_YEAR:
-        yield from times_of(cron, zone, day)
+    # Hours of the first day that have passed are left out, so that their minutes are not computed.
+    ends = {hour: moment_of(datetime.combine(day, time(hour, 59)), zone, 1) for hour in cron.hours}
+    hours = frozenset(hour for hour, end in ends.items() if end is None or end > after)
+    yield from times_of(replace(cron, hours=hours), zone, day)
+    while (day := day + _DAY).year <= LAST_YEAR:
+        if cron.has_times_on(day):
+            yield from times_of(cron, zone, day)
 
 
 def _clock_times(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
     """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
     return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
-
-
-def _without_past_hours(cron: CronTimes, zone: ZoneInfo, day: date, after: datetime) -> CronTimes:
-    """Return the cron without the hours of a day that have passed, so that their minutes are not computed."""
-    ends = {hour: moments(datetime.combine(day, time(hour, 59)), zone) for hour in cron.hours}
-    return replace(cron, hours=frozenset(hour for hour, end in ends.items() if not end or end[-1] > after))
-
-
-def _next_day(cron: CronTimes, day: date) -> date:
-    """Return the next day; months that the cron does not select are skipped."""
-    ahead = day + _DAY
-    while ahead.month not in cron.months:
-        ahead = (ahead.replace(day=1) + _LONGEST_MONTH).replace(day=1)
-    return ahead
 
 
 def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
@@ -150,13 +131,12 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
     Where a change skips midnight, a Temporal server may compute the wrong weekday: for a cron with days of the week the
     whole day is then included.
     """
-    found: dict[date, Set[int]] = {}
-    for evening in _days_of_change(zone, today):
-        by_weekday = len(cron.weekdays) < _EVERY_WEEKDAY
-        for day, hours in _hours_around(evening, zone, by_weekday=by_weekday).items():
-            if hours == _ALL_DAY or (cron.has_times_on(day) and cron.hours & hours):
-                found[day] = hours
-    return found
+    return {
+        day: hours
+        for evening in _days_of_change(zone, today)
+        for day, hours in _hours_around(evening, zone, by_weekday=len(cron.weekdays) < 7).items()
+        if hours == _ALL_DAY or (cron.has_times_on(day) and cron.hours & hours)
+    }
 
 
 def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetime, ...]:
@@ -170,31 +150,24 @@ def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetim
 @lru_cache(maxsize=100)
 def _days_of_change(zone: ZoneInfo, today: date) -> tuple[date, ...]:
     """Return the days on which the clocks change between noon and the next noon; the search starts two days back."""
-    days = (today + ahead * _ONE_DAY for ahead in range(-2, LOOK_AHEAD))
+    days = (today + ahead * _DAY for ahead in range(-2, LOOK_AHEAD))
     return tuple(day for day in days if clocks_change(day, zone))
 
 
 def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     """Return the local hours from one hour before a clock change to the hour after it."""
-    moment = _moment_of_change(evening, zone)
+    noons = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
+    moment = change_between(*noons, zone)
     before = _wall(moment - _SECOND, zone) + _SECOND
     after = _wall(moment, zone)
     first, last = min(before, after) - _HOUR, max(before, after)
-    found: dict[date, set[int]] = {}
+    hours: dict[date, Set[int]] = {}
     while first.replace(minute=0, second=0) <= last:
-        found.setdefault(first.date(), set()).add(first.hour)
+        hours[first.date()] = hours.get(first.date(), frozenset()) | {first.hour}
         first += _HOUR
-    midnight = datetime.combine(after.date(), time())
-    if by_weekday and before <= midnight < after:
-        return {**found, after.date(): _ALL_DAY}
-    return found
-
-
-def _moment_of_change(evening: date, zone: ZoneInfo) -> datetime:
-    """Return the first second with the UTC offset of the next noon."""
-    earlier = datetime.combine(evening, time(12), zone).astimezone(UTC)
-    later = datetime.combine(evening + _ONE_DAY, time(12), zone).astimezone(UTC)
-    return change_between(earlier, later, zone)
+    if by_weekday and before <= datetime.combine(after.date(), time()) < after:
+        hours[after.date()] = _ALL_DAY
+    return hours
 
 
 def _wall(moment: datetime, zone: ZoneInfo) -> datetime:

@@ -1,10 +1,10 @@
 """Views of schedules for operators, used by API, command line and pages."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from maestro.domain.schedules.cron import CronTimes
 from maestro.domain.schedules.descriptions import in_words
 from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest
 from maestro.domain.schedules.expressions import (
-    Schedule,
     check_jitter,
     first_moment_of,
     read_schedule,
@@ -154,8 +153,14 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
     """Build the view of a schedule."""
     planned, state = record.planned, state_of(record.planned, record.agent)
-    when, coming = _words_and_times(planned, now)
-    next_runs = coming if state is ScheduleState.ACTIVE else ()
+    when, next_runs, job = planned.schedule, tuple[datetime, ...](), record.last
+    with suppress(InvalidEdit):  # for an expression that cannot be parsed, its text and no times
+        zone = read_zone(planned.zone)
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        when = in_words(schedule, zone)
+        if state is ScheduleState.ACTIVE:
+            times = next_times(schedule, zone, planned.anchored_at, now)
+            next_runs = tuple(time.astimezone(zone) for time in times)
     script = getattr(planned, "script", "")
     own = {"agent", "state", "reason", "timezone", "when", "next_run", "next_runs", "last_run", "script", "kind", "ref"}
     return ScheduleView(
@@ -170,7 +175,14 @@ def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
         reason=_reason(record, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
-        last_run=_last_run(record),
+        last_run=LastRun(
+            job_id=planned.last_job_id,
+            status=job.status if job is not None else None,
+            reason=job.reason if job is not None else "",
+            created_at=job.created_at if job is not None else None,
+        )
+        if planned.last_job_id
+        else None,
     )
 
 
@@ -182,38 +194,20 @@ def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
 
 def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
     """Build the preview of a schedule as if created now; raises ``InvalidEdit`` if it is not valid."""
-    schedule = read_schedule(request.schedule, request.timezone, now, shortest)
+    schedule, note = read_schedule(request.schedule, request.timezone, now, shortest), ""
     check_jitter(schedule, request.jitter_seconds)
     zone = read_zone(request.timezone)
-    times = next_times(schedule, zone, now, now)
+    skipped = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
+    if skipped is not None:
+        night = f"On {skipped:%Y-%m-%d} the clocks of {zone.key} go forward over {skipped:%H:%M}"
+        note = f"{night}: it comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M} then."
     return SchedulePreview(
         schedule=request.schedule,
         timezone=request.timezone,
         when=in_words(schedule, zone),
-        next_runs=tuple(time.astimezone(zone) for time in times),
-        note=_skipped_time_note(schedule, zone, now),
+        next_runs=tuple(time.astimezone(zone) for time in next_times(schedule, zone, now, now)),
+        note=note,
     )
-
-
-def _skipped_time_note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
-    """Describe the next clock change that skips a time of the schedule, and the time at which it runs instead."""
-    wall = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
-    if wall is None:
-        return ""
-    instead = first_moment_of(wall, zone).astimezone(zone)
-    night = f"On {wall:%Y-%m-%d} the clocks of {zone.key} go forward over {wall:%H:%M}"
-    return f"{night}: it comes at {instead:%H:%M} then."
-
-
-def _words_and_times(planned: ScheduleColumns, now: datetime) -> tuple[str, tuple[datetime, ...]]:
-    """Return the schedule in words and its next times; for one that cannot be parsed, its text and no times."""
-    try:
-        zone = read_zone(planned.zone)
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-    except InvalidEdit:
-        return planned.schedule, ()
-    times = next_times(schedule, zone, planned.anchored_at, now)
-    return in_words(schedule, zone), tuple(time.astimezone(zone) for time in times)
 
 
 def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
@@ -227,15 +221,3 @@ def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
             return f"the agent {record.agent.slug} is {record.agent.status}"
         case _:
             return ""
-
-
-def _last_run(record: ScheduleRecord) -> LastRun | None:
-    if not record.planned.last_job_id:
-        return None
-    job = record.last
-    return LastRun(
-        job_id=record.planned.last_job_id,
-        status=job.status if job is not None else None,
-        reason=job.reason if job is not None else "",
-        created_at=job.created_at if job is not None else None,
-    )
