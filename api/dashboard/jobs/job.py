@@ -99,7 +99,7 @@ class JobContent:
     @property
     def stretches(self) -> Sequence[RunTimeline]:
         """The runs to show: the newest, or all if requested."""
-        return self.course.stretches if self.every else self.course.newest(STEPS)
+        return self.course.runs if self.every else self.course.newest(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text, in full if requested."""

@@ -50,9 +50,12 @@ class RouteOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
-        who = {RouteAction.ANSWER: f"{self.agent} answers", RouteAction.REPLY: "Maestro itself replies"}
-        return ": ".join(filter(None, (who.get(self.action, "no agent answers"), self.reason)))
+        actions = {
+            RouteAction.ANSWER: f"{self.agent} answers",
+            RouteAction.REPLY: "Maestro itself replies",
+            RouteAction.DROP: "no agent answers",
+        }
+        return ": ".join(filter(None, (actions[self.action], self.reason)))
 
 
 class MediaOutcome(StepOutcome):
@@ -64,7 +67,6 @@ class MediaOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         counts = (
             (self.files, "fetched"),
             (self.unavailable, "unavailable"),
@@ -81,7 +83,6 @@ class VoiceOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return f"{self.transcribed} of {self.voices} transcribed"
 
 
@@ -99,7 +100,6 @@ class ConversationOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         long = ", which has grown too long for the model" if self.compaction_due else ""
         return f"message {self.message_id} of conversation {self.conversation_id}{long}"
 
@@ -114,7 +114,6 @@ class CompactionOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         counts = (self.archived, "messages archived"), (self.facts, "facts stored"), (self.tokens_saved, "tokens saved")
         return _listed(*counts) or "nothing to archive"
 
@@ -128,7 +127,6 @@ class ContextOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return f"about {self.tokens:,} tokens in {self.turns:,} turns"
 
 
@@ -180,11 +178,10 @@ class ModelOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
-        wants = f"asks for {', '.join(self.tools)}" if self.tools else "answers"
+        reply = f"asks for {', '.join(self.tools)}" if self.tools else "answers"
         cost = "" if self.cost_usd is None else f", {self.cost_usd:.6f} USD"
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{cost}"
-        return f"{self.provider}/{self.model} {wants}: {tokens}"
+        return f"{self.provider}/{self.model} {reply}: {tokens}"
 
 
 class ToolStep(StepRef):
@@ -201,7 +198,6 @@ class ToolOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return self.state
 
 
@@ -221,7 +217,6 @@ class ParkOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return self.status
 
 
@@ -246,7 +241,6 @@ class AnswerOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         begun = f"begins {len(self.begun)} {'task' if len(self.begun) == 1 else 'tasks'} of other agents"
         parts = {
             f"recorded as message {self.message_id}": self.message_id,
@@ -283,7 +277,6 @@ class TakeUpOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return f"{self.agent} works on it{', another agent gets the result' if self.heard else ''}"
 
 
@@ -296,7 +289,6 @@ class BackgroundOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return f"{self.agent} works on it{', by a script' if self.script else ''}"
 
 
@@ -308,7 +300,6 @@ class ScriptOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         if self.asks:
             return f"asks a model: {self.asks}"
         return "has something to post" if self.posts else "nothing to post"
@@ -328,7 +319,6 @@ class DeliverOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return _listed((self.chunks, "sent")) or "nothing to send"
 
 
@@ -362,9 +352,8 @@ class CloseOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        """The result in a few words."""
         return self.status
 
 
 def _listed(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    return ", ".join(f"{count:,} {words}" for count, words in counts if count)

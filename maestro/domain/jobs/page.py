@@ -1,10 +1,11 @@
 """The timeline of one job's page: its attempts at steps, run by run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, groupby
-from typing import TypeVar
+from operator import attrgetter
 
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
@@ -19,7 +20,8 @@ WIDTH = 100.0
 THIN = 0.6
 """The least width of a bar, in percent, so that a very short step is still visible."""
 
-Thing = TypeVar("Thing")
+NOWHERE = -1
+"""The index for a record that belongs to no attempt."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,24 @@ class TimelineBar:
 
 
 @dataclass(frozen=True)
-class TimelineEntry:
-    """One attempt at one step, with its calls, questions, actions and deliveries.
+class StepRecords:
+    """The calls, questions, actions and deliveries of one attempt at a step."""
 
-    ``words`` is the purpose of the step, ``note`` its result in words.
-    """
+    calls: list[CallView] = field(default_factory=list)
+    tools: list[ToolRunView] = field(default_factory=list)
+    questions: list[JobQuestionView] = field(default_factory=list)
+    actions: list[ActionView] = field(default_factory=list)
+    deliveries: list[DeliveryView] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineEntry(StepRecords):
+    """One attempt at one step with its records; ``words`` is the purpose of the step, ``note`` its result in words."""
 
     step: StepView
     words: str
     note: str
     bar: TimelineBar = TimelineBar(0, WIDTH)
-    calls: Sequence[CallView] = ()
-    tools: Sequence[ToolRunView] = ()
-    questions: Sequence[JobQuestionView] = ()
-    actions: Sequence[ActionView] = ()
-    deliveries: Sequence[DeliveryView] = ()
 
 
 @dataclass(frozen=True)
@@ -64,68 +69,47 @@ class RunTimeline:
 
 
 @dataclass(frozen=True)
-class UnplacedRecords:
-    """The records of a job that belong to none of its recorded steps, as with releases that recorded no steps."""
-
-    calls: Sequence[CallView] = ()
-    tools: Sequence[ToolRunView] = ()
-    questions: Sequence[JobQuestionView] = ()
-    actions: Sequence[ActionView] = ()
-    deliveries: Sequence[DeliveryView] = ()
-
-
-@dataclass(frozen=True)
 class JobTimeline:
-    """The runs of a job, newest first, and the records outside of them."""
+    """The runs of a job, newest first, and the records of no attempt, as releases without recorded steps left them."""
 
-    stretches: Sequence[RunTimeline] = ()
-    loose: UnplacedRecords = field(default_factory=UnplacedRecords)
+    runs: Sequence[RunTimeline] = ()
+    unplaced: StepRecords = field(default_factory=StepRecords)
 
     def newest(self, most: int) -> Sequence[RunTimeline]:
         """Return the newest runs with up to ``most`` steps in total, but at least one run."""
-        steps = accumulate(len(stretch.entries) for stretch in self.stretches)
-        return self.stretches[: max(1, sum(count <= most for count in steps))]
-
-
-NOWHERE = -1
-"""The index for a record that belongs to no attempt."""
+        steps = accumulate(len(run.entries) for run in self.runs)
+        return self.runs[: max(1, sum(count <= most for count in steps))]
 
 
 def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
     """Return the timeline of a job; ``job`` is the API model of the rows in ``record``."""
-    steps = job.steps
-    calls = _group_by_index(job.calls, lambda call: _attempt_index(steps, _step_of_call(call), call.started_at))
-    tools = _group_by_index(
-        job.tools, lambda tool: _attempt_index(steps, StepKind.TOOL.numbered(tool.number, tool.place))
-    )
-    questions = _group_by_index(
-        job.questions, lambda asked: _attempt_index(steps, StepKind.TOOL.numbered(asked.number, asked.place))
-    )
-    actions = _group_by_index(job.actions, lambda _: _attempt_index(steps, StepKind.TAGS))
-    deliveries = _group_by_index(job.deliveries, lambda chunk: _attempt_index(steps, _step_of_chunk(chunk, steps)))
-    entries = [
-        TimelineEntry(
-            step=step,
-            words=purpose_of(step.step),
-            note=note_of(row),
-            calls=calls.get(place, ()),
-            tools=tools.get(place, ()),
-            questions=questions.get(place, ()),
-            actions=actions.get(place, ()),
-            deliveries=deliveries.get(place, ()),
+    records = defaultdict[int, StepRecords](StepRecords)
+
+    def of(name: str, at: datetime | None = None) -> StepRecords:
+        return records[_attempt_index(job.steps, name, at)]
+
+    for call in job.calls:
+        is_answer = call.purpose is CallPurpose.ANSWER
+        of(StepKind.MODEL.numbered(call.number) if is_answer else StepKind.COMPACTION, call.started_at).calls.append(
+            call
         )
-        for place, (row, step) in enumerate(zip(record.steps, steps, strict=True))
+    for tool in job.tools:
+        of(StepKind.TOOL.numbered(tool.number, tool.place)).tools.append(tool)
+    for question in job.questions:
+        of(StepKind.TOOL.numbered(question.number, question.place)).questions.append(question)
+    of(StepKind.TAGS).actions.extend(job.actions)
+    # A notice has a step of its own, unless it is the only message of the job.
+    has_notice_step = any(step.step == StepKind.NOTICE for step in job.steps)
+    for chunk in job.deliveries:
+        is_notice = has_notice_step and chunk.purpose is not DeliveryPurpose.ANSWER
+        of(StepKind.NOTICE if is_notice else StepKind.DELIVER).deliveries.append(chunk)
+    entries = [
+        TimelineEntry(step=step, words=purpose_of(step.step), note=note_of(row), **vars(records[index]))
+        for index, (row, step) in enumerate(zip(record.steps, job.steps, strict=True))
     ]
-    by_run = groupby(sorted(entries, key=_run), key=_run)
-    runs = [_run_timeline(run, list(of_run), now) for run, of_run in by_run]
-    unplaced = UnplacedRecords(
-        calls=calls.get(NOWHERE, ()),
-        tools=tools.get(NOWHERE, ()),
-        questions=questions.get(NOWHERE, ()),
-        actions=actions.get(NOWHERE, ()),
-        deliveries=deliveries.get(NOWHERE, ()),
-    )
-    return JobTimeline(runs[::-1], unplaced)
+    by_run = attrgetter("step.run")
+    runs = [_run_timeline(run, list(of_run), now) for run, of_run in groupby(sorted(entries, key=by_run), key=by_run)]
+    return JobTimeline(runs[::-1], records[NOWHERE])
 
 
 def current_step(job: JobDetail) -> StepView | None:
@@ -139,39 +123,14 @@ def current_step(job: JobDetail) -> StepView | None:
     return last if last.state in (StepState.RUNNING, StepState.WAITING) else None
 
 
-def _group_by_index(things: Iterable[Thing], index: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
-    """Group records by the index of their attempt, in the given order."""
-    found: dict[int, list[Thing]] = {}
-    for thing in things:
-        found.setdefault(index(thing), []).append(thing)
-    return found
-
-
 def _attempt_index(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
     """Return the index of an attempt at a step: the last one that began by ``at``, else the first.
 
     ``NOWHERE`` if there is no attempt at the step.
     """
-    named = [place for place, step in enumerate(steps) if step.step == name]
-    begun = [place for place in named if at is None or steps[place].started_at <= at]
+    named = [index for index, step in enumerate(steps) if step.step == name]
+    begun = [index for index in named if at is None or steps[index].started_at <= at]
     return begun[-1] if begun else named[0] if named else NOWHERE
-
-
-def _step_of_call(call: CallView) -> str:
-    return StepKind.MODEL.numbered(call.number) if call.purpose is CallPurpose.ANSWER else StepKind.COMPACTION
-
-
-def _step_of_chunk(chunk: DeliveryView, steps: Sequence[StepView]) -> str:
-    """Return the step that sent a chunk.
-
-    A notice has a step of its own, unless it is the only message of the job.
-    """
-    alone = chunk.purpose is DeliveryPurpose.ANSWER or not any(step.step == StepKind.NOTICE for step in steps)
-    return StepKind.DELIVER if alone else StepKind.NOTICE
-
-
-def _run(entry: TimelineEntry) -> int:
-    return entry.step.run
 
 
 def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:
@@ -179,14 +138,13 @@ def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> 
     began = min(entry.step.started_at for entry in entries)
     ended = max(_end(entry, now) for entry in entries)
     whole = (ended - began).total_seconds()
-    placed = []
+    with_bars = []
     for entry in entries:
-        width = max(
-            (_end(entry, now) - entry.step.started_at).total_seconds() / whole * WIDTH if whole else WIDTH, THIN
-        )
+        lasted = (_end(entry, now) - entry.step.started_at).total_seconds()
+        width = max(lasted / whole * WIDTH if whole else WIDTH, THIN)
         offset = (entry.step.started_at - began).total_seconds() / whole * WIDTH if whole else 0
-        placed.append(replace(entry, bar=TimelineBar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
-    return RunTimeline(run, began, ended, placed)
+        with_bars.append(replace(entry, bar=TimelineBar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
+    return RunTimeline(run, began, ended, with_bars)
 
 
 def _end(entry: TimelineEntry, now: datetime) -> datetime:

@@ -7,6 +7,7 @@ resume).
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache, lru_cache
 from typing import Any, Self
@@ -48,7 +49,6 @@ class StepKind(StrEnum):
     outcome: Any
 
     def __new__(cls, name: str, purpose: str, outcome: Any = None) -> Self:
-        """Return the member with its purpose and its result type."""
         kind = str.__new__(cls, name)
         kind._value_, kind.purpose, kind.outcome = name, purpose, outcome
         return kind
@@ -108,14 +108,14 @@ class StepPending(Exception):
 @lru_cache(maxsize=1024)
 def kind_of(step: str) -> StepKind | None:
     """Return the kind of a step, None for a step that this release does not know."""
-    found = NUMBERED.match(step)
-    return _BY_NAME.get(found["kind"] if found else step)
+    numbered = NUMBERED.match(step)
+    return _BY_NAME.get(numbered["kind"] if numbered else step)
 
 
 def numbers_of(step: str) -> tuple[int, ...]:
     """Return the numbers in a step's name: of the model call and the tool call, or of the run."""
-    found = NUMBERED.match(step)
-    return tuple(map(int, found["numbers"].split("-")[1:])) if found else ()
+    numbered = NUMBERED.match(step)
+    return tuple(map(int, numbered["numbers"].split("-")[1:])) if numbered else ()
 
 
 def purpose_of(step: str) -> str:
@@ -235,32 +235,24 @@ def _walk(job: Job, done: Mapping[str, str]) -> Iterator[str]:
             return None
         raise StepPending
 
-    try:
-        for steps in _path_of(job)(result):
-            yield from steps
-    except StepPending:
-        return
-
-
-def _path_of(job: Job) -> StepPath:
+    path: StepPath = background_steps if is_background(job) else message_steps
     if job.what_if:
-        return what_if_steps
-    if job.parent_id is not None:
-        return task_steps
-    return background_steps if is_background(job) else message_steps
+        path = what_if_steps
+    elif job.parent_id is not None:
+        path = task_steps
+    with suppress(StepPending):
+        for steps in path(result):
+            yield from steps
 
 
 def note_of(row: JobStep) -> str:
     """Return the result of an attempt at a step in words, empty where its state is enough."""
-    try:
-        return _note(row) if row.result else ""
-    except ValidationError:
-        # A result in the form of another release must not make the whole page fail.
+    if not row.result:
         return ""
-
-
-def _note(row: JobStep) -> str:
-    if row.state is StepState.WAITING:
-        return f"waits for {Wait.model_validate_json(row.result).reason}"
-    outcome: StepOutcome | None = read_outcome(row.step, row.result)
+    try:
+        if row.state is StepState.WAITING:
+            return f"waits for {Wait.model_validate_json(row.result).reason}"
+        outcome: StepOutcome | None = read_outcome(row.step, row.result)
+    except ValidationError:  # a result in the form of another release must not make the whole page fail
+        return ""
     return outcome.words if outcome is not None else ""

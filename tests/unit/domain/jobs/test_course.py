@@ -71,50 +71,50 @@ def course_of(of: JobRecord, now: float = 100) -> JobTimeline:
 def test_a_call_stands_under_the_attempt_that_made_it() -> None:
     steps = step("model-1", 0, 1), step("model-1", 10, 12, attempt=2), step("model-2", 20, 21)
     calls = call(1, 0.5), call(1, 10, attempt=2), call(1, 11, attempt=3), call(2, 20.5)
-    [stretch] = course_of(record(*steps, calls=calls)).stretches
+    [stretch] = course_of(record(*steps, calls=calls)).runs
     assert [[one.id for one in entry.calls] for entry in stretch.entries] == [[11], [12, 13], [21]]
 
 
 def test_a_call_that_was_noted_before_its_step_stands_under_the_first_attempt() -> None:
-    [stretch] = course_of(record(step("model-1", 5, 6), calls=[call(1, 4)])).stretches
+    [stretch] = course_of(record(step("model-1", 5, 6), calls=[call(1, 4)])).runs
     assert [one.id for one in stretch.entries[0].calls] == [11]
 
 
 def test_the_calls_of_a_compaction_stand_under_it() -> None:
     steps = step("compaction", 0, 5), step("model-1", 6, 7)
     calls = call(7, 1, CallPurpose.FACTS), call(7, 2, CallPurpose.SUMMARY), call(1, 6)
-    [stretch] = course_of(record(*steps, calls=calls)).stretches
+    [stretch] = course_of(record(*steps, calls=calls)).runs
     assert [[one.purpose for one in entry.calls] for entry in stretch.entries] == [["facts", "summary"], ["answer"]]
 
 
 def test_what_is_repeated_stands_under_the_last_attempt() -> None:
     tool = ToolRun(job_id=ID, number=1, place=0, tool="t", arguments="", state=ToolState.DONE, started_at=NOON)
     steps = step("tool-1-0", 0, 1), step("tool-1-0", 2, 3, attempt=2)
-    [stretch] = course_of(record(*steps, tools=[ToolTexts(tool, "", "")])).stretches
+    [stretch] = course_of(record(*steps, tools=[ToolTexts(tool, "", "")])).runs
     assert [len(entry.tools) for entry in stretch.entries] == [0, 1]
 
 
 def test_an_answer_and_a_notice_stand_under_the_steps_that_send_them() -> None:
     steps = step("deliver", 0, 1), step("notice", 2, 3)
     sent = chunk(DeliveryPurpose.ANSWER), chunk(DeliveryPurpose.NOTICE)
-    [stretch] = course_of(record(*steps, deliveries=sent)).stretches
+    [stretch] = course_of(record(*steps, deliveries=sent)).runs
     assert [[one.purpose for one in entry.deliveries] for entry in stretch.entries] == [["answer"], ["notice"]]
 
 
 def test_a_notice_that_is_all_there_is_to_say_is_delivered() -> None:
-    [stretch] = course_of(record(step("deliver", 0, 1), deliveries=[chunk(DeliveryPurpose.NOTICE)])).stretches
+    [stretch] = course_of(record(step("deliver", 0, 1), deliveries=[chunk(DeliveryPurpose.NOTICE)])).runs
     assert len(stretch.entries[0].deliveries) == 1
 
 
 def test_what_has_no_step_is_not_lost() -> None:
     found = course_of(record(calls=[call(1, 0)], deliveries=[chunk(DeliveryPurpose.ANSWER)]))
-    assert not found.stretches
-    assert (len(found.loose.calls), len(found.loose.deliveries)) == (1, 1)
+    assert not found.runs
+    assert (len(found.unplaced.calls), len(found.unplaced.deliveries)) == (1, 1)
 
 
 def test_runs_come_newest_first_and_each_has_a_scale_of_its_own() -> None:
     steps = step("context", 0, 1), step("model-1", 1, 4), step("model-1", 10_000, 10_002, run=2, attempt=2)
-    newest, first = course_of(record(*steps)).stretches
+    newest, first = course_of(record(*steps)).runs
     assert (newest.run, first.run) == (2, 1)
     assert [entry.bar for entry in first.entries] == [TimelineBar(0, 25), TimelineBar(25, 75)]
     assert [entry.bar for entry in newest.entries] == [TimelineBar(0, WIDTH)]
@@ -131,14 +131,14 @@ def test_the_newest_runs_are_those_with_few_steps_together_and_one_in_any_case()
 
 
 def test_what_took_no_time_is_seen_and_stays_within_the_scale() -> None:
-    [stretch] = course_of(record(step("model-1", 0, 10), step("tags", 10, 10))).stretches
+    [stretch] = course_of(record(step("model-1", 0, 10), step("tags", 10, 10))).runs
     assert stretch.entries[1].bar == TimelineBar(WIDTH - THIN, THIN)
-    [alone] = course_of(record(step("tags", 10, 10))).stretches
+    [alone] = course_of(record(step("tags", 10, 10))).runs
     assert alone.entries[0].bar == TimelineBar(0, WIDTH)
 
 
 def test_what_still_goes_on_reaches_to_now() -> None:
-    [stretch] = course_of(record(step("context", 0, 1), step("model-1", 1, None)), now=4).stretches
+    [stretch] = course_of(record(step("context", 0, 1), step("model-1", 1, None)), now=4).runs
     assert stretch.entries[1].bar == TimelineBar(25, 75)
 
 
