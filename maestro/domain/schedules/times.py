@@ -156,8 +156,8 @@ def _days_of_change(zone: ZoneInfo, today: date) -> tuple[date, ...]:
 
 def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     """Return the local hours from one hour before a clock change to the hour after it."""
-    noons = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
-    moment = change_between(*noons, zone)
+    noon, next_noon = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
+    moment = change_between(noon, next_noon, zone)
     before = _wall(moment - _SECOND, zone) + _SECOND
     after = _wall(moment, zone)
     first, last = min(before, after) - _HOUR, max(before, after)
