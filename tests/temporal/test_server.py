@@ -104,8 +104,7 @@ async def start() -> AsyncIterator[Start]:
     running: list[Started] = []
 
     async def begin(config: ServerConfig) -> Started:
-        started = Started(config)
-        running.append(started)
+        running.append(started := Started(config))
         await started.server.start()
         return started
 
@@ -154,14 +153,10 @@ async def left_behind(config: ServerConfig) -> int:
 
 
 async def suspend(pid: int) -> None:
-    """Stop a process by SIGSTOP; return when all its threads have stopped, which takes a moment on a busy machine."""
+    """Stop a process by SIGSTOP; its threads take a moment to stop on a busy machine."""
     os.kill(pid, signal.SIGSTOP)
-    await until(lambda: states_of_threads(pid) <= {"T"}, what="stopped threads")
-
-
-def states_of_threads(pid: int) -> set[str]:
-    """Return the states of a process's threads, as letters of ``ps``; empty on a system without ``/proc``."""
-    return {stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
+    threads = Path(f"/proc/{pid}/task")
+    await until(lambda: all(") T " in stat.read_text() for stat in threads.glob("*/stat")), what="stopped threads")
 
 
 def environment_of(pid: int) -> str:
