@@ -33,7 +33,7 @@ class TimelineBar:
 
 
 @dataclass(frozen=True)
-class StepRecords:
+class AttemptRecords:
     """The calls, questions, actions and deliveries of one attempt at a step."""
 
     calls: list[CallView] = field(default_factory=list)
@@ -44,7 +44,7 @@ class StepRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineEntry(StepRecords):
+class TimelineEntry(AttemptRecords):
     """One attempt at one step with its records; ``words`` is the purpose of the step, ``note`` its result in words."""
 
     step: StepView
@@ -73,7 +73,7 @@ class JobTimeline:
     """The runs of a job, newest first, and the records of no attempt, as releases without recorded steps left them."""
 
     runs: Sequence[RunTimeline] = ()
-    unplaced: StepRecords = field(default_factory=StepRecords)
+    unplaced: AttemptRecords = field(default_factory=AttemptRecords)
 
     def newest(self, most: int) -> Sequence[RunTimeline]:
         """Return the newest runs with up to ``most`` steps in total, but at least one run."""
@@ -83,9 +83,9 @@ class JobTimeline:
 
 def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimeline:
     """Return the timeline of a job; ``job`` is the API model of the rows in ``record``."""
-    records = defaultdict[int, StepRecords](StepRecords)
+    records = defaultdict[int, AttemptRecords](AttemptRecords)
 
-    def of(name: str, at: datetime | None = None) -> StepRecords:
+    def of(name: str, at: datetime | None = None) -> AttemptRecords:
         return records[_attempt_index(job.steps, name, at)]
 
     for call in job.calls:
