@@ -10,7 +10,7 @@ from typing import Protocol
 from temporalio import activity
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, mode_of, payer_of
-from maestro.domain.jobs.busy import MOST_MERGED, absorbed, collected
+from maestro.domain.jobs.busy import MOST_MERGED, collected
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
@@ -171,5 +171,5 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
 def _interrupted(tx: Transaction, ids: list[str]) -> list[str]:
     """Return the jobs that the given ones interrupted; a job that had answered before keeps its own message."""
     marked = [job for job in tx.jobs.merged.merged_into(ids) if job.status is not JobStatus.MERGED]
-    tx.jobs.merged.release([job.id for job in marked if not absorbed(job)])
-    return [job.id for job in marked if absorbed(job)]
+    tx.jobs.merged.release([job.id for job in marked if job.status is not JobStatus.CANCELLED])
+    return [job.id for job in marked if job.status is JobStatus.CANCELLED]

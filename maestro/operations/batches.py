@@ -18,9 +18,6 @@ from maestro.domain.jobs.batches import (
     ReplayBatch,
     StatusCounts,
     batch_view,
-    item_page,
-    status_counts,
-    wanted_text,
 )
 from maestro.domain.jobs.failures import ErrorGroupPage, grouped
 from maestro.domain.jobs.filters import JobFilter
@@ -58,7 +55,8 @@ class BatchOperations:
     def counts(self, query: JobFilter) -> StatusCounts:
         """Count the jobs of a filter by status; that of the filter itself does not matter."""
         with self._store.view() as tx:
-            return status_counts(tx.jobs.counts.statuses(query))
+            counts = tx.jobs.counts.statuses(query)
+        return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
 
     def errors(self, query: JobFilter) -> ErrorGroupPage:
         """Group the failed jobs of a filter, or those of its ``status``, by what went wrong; the newest first."""
@@ -87,7 +85,8 @@ class BatchOperations:
         with self._store.view() as tx:
             tx.jobs.batches.get(batch_id)
             found = tx.jobs.batches.items(batch_id, query.state, query.cursor, query.limit + 1)
-            return item_page(found, query.limit)
+        more = len(found) > query.limit
+        return BatchItemPage(items=tuple(found[: query.limit]), next=found[query.limit - 1].place if more else None)
 
     def forecast(self, wish: BatchRequest) -> BatchPreview:
         """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
@@ -125,7 +124,7 @@ def _batch(tx: Transaction, wish: BatchRequest, actor: str, total: int) -> Repla
         id=f"batch-{ULID()}",
         action=wish.action,
         edits=wish.changes.text,
-        wanted=wanted_text(wish),
+        wanted=wish.filter.model_dump_json(exclude_defaults=True) if wish.filter is not None else "",
         actor=actor,
         origin=present_origin(),
         total=total,
@@ -139,7 +138,10 @@ def _outlooks(tx: Transaction, wish: BatchRequest) -> Sequence[JobPreview]:
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
     judged = JobPreviews(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)
     found = tx.jobs.candidates.of(_ids(tx, wish))
-    return [judged.of(one) if one is not None else judged.missing(job_id) for job_id, one in found]
+    return [
+        judged.of(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
+        for job_id, job in found
+    ]
 
 
 def _ids(tx: Transaction, wish: BatchRequest) -> Sequence[str]:

@@ -14,8 +14,8 @@ from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
 from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
-from maestro.domain.jobs.timeline import CallPage
-from maestro.domain.jobs.views import JobDetail, JobPage, call_page, job_detail, job_summary
+from maestro.domain.jobs.timeline import CallPage, call_view
+from maestro.domain.jobs.views import JobDetail, JobPage, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.replays import assign, foreseen, judged
@@ -108,7 +108,7 @@ class JobOperations:
     def calls(self, job_id: str) -> CallPage:
         """List every attempt at a job's model calls in the order they were made."""
         with self._store.view() as tx:
-            return call_page(tx.llm.requests.calls(job_id))
+            return CallPage(items=tuple(map(call_view, tx.llm.requests.calls(job_id))))
 
     def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
         """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""

@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from maestro.domain.jobs.job import FAILURE_NOTICE, WAITING_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.retries import WAITING_NOTICE
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
 from maestro.installation.keys import open_keys
 from maestro.llm.accounts import AccountBook

@@ -1,7 +1,6 @@
 """The texts of background jobs: heartbeats, crons and webhooks, which have no conversation and may post nothing."""
 
 import re
-from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from maestro.domain.jobs.job import Job, JobKind, task_of
@@ -15,23 +14,20 @@ _WHY = {
     JobKind.WEBHOOK: "A program outside began this",
 }
 _POSTED = "; nobody is waiting for you, so ask nothing back. What you answer is posted in the channel."
-_GO_ON = "Go on with your work now, with what you know"
 _MAY_BE_SILENT = f" If there is nothing worth telling, answer only {SILENT}, and nothing is posted."
 _SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re.IGNORECASE)
 
 
 def background_text(job: Job, zone: ZoneInfo) -> str:
-    """Return the input of the model: the task, and why the job runs now.
-
-    ``zone`` is the time zone of the schedule.
-    """
-    planned = f", planned for {_clock(job.slot, zone)}" if job.slot is not None else ""
+    """Return the input of the model: the task, and why the job runs now; ``zone`` is that of the schedule."""
+    slot = job.slot.astimezone(zone) if job.slot is not None else None
+    planned = f", planned for {slot:%A %Y-%m-%d %H:%M} ({zone.key})" if slot is not None else ""
     return f"{task_of(job)}\n\n({_WHY[job.kind]}{planned}{_POSTED}{_silence(job)})"
 
 
 def going_on_text(job: Job) -> str:
     """Return the instruction for an agent that has the results of all tasks it delegated in this job."""
-    return f"{_GO_ON}{_POSTED}{_silence(job)}"
+    return f"Go on with your work now, with what you know{_POSTED}{_silence(job)}"
 
 
 def worth_posting(text: str) -> str:
@@ -41,7 +37,3 @@ def worth_posting(text: str) -> str:
 
 def _silence(job: Job) -> str:
     return _MAY_BE_SILENT if job.kind is not JobKind.CRON else ""
-
-
-def _clock(moment: datetime, zone: ZoneInfo) -> str:
-    return f"{moment.astimezone(zone):%A %Y-%m-%d %H:%M} ({zone.key})"

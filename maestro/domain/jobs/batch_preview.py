@@ -1,7 +1,7 @@
 """The preview of a batch: which jobs would run, from which step, and the estimated cost."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
@@ -142,14 +142,8 @@ class JobPreviews:
             return JobPreview(job.id, lane, problem)
         if self._action is BatchAction.RESTART:
             self._restarted[candidate.newest.id] = job.id
-        calls = calls_to_pay(self._action, job, candidate.calls)
-        return JobPreview(
-            job.id, lane, "", step_of(self._action, candidate), calls, self._estimated_cost(candidate, calls)
-        )
-
-    def missing(self, job_id: str) -> JobPreview:
-        """Return the preview for an id that no job has."""
-        return JobPreview(job_id, "", f"job {job_id} does not exist")
+        calls, step = calls_to_pay(self._action, job, candidate.calls), step_of(self._action, candidate)
+        return JobPreview(job.id, lane, "", step, calls, self._estimated_cost(candidate, calls))
 
     def _problem(self, candidate: BatchCandidate) -> str:
         job, mode = candidate.job, self._action.mode
@@ -160,13 +154,9 @@ class JobPreviews:
             return f"job {before} of this batch answers the same input."
         if job.what_if:
             return f"job {job.id} is a what-if; replay it alone, not in a batch."
-        problem = refusal(job, candidate.newest, mode, candidate.led_to)
-        return problem or edits_refusal(job, mode, self._edits) or self._inactive_agent_problem(candidate)
-
-    def _inactive_agent_problem(self, candidate: BatchCandidate) -> str:
-        """Return why a restart cannot keep the agent chosen for the last restart, empty if it can be kept."""
-        if self._action is not BatchAction.RESTART or self._edits.any:
-            return ""
+        problem = refusal(job, candidate.newest, mode, candidate.led_to) or edits_refusal(job, mode, self._edits)
+        if problem or self._action is not BatchAction.RESTART or self._edits.any:
+            return problem or ""
         slug = edits_of(candidate.newest).agent
         return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self._agents else ""
 
@@ -177,8 +167,8 @@ class JobPreviews:
         """
         if not calls:
             return 0.0
-        known = [call.cost_usd for call in candidate.calls if call.state is CallState.ANSWERED]
-        paid = [cost for cost in known if cost is not None]
+        answered = (call.cost_usd for call in candidate.calls if call.state is CallState.ANSWERED)
+        paid = [cost for cost in answered if cost is not None]
         if paid and not (self._edits.model or self._edits.agent):
             return sum(paid) / len(paid) * calls
         price = self._prices.of(self._agent_id or candidate.job.agent_id, self._edits.model or "")
@@ -224,24 +214,21 @@ def leaves_open(step: str, state: StepState) -> bool:
 
 def build_batch_preview(action: BatchAction, previews: Sequence[JobPreview]) -> BatchPreview:
     """Return the preview of a batch: the sums over the previews of its jobs."""
-    possible = [one for one in previews if not one.problem]
-    known = [one.cost_usd for one in possible if one.calls and one.cost_usd is not None]
-    steps = Counter(one.step for one in possible)
+    possible = [preview for preview in previews if not preview.problem]
+    costs = [preview.cost_usd for preview in possible if preview.calls and preview.cost_usd is not None]
+    steps = Counter(preview.step for preview in possible)
+    refused: dict[str, list[str]] = {}
+    for preview in previews:
+        if preview.problem:
+            refused.setdefault(pattern_of(preview.problem), []).append(preview.job_id)
+    largest_first = sorted(refused.items(), key=lambda group: -len(group[1]))
     return BatchPreview(
         action=action,
         matching=len(previews),
         possible=len(possible),
-        refused=_refused(one for one in previews if one.problem),
+        refused=tuple(RefusedGroup(reason=reason, count=len(ids), example=ids[0]) for reason, ids in largest_first),
         steps=tuple(StepCount(step=step, count=count) for step, count in steps.most_common()),
-        model_calls=sum(one.calls for one in possible),
-        cost_usd=sum(known) if known or not any(one.calls for one in possible) else None,
-        unknown_cost=sum(one.calls for one in possible if one.cost_usd is None),
+        model_calls=sum(preview.calls for preview in possible),
+        cost_usd=sum(costs) if costs or not any(preview.calls for preview in possible) else None,
+        unknown_cost=sum(preview.calls for preview in possible if preview.cost_usd is None),
     )
-
-
-def _refused(previews: Iterable[JobPreview]) -> tuple[RefusedGroup, ...]:
-    groups: dict[str, list[str]] = {}
-    for one in previews:
-        groups.setdefault(pattern_of(one.problem), []).append(one.job_id)
-    by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return tuple(RefusedGroup(reason=reason, count=len(ids), example=ids[0]) for reason, ids in by_size)

@@ -1,7 +1,7 @@
 """Batches: replays or cancellations of many jobs at once, with their rows and their API models."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -111,14 +111,14 @@ def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -
     """
     open_in_lane = Counter(open_lanes)
     room = AT_ONCE - open_in_lane.total()
-    chosen: list[int] = []
+    places: list[int] = []
     for place, lane in waiting:
-        if len(chosen) >= room:
+        if len(places) >= room:
             break
         if not lane or open_in_lane[lane] < IN_A_LANE:
             open_in_lane[lane] += 1
-            chosen.append(place)
-    return chosen
+            places.append(place)
+    return places
 
 
 class JobSelection(View):
@@ -133,7 +133,7 @@ class JobSelection(View):
     expected: int | None = ValueField(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> "JobSelection":
+    def _check_one_is_present(self) -> "JobSelection":
         if (self.filter is None) == (self.ids is None):
             raise ValueError("expected either filter or ids")
         return self
@@ -152,7 +152,7 @@ class BatchRequest(JobSelection):
     edits: JobEdits | None = None
 
     @model_validator(mode="after")
-    def _fitting(self) -> "BatchRequest":
+    def _check_edits(self) -> "BatchRequest":
         check_edits(self.action, self.edits)
         return self
 
@@ -252,11 +252,6 @@ class BatchProgress:
         return self.items.get(ItemState.WAITING, 0) + self.open
 
 
-def status_counts(counts: Mapping[JobStatus, int]) -> StatusCounts:
-    """Return the API model of the numbers of jobs by state."""
-    return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
-
-
 def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> BatchView:
     """Return the API model of a batch at the time ``now``."""
     items, begun = Counter(progress.items), Counter(progress.begun)
@@ -282,14 +277,3 @@ def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) ->
     done = sum(progress.begun.values()) - progress.open
     remaining = progress.unfinished
     return now + (now - batch.created_at) * remaining / done if done and remaining else None
-
-
-def wanted_text(wish: BatchRequest) -> str:
-    """Return the job filter as the JSON that the batch's row stores; empty for jobs that were selected by id."""
-    return wish.filter.model_dump_json(exclude_defaults=True) if wish.filter is not None else ""
-
-
-def item_page(items: Sequence[BatchItemView], limit: int) -> BatchItemPage:
-    """Return a page of up to ``limit`` items; ``items`` has one more where there is another page."""
-    more = len(items) > limit
-    return BatchItemPage(items=tuple(items[:limit]), next=items[limit - 1].place if more else None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
 
 MOST_MERGED = 50
@@ -36,9 +36,12 @@ def collected(
     because another agent or none would answer it.
     """
 
-    def joins(one: QueuedMessage) -> bool:
-        before_new = ends_at is None or (one.row.id or 0) < ends_at
-        return _unbegun(one.job) and before_new and _same_person(host, one.row) and goes_along(one.row)
+    def joins(queued: QueuedMessage) -> bool:
+        job, row = queued.job, queued.row
+        is_new = job.run == 1 and job.started_at is None and job.restarted_from is None
+        is_plain = job.kind is JobKind.MESSAGE and not job.stop_requested and not job.notice
+        before_new = ends_at is None or (row.id or 0) < ends_at
+        return is_new and is_plain and before_new and _same_person(host, row) and goes_along(row)
 
     return tuple(takewhile(joins, waiting[:MOST_MERGED]))
 
@@ -50,26 +53,13 @@ def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMess
     stop request is left out, because it ends without an interruption.
     """
     return tuple(
-        one
-        for one in lane
-        if one.job.agent_id is not None
-        and one.job.agent_id == agent_id
-        and not one.job.stop_requested
-        and _same_person(newer, one.row)
+        queued
+        for queued in lane
+        if queued.job.agent_id is not None
+        and queued.job.agent_id == agent_id
+        and not queued.job.stop_requested
+        and _same_person(newer, queued.row)
     )
-
-
-def absorbed(job: Job) -> bool:
-    """Return whether an interrupted job was cancelled, so that the newer message is answered in its place.
-
-    The interruption may have come too late; then the job has another state.
-    """
-    return job.status is JobStatus.CANCELLED
-
-
-def _unbegun(job: Job) -> bool:
-    first = job.run == 1 and job.started_at is None and job.restarted_from is None
-    return first and job.kind is JobKind.MESSAGE and not job.stop_requested and not job.notice
 
 
 def _same_person(one: InboxRow, other: InboxRow) -> bool:

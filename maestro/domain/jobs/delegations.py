@@ -19,6 +19,8 @@ MOST_TASKS = 5
 
 TASK_CHARS = 20_000
 
+ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
+
 WAIT = "wait"
 """The option after the slug in a delegate tag with which the delegator asks for the result."""
 
@@ -101,14 +103,9 @@ class TaskResult:
 
 def results_text(results: Sequence[TaskResult], go_on: str) -> str:
     """Return the input of the delegator's model once all its tasks have ended; ``go_on`` is the closing instruction."""
-    return "\n\n".join(["What became of the tasks that you passed on:", *map(_result_text, results), go_on])
-
-
-ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
-
-
-def _result_text(result: TaskResult) -> str:
-    task = f"@{result.slug} was asked:\n{quoted_lines(result.task)}"
-    if result.answer is None:
-        return f"{task}\nIt could not finish this ({result.status})."
-    return f"{task}\nIt answered:\n{quoted_lines(result.answer)}"
+    texts = ["What became of the tasks that you passed on:"]
+    for result in results:
+        failure = f"It could not finish this ({result.status})."
+        outcome = f"It answered:\n{quoted_lines(result.answer)}" if result.answer is not None else failure
+        texts.append(f"@{result.slug} was asked:\n{quoted_lines(result.task)}\n{outcome}")
+    return "\n\n".join([*texts, go_on])

@@ -1,9 +1,10 @@
 """Failures of the same kind: error reasons without the details that differ from job to job."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
@@ -19,13 +20,13 @@ OUTAGE_GAP = timedelta(minutes=30)
 """An outage ends after this time without a failure; the next failure of its kind begins another outage."""
 
 _READ = 2 * LONGEST
-_DIFFERS = re.compile(
+_VARYING_PART = re.compile(
     r"(?<!\w)'[^'\n]*'(?!\w)"
     r"|\"[^\"\n]*\""
     r"|`[^`\n]*`"
     r"|(?<![\w.:+-])(?=[\w.:+-]*\d)\w(?:[\w.:+-]*\w)?"
 )
-_AGAIN = re.compile(r"\*(?:[\s,;/]*\*)+")
+_REPEATED_WILDCARD = re.compile(r"\*(?:[\s,;/]*\*)+")
 
 
 def pattern_of(reason: str) -> str:
@@ -33,9 +34,9 @@ def pattern_of(reason: str) -> str:
 
     So a thousand failures of one kind have one pattern.
     """
-    found = _AGAIN.sub(ANY, _DIFFERS.sub(ANY, reason[:_READ]))
-    whole = len(reason) <= _READ and len(found) <= LONGEST
-    return found if whole else f"{found[:LONGEST].rstrip(ANY)}{ANY}"
+    pattern = _REPEATED_WILDCARD.sub(ANY, _VARYING_PART.sub(ANY, reason[:_READ]))
+    is_whole = len(reason) <= _READ and len(pattern) <= LONGEST
+    return pattern if is_whole else f"{pattern[:LONGEST].rstrip(ANY)}{ANY}"
 
 
 @dataclass(frozen=True)
@@ -81,25 +82,24 @@ class ErrorGroupPage(View):
 
 def grouped(failures: Iterable[FailureCount]) -> ErrorGroupPage:
     """Return failure counts as groups of the same kind, the kind with the newest failure first."""
-    kinds: dict[tuple[str, str, str], list[FailureCount]] = {}
-    for one in failures:
-        kinds.setdefault((one.error, one.step, pattern_of(one.reason)), []).append(one)
-    groups = [_group(*kind, same) for kind, same in kinds.items()]
-    return ErrorGroupPage(items=tuple(sorted(groups, key=lambda group: group.newest, reverse=True)))
-
-
-def _group(error: str, step: str, reason: str, same: Sequence[FailureCount]) -> ErrorGroup:
-    newest = max(same, key=lambda one: one.newest)
-    return ErrorGroup(
-        error=error,
-        step=step,
-        reason=reason,
-        count=sum(one.count for one in same),
-        oldest=datetime.fromisoformat(min(one.oldest for one in same)),
-        newest=datetime.fromisoformat(newest.newest),
-        example=newest.example,
-        agents=tuple(sorted({one.agent for one in same if one.agent is not None})),
-    )
+    by_kind: dict[tuple[str, str, str], list[FailureCount]] = {}
+    for failure in failures:
+        by_kind.setdefault((failure.error, failure.step, pattern_of(failure.reason)), []).append(failure)
+    groups = []
+    for (error, step, reason), counts in by_kind.items():
+        newest = max(counts, key=attrgetter("newest"))
+        group = ErrorGroup(
+            error=error,
+            step=step,
+            reason=reason,
+            count=sum(failure.count for failure in counts),
+            oldest=datetime.fromisoformat(min(failure.oldest for failure in counts)),
+            newest=datetime.fromisoformat(newest.newest),
+            example=newest.example,
+            agents=tuple(sorted({failure.agent for failure in counts if failure.agent is not None})),
+        )
+        groups.append(group)
+    return ErrorGroupPage(items=tuple(sorted(groups, key=attrgetter("newest"), reverse=True)))
 
 
 @dataclass(frozen=True)
@@ -127,17 +127,17 @@ class Outage:
 
     def filter(self, wanted: JobFilter) -> JobFilter:
         """Return the filter ``wanted``, narrowed to the failed jobs of this outage."""
-        after = self.until + timedelta(microseconds=1)  # the end of a filter is exclusive
-        chosen = {"error": self.error, "reason": self.reason, "since": self.since, "until": after}
-        return wanted.model_copy(update={**chosen, "status": (JobStatus.FAILED,)})
+        end = self.until + timedelta(microseconds=1)  # the end of a filter is exclusive
+        own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
+        return wanted.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
 def outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
     """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
-    kind, first, count = pattern_of(newest.reason), newest, 0
-    for one in earlier:
-        if first.created_at - one.created_at > OUTAGE_GAP:
+    reason, first, count = pattern_of(newest.reason), newest, 0
+    for job in earlier:
+        if first.created_at - job.created_at > OUTAGE_GAP:
             break
-        if one.created_at <= newest.created_at and pattern_of(one.reason) == kind:
-            first, count = one, count + 1
-    return Outage(error, kind, count, first.created_at, newest.created_at, newest.job_id)
+        if job.created_at <= newest.created_at and pattern_of(job.reason) == reason:
+            first, count = job, count + 1
+    return Outage(error, reason, count, first.created_at, newest.created_at, newest.job_id)

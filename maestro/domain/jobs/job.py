@@ -141,15 +141,8 @@ class Job(SQLModel, table=True):
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
 
-WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon as one is free."
-"""The notice to a user, sent once, when the answer has to wait for an account (docs/decisions.md: retry)."""
-
 FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
-"""The notice to a user, sent once and without internals, when a message finally failed.
-
-See docs/decisions.md: failure notice.
-"""
-
+"""The notice to a user, sent once, when a message finally failed (docs/decisions.md: failure notice)."""
 
 CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it."
 """The notice to a user, sent once, when an operator cancels the message."""
@@ -277,13 +270,13 @@ def job_details(job_id: str, dashboard: str) -> str:
     return f"{job}: its steps, prompts and answer."
 
 
-def _nonempty(text: str) -> str:
+def _check_prompt(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a text; leave it out to use the original text")
     return storable(text)
 
 
-Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_nonempty)]
+Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_check_prompt)]
 
 
 class JobEdits(View):
@@ -335,8 +328,5 @@ def is_background(job: Job) -> bool:
 
 
 def is_streamed(job: Job) -> bool:
-    """Return whether a user sees the answer of a job while it is written.
-
-    Only an answer to a message is streamed: not that of a delegation, a background job or a what-if.
-    """
+    """Return whether a user sees the answer while it is written: only that to a message, and not of a what-if."""
     return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

@@ -1,7 +1,7 @@
 """The preview of a replay: where the job would continue, the cost, and the effects that would happen again."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -102,7 +102,20 @@ class ReplayEvidence:
 
 def refused_preview(mode: ReplayMode, problem: str) -> ReplayPreview:
     """Return the preview of a replay that is not possible, with the reason."""
-    return _preview(mode, problem=problem)
+    return ReplayPreview(
+        mode=mode,
+        possible=False,
+        problem=problem,
+        step="",
+        kept=(),
+        model_calls=0,
+        more=False,
+        cost_usd=0.0,
+        first_calls=0,
+        first_cost_usd=None,
+        effects=(),
+        edits=None,
+    )
 
 
 def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
@@ -112,47 +125,31 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
         ReplayMode.RESTART: _restart_effects,
         ReplayMode.WHAT_IF: _what_if_effects,
     }
-    done = finished(of.steps)
-    resumes = mode is ReplayMode.RESUME
-    step = _resumed_at(of, done) if resumes else START
-    calls, more = _resumed_calls(of, step) if resumes else _new_calls(of.job)
-    other = edits.any and not resumes
-    return _preview(
-        mode,
+    first_cost, cost = _total_cost(of.answered), None
+    if mode is ReplayMode.RESUME:
+        done = finished(of.steps)
+        # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
+        step = StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
+        calls, more = _resumed_calls(of, step)
+        cost = first_cost / len(of.answered) * calls if first_cost is not None else None
+    else:
+        done, step = {}, START
+        calls, more = (0, False) if of.job.notice or is_script(of.job) else (1, True)
+        cost = first_cost if not edits.any else None
+    return ReplayPreview(
+        mode=mode,
+        possible=True,
+        problem="",
         step=step,
-        kept=tuple(done) if resumes else (),
+        kept=tuple(done),
         model_calls=calls,
         more=more,
-        cost_usd=0.0 if not calls else None if other else _estimated_cost(of, calls, whole=not resumes),
+        cost_usd=cost if calls else 0.0,
         first_calls=len(of.answered),
-        first_cost_usd=_total_cost(of.answered),
+        first_cost_usd=first_cost,
         effects=tuple(effects[mode](of)),
         edits=edits if edits.any else None,
     )
-
-
-def _resumed_at(of: ReplayEvidence, done: Mapping[str, str]) -> str:
-    """Return the step at which a resume continues.
-
-    A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
-    """
-    return StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
-
-
-def _preview(mode: ReplayMode, **known: object) -> ReplayPreview:
-    nothing: dict[str, object] = {
-        "problem": "",
-        "step": "",
-        "kept": (),
-        "model_calls": 0,
-        "more": False,
-        "cost_usd": 0.0,
-        "first_calls": 0,
-        "first_cost_usd": None,
-        "effects": (),
-        "edits": None,
-    }
-    return ReplayPreview.model_validate({"mode": mode, "possible": "problem" not in known, **nothing, **known})
 
 
 def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
@@ -163,39 +160,22 @@ def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     if kind_of(step) is not StepKind.MODEL:
         return 1, True
     (number,) = numbers_of(step)
-    held = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
-    if not held:
-        return 1, True
+    stored = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
     # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
-    return (1, True) if held[0].tool_calls else (0, compacts_again)
-
-
-def _new_calls(job: Job) -> tuple[int, bool]:
-    return (0, False) if job.notice or is_script(job) else (1, True)
-
-
-def _estimated_cost(of: ReplayEvidence, calls: int, *, whole: bool) -> float | None:
-    """Return the estimated cost of ``calls`` model calls in US dollars, from the cost of the earlier ones.
-
-    With ``whole``, for a job that starts from the beginning, the estimate is the cost of all earlier calls.
-    """
-    first = _total_cost(of.answered)
-    if first is None or whole:
-        return first
-    return first / len(of.answered) * calls
+    return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)
 
 
 def _total_cost(calls: Sequence[LLMCall]) -> float | None:
     """Return the total cost of calls in US dollars; None without calls, or if the cost of one is unknown."""
-    known = [call.cost_usd for call in calls if call.cost_usd is not None]
-    return sum(known) if calls and len(known) == len(calls) else None
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
+    return sum(costs) if calls and len(costs) == len(calls) else None
 
 
 def _resume_effects(of: ReplayEvidence) -> Iterator[Effect]:
     if of.job.status is JobStatus.COMPLETED:
-        held = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
+        unconfirmed = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
         text = "unconfirmed parts are sent again; the platform may have them already"
-        yield Effect(kind=EffectKind.SEND, text=text, count=held, again=True)
+        yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
         return
     done = finished(of.steps)
     step = next_step(of.job, done) or END
@@ -229,10 +209,8 @@ def _delivery_effects(of: ReplayEvidence) -> Iterator[Effect]:
     states = Counter(chunk.state for chunk in of.chunks)
     doubtful = sum(states[state] for state in IN_DOUBT)
     unsent = states[DeliveryState.PENDING] + states[DeliveryState.ABANDONED] + states[DeliveryState.FAILED]
-    if states[DeliveryState.SENT]:
-        yield Effect(
-            kind=EffectKind.SEND, text="parts that were sent stay", count=states[DeliveryState.SENT], kept=True
-        )
+    if sent := states[DeliveryState.SENT]:
+        yield Effect(kind=EffectKind.SEND, text="parts that were sent stay", count=sent, kept=True)
     if doubtful:
         text = (
             "unconfirmed parts are sent again if the platform can tell whether it has them, "

@@ -34,27 +34,30 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
+    if job.what_if and mode is not ReplayMode.RESUME:
+        return f"job {job.id} is a what-if; ask again what job {job.restarted_from} would answer."
     if job.what_if:
-        return _what_if_refusal(job, mode)
+        resumable = job.status in RESUMABLE
+        return None if resumable else f"job {job.id} is {job.status}; there is no failed step to resume."
     if mode is ReplayMode.WHAT_IF:
-        return _no_answer_refusal(job)
+        return _what_if_refusal(job)
     return _duplicate_refusal(job, newest, mode, led_to) or _state_refusal(job, mode, held=held)
 
 
 def _duplicate_refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
     """Return which other job already does the work of this one, as a sentence for operators; None if there is none."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
-        what = "message" if job.inbox_id is not None else "task"
-        return f"the {what} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
-    working = next((other for other in led_to if not other.status.ended), None)
-    if mode is ReplayMode.RESTART and working is not None:
-        return f"job {working.id}, which this job started, is {working.status} still. Cancel that first, or wait."
+        work = "message" if job.inbox_id is not None else "task"
+        return f"the {work} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
+    open_job = next((other for other in led_to if not other.status.ended), None)
+    if mode is ReplayMode.RESTART and open_job is not None:
+        return f"job {open_job.id}, which this job started, is {open_job.status} still. Cancel that first, or wait."
     return None
 
 
 def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
-    releases = held and job.status is JobStatus.COMPLETED
-    if mode is ReplayMode.RESUME and job.status not in RESUMABLE and not releases:
+    has_held_chunk = held and job.status is JobStatus.COMPLETED
+    if mode is ReplayMode.RESUME and job.status not in RESUMABLE and not has_held_chunk:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
     answers_nothing = job.inbox_id is None or job.lane is None
     if mode is ReplayMode.RESTART and job.parent_id is None and answers_nothing and not is_background(job):
@@ -62,16 +65,7 @@ def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
     return None
 
 
-def _what_if_refusal(job: Job, mode: ReplayMode) -> str | None:
-    """Return why a what-if cannot be replayed: it can only be resumed after a failure or a cancellation."""
-    if mode is not ReplayMode.RESUME:
-        return f"job {job.id} is a what-if; ask again what job {job.restarted_from} would answer."
-    if job.status not in RESUMABLE:
-        return f"job {job.id} is {job.status}; there is no failed step to resume."
-    return None
-
-
-def _no_answer_refusal(job: Job) -> str | None:
+def _what_if_refusal(job: Job) -> str | None:
     if is_script(job):
         return f"job {job.id} runs a script and asks no model, so there is no answer to look at."
     if job.notice or (job.inbox_id is None and job.parent_id is None and not is_background(job)):
@@ -104,9 +98,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
 
 def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
     """Return the edits of a replay: the requested ones, else those of the earlier job."""
-    if edits is not None:
-        return edits
-    return edits_of(newest if mode is ReplayMode.RESTART else job)
+    return edits if edits is not None else edits_of(newest if mode is ReplayMode.RESTART else job)
 
 
 def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
@@ -158,9 +150,5 @@ def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None)
 
 
 def what_if_input(trial: Job, job: Job) -> Job:
-    """Return the original job with the agent and the edits of the what-if.
-
-    The result is a temporary value that is never stored.
-    """
-    of_trial = {"agent_id": trial.agent_id, "client_id": trial.client_id, "edits": trial.edits, "what_if": True}
-    return Job(**job.model_dump() | of_trial)
+    """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
+    return Job(**job.model_dump() | trial.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))

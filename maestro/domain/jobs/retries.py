@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from maestro.domain.errors import MaestroError, Patience, WaitReason
-from maestro.domain.jobs.job import WAITING_NOTICE, Wait
+from maestro.domain.jobs.job import Wait
 from maestro.domain.values import Value
+
+WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon as one is free."
+"""The notice to a user, sent once, when the answer has to wait for an account (docs/decisions.md: retry)."""
 
 PROVIDER_NOTICE = "The model does not answer at the moment. I will answer this as soon as it works again."
 BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next one begins."
@@ -75,12 +78,9 @@ def waiting_notice(wait: Wait, now: datetime) -> str:
     """Return the notice of why the answer waits, with the approximate time if that is a minute or more."""
     why, when = _NOTICES[wait.reason]
     remaining = wait.wake_at - now if wait.wake_at is not None else timedelta()
-    return f"{why} {when.format(_about(remaining))}" if remaining >= _MINUTE else why
-
-
-def _about(duration: timedelta) -> str:
-    unit, word = (
-        (_DAY, "day") if duration >= 2 * _DAY else (_HOUR, "hour") if duration >= 2 * _HOUR else (_MINUTE, "minute")
-    )
-    count = round(duration / unit)
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    if remaining < _MINUTE:
+        return why
+    large_units = ((unit, word) for unit, word in ((_DAY, "day"), (_HOUR, "hour")) if remaining >= 2 * unit)
+    unit, word = next(large_units, (_MINUTE, "minute"))
+    count = round(remaining / unit)
+    return f"{why} {when.format(f'{count} {word}' if count == 1 else f'{count} {word}s')}"

@@ -13,9 +13,6 @@ from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
-EXCERPT = 140
-"""The most characters of a message in a list."""
-
 LONG_EXCERPT = 500
 """The most characters of a text on the page of one job."""
 
@@ -161,14 +158,14 @@ class ToolTexts(NamedTuple):
 
 def step_view(row: JobStep) -> StepView:
     """Return the API model of an attempt at a step."""
-    took = _milliseconds(row.started_at, row.finished_at)
-    return StepView(**row.model_dump(include=set(StepView.model_fields)), duration_ms=took)
+    duration = _milliseconds(row.started_at, row.finished_at)
+    return StepView(**row.model_dump(include=set(StepView.model_fields)), duration_ms=duration)
 
 
 def call_view(row: LLMCall) -> CallView:
     """Return the API model of an attempt at a model call."""
-    asked = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
-    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(call.name for call in asked))
+    tools = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
+    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(tool.name for tool in tools))
 
 
 def tool_view(texts: ToolTexts) -> ToolRunView:
@@ -195,7 +192,7 @@ def would_act_view(seq: int, tag: Tag) -> WouldActView:
     )
 
 
-def excerpt(text: str, most: int = EXCERPT) -> str:
+def excerpt(text: str, most: int = 140) -> str:
     """Return the beginning of a text on one line, at most ``most`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -9,11 +9,10 @@ from pydantic import ValidationError
 
 from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.flow import RouteOutcome
-from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, JobStep, StepState, edits_of
+from maestro.domain.jobs.job import Job, JobEdits, JobKind, JobStatus, JobStep, StepState, edits_of
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.jobs.timeline import (
     ActionView,
-    CallPage,
     CallView,
     DeliveryView,
     JobQuestionView,
@@ -181,34 +180,27 @@ def job_detail(record: JobRecord) -> JobDetail:
 
 def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
     """Return the total known cost, in US dollars, of the calls in these states; None if no cost is known."""
-    known = [call.cost_usd for call in calls if call.state in states and call.cost_usd is not None]
-    return sum(known) if known else None
-
-
-def call_page(calls: Sequence[LLMCall]) -> CallPage:
-    """Return the API model of a job's model calls."""
-    return CallPage(items=tuple(map(call_view, calls)))
+    costs = [call.cost_usd for call in calls if call.state in states and call.cost_usd is not None]
+    return sum(costs) if costs else None
 
 
 def _summary(listed: ListedJob) -> dict[str, Any]:
-    edits = edits_of(listed.job)
     return {
         **listed.job.model_dump(include=set(JobSummary.model_fields)),
         "agent": listed.agent,
         "user": listed.user or "",
         "webhook": listed.webhook,
         "excerpt": excerpt(listed.text or ""),
-        "edits": edits if edits != NO_EDITS else None,
+        "edits": edits_of(listed.job) if listed.job.edits else None,
     }
 
 
 def _route_reason(steps: Sequence[JobStep]) -> str:
     """Return the reason of the last routing decision, empty without one."""
-    routed = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
+    results = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:
-        return RouteOutcome.model_validate_json(routed[-1]).reason if routed else ""
-    except ValidationError:
-        # A result in the form of another release must not make the whole view fail.
+        return RouteOutcome.model_validate_json(results[-1]).reason if results else ""
+    except ValidationError:  # a result in the form of another release must not make the whole view fail
         return ""
 
 

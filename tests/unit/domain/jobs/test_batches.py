@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from maestro.domain.jobs.batch_preview import (
     BatchCandidate,
     CallAttempt,
+    JobPreview,
     JobPreviews,
     Prices,
     build_batch_preview,
@@ -163,7 +164,7 @@ def test_a_forecast_adds_up() -> None:
             outlooks.of(prospect(job("message-2"), call(state=CallState.FAILED))),
             outlooks.of(prospect(job("message-3", JobStatus.COMPLETED))),
             outlooks.of(prospect(job("message-4", JobStatus.COMPLETED))),
-            outlooks.missing("nobody"),
+            JobPreview("nobody", "", "job nobody does not exist"),
         ],
     )
     assert (found.matching, found.possible, found.model_calls) == (5, 2, 1)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel, BusyMode, mode_of
-from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, absorbed, collected, interrupted
-from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, collected, interrupted
+from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -92,11 +92,3 @@ def test_a_newer_message_interrupts_what_the_same_agent_does_for_the_same_person
     ]
     assert numbers(interrupted(row(6), 7, lane)) == [1]
     assert interrupted(row(6), None, lane) == ()
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [(JobStatus.CANCELLED, True), (JobStatus.COMPLETED, False), (JobStatus.FAILED, False), (JobStatus.DROPPED, False)],
-)
-def test_only_what_ended_for_it_is_answered_in_its_place(status: JobStatus, expected: bool) -> None:
-    assert absorbed(asked(1, job={"status": status}).job) is expected
