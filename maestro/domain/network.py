@@ -49,13 +49,12 @@ def host_name(header: str) -> str:
     return parse_origin(f"http://{header}")[1]
 
 
-def is_address(host: str) -> bool:
-    """Return whether a host is an IP address, which DNS cannot redirect."""
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that a text is, None for any other text."""
     try:
-        ip_address(host)
+        return ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,15 @@ class KnownHosts:
     @classmethod
     def of(cls, names: Iterable[str]) -> "KnownHosts":
         """Return the given names, which include the bound host, and the names of this machine."""
-        given = frozenset(name.lower() for name in names)
-        return cls(LOCAL_NAMES | given, bool(given & WILDCARDS))
+        lowered = frozenset(name.lower() for name in names)
+        return cls(LOCAL_NAMES | lowered, bool(lowered & WILDCARDS))
 
     def admit(self, headers: Sequence[str]) -> bool:
         """Return whether a request with these Host headers is accepted; it must have exactly one."""
         if len(headers) != 1:
             return False
         host = host_name(headers[0])
-        return host in self.names or (self.any_address and is_address(host))
+        return host in self.names or (self.any_address and parse_address(host) is not None)
 
 
 @dataclass(frozen=True)
@@ -113,25 +112,20 @@ class TrustedProxies:
         """
         if not self.include(peer.address):
             return peer
-        scheme = _last(forwarded_proto).lower()
-        return RequestOrigin(
-            self._nearest_untrusted(peer.address, _items(forwarded_for)), scheme if scheme in SCHEMES else peer.scheme
-        )
-
-    def _nearest_untrusted(self, peer: str, chain: Sequence[str]) -> str:
-        nearest = peer
-        for text in reversed(chain):
-            address = _address(text)
+        nearest = peer.address
+        for text in reversed(_items(forwarded_for)):
+            address = _forwarded_address(text)
             if address is None:
                 break
             nearest = str(address)
             if not self.include(nearest):
                 break
-        return nearest
+        scheme = next(reversed(_items(forwarded_proto)), "").lower()
+        return RequestOrigin(nearest, scheme if scheme in SCHEMES else peer.scheme)
 
     def include(self, text: str) -> bool:
         """Return whether an address belongs to a trusted proxy."""
-        address = _address(text) if self.networks else None
+        address = _forwarded_address(text) if self.networks else None
         return address is not None and any(address in network for network in self.networks)
 
 
@@ -139,12 +133,7 @@ def _items(headers: Sequence[str]) -> Sequence[str]:
     return [item.strip() for header in headers for item in header.split(",")]
 
 
-def _last(headers: Sequence[str]) -> str:
-    items = _items(headers)
-    return items[-1] if items else ""
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _forwarded_address(text: str) -> IPv4Address | IPv6Address | None:
     """Parse an address in a forwarding header, with or without port and brackets; None if it is not valid.
 
     An IPv4 address that is mapped into IPv6 is returned as IPv4.
@@ -152,11 +141,8 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     bare = text.rpartition(":")[0] if text.count(":") == 1 else text
     if text.startswith("["):
         bare = text[1:].partition("]")[0]
-    try:
-        found = ip_address(bare)
-    except ValueError:
-        return None
-    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+    address = parse_address(bare)
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def is_public(text: str) -> bool:
@@ -165,12 +151,9 @@ def is_public(text: str) -> bool:
     For an IPv4 address embedded in IPv6 (6to4, NAT64), the IPv4 address decides. Mapped, zoned and Teredo addresses are
     never public.
     """
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return False
-    if isinstance(address, IPv4Address):
-        return _is_public_v4(address)
+    address = parse_address(text)
+    if address is None or isinstance(address, IPv4Address):
+        return address is not None and _is_public_v4(address)
     if address in _NAT64:
         return address.scope_id is None and _is_public_v4(IPv4Address(int(address) & _IPV4_BITS))
     if address.sixtofour is not None and not _is_public_v4(address.sixtofour):
@@ -185,25 +168,15 @@ def is_plain_host(host: str) -> bool:
     Other forms of an address (decimal, octal, hexadecimal, shortened, mapped, with a zone) are rejected: they are used
     to hide it.
     """
-    if ":" in host:
-        return _is_plain_v6(host)
+    address = parse_address(host)
+    if isinstance(address, IPv6Address):
+        return address.scope_id is None and address.ipv4_mapped is None
     if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]) is None:
         return _NAME.fullmatch(host) is not None
-    try:
-        return str(IPv4Address(host)) == host
-    except ValueError:
-        return False
+    return str(address) == host
 
 
 def _is_public_v4(address: IPv4Address) -> bool:
     if address.is_multicast or address.is_reserved or any(address in network for network in _SPECIAL_V4):
         return False
     return address.is_global and address != _AZURE_WIRE_SERVER
-
-
-def _is_plain_v6(host: str) -> bool:
-    try:
-        address = IPv6Address(host)
-    except ValueError:
-        return False
-    return address.scope_id is None and address.ipv4_mapped is None

@@ -5,19 +5,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from ipaddress import ip_address
 
 from pydantic import JsonValue
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.network import LOCAL_NAMES
+from maestro.domain.network import LOCAL_NAMES, parse_address
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-OPEN_DOOR = "open"
-"""The ``dmPolicy`` under which direct messages of all users are answered."""
+_DM_POLICY_KEY = re.compile(r"connectors\..+\.dmPolicy")
 
 
 @dataclass(frozen=True)
@@ -104,16 +102,16 @@ class ExposureWarning:
 
 def measure_answer_times(answers: Sequence[FirstAnswer], since: datetime) -> AnswerTimes:
     """Return the answer times of the messages received since a moment."""
-    took = sorted(one.took.total_seconds() * 1000 for one in answers if one.received_at >= since)
+    took = sorted(answer.took.total_seconds() * 1000 for answer in answers if answer.received_at >= since)
     return AnswerTimes(len(took), _percentile(took, 0.5), _percentile(took, 0.95))
 
 
 def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
     """Return failures grouped by kind, the most frequent kind first; ``failures`` are given newest first."""
-    found: dict[tuple[str, str], list[FailureRecord]] = {}
-    for one in failures:
-        found.setdefault((one.error, pattern_of(one.reason)), []).append(one)
-    kinds = (FailureKind(*kind, len(same), same[0].at, same[0].job_id) for kind, same in found.items())
+    groups: dict[tuple[str, str], list[FailureRecord]] = {}
+    for failure in failures:
+        groups.setdefault((failure.error, pattern_of(failure.reason)), []).append(failure)
+    kinds = (FailureKind(*kind, len(group), group[0].at, group[0].job_id) for kind, group in groups.items())
     return sorted(kinds, key=lambda kind: kind.count, reverse=True)
 
 
@@ -121,7 +119,8 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
     """Yield the security warnings; ``settings`` are the current values by key."""
     if not settings["webui.password"]:
         yield ExposureWarning(
-            "No password is set: whoever reaches this port from this machine is the operator.", _PASSWORD
+            "No password is set: every user of this machine who reaches this port is the operator.",
+            ("webui.password",),
         )
     if not reached.secure and not is_local(reached.host):
         yield ExposureWarning(
@@ -130,34 +129,27 @@ def list_exposures(settings: Mapping[str, JsonValue], reached: PageOrigin) -> It
             ("webui.trustedProxies",),
         )
     # The web connector has no ``dmPolicy`` of this form: its users need a ticket or a key.
-    open_policies = tuple(
-        key for key, value in settings.items() if _DM_POLICY_KEY.fullmatch(key) and value == OPEN_DOOR
-    )
+    open_policies = tuple(key for key, value in settings.items() if _DM_POLICY_KEY.fullmatch(key) and value == "open")
     if open_policies:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"
         yield ExposureWarning(
-            f"Strangers who write a direct message are answered at your cost{budget}.", (*open_policies, *_BUDGET)
+            f"Unknown users who write a direct message are answered at your cost{budget}.",
+            (*open_policies, "budgets.dayUsd"),
         )
     if settings["chat.enabled"] and not settings["chat.scanner.enabled"]:
-        yield ExposureWarning("Secrets that agents post in #maestro are not taken out: the scanner is off.", _SCANNER)
+        yield ExposureWarning(
+            "Secrets that agents post in #maestro are not redacted: the scanner is off.", ("chat.scanner.enabled",)
+        )
     address = str(settings["temporal.address"])
     if address and not settings["temporal.tls"] and not is_local(address.rpartition(":")[0] or address):
-        yield ExposureWarning("Temporal is on another machine and spoken to without TLS.", ("temporal.tls",))
+        yield ExposureWarning("Temporal is on another machine, and the connection has no TLS.", ("temporal.tls",))
 
 
 def is_local(host: str) -> bool:
     """Return whether a host name or address means this machine."""
     name = host.strip("[]").lower()
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return name in LOCAL_NAMES or name.endswith(".localhost")
-
-
-_DM_POLICY_KEY = re.compile(r"connectors\..+\.dmPolicy")
-_PASSWORD = ("webui.password",)
-_BUDGET = ("budgets.dayUsd",)
-_SCANNER = ("chat.scanner.enabled",)
+    address = parse_address(name)
+    return address.is_loopback if address is not None else name in LOCAL_NAMES or name.endswith(".localhost")
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float | None:

@@ -1,7 +1,7 @@
 """Throttling of password and key guesses, without a lock-out of callers that know the password.
 
 A correct password is never refused: otherwise guesses from the same address, or from many addresses, would lock its
-owner out. But if the answer to a correct password came at once, an attacker could guess as fast as connections are
+owner out. But if a correct password were answered at once, an attacker could guess as fast as connections are
 made. So after a few wrong guesses every answer to that address is delayed by up to ``LONGEST_DELAY``, also for the
 correct password.
 """
@@ -10,16 +10,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 from threading import Lock
 
 from maestro.domain.errors import MaestroError
+from maestro.domain.network import parse_address
 
 FREE_ATTEMPTS = 5
 """The number of wrong guesses from one address that leads to the first lock."""
 FIRST_LOCK = timedelta(seconds=10)
 LONGEST_LOCK = timedelta(minutes=15)
-TURN = timedelta(seconds=0.25)
+ANSWER_INTERVAL = timedelta(seconds=0.25)
 """The time between two answers to an address with too many wrong guesses."""
 LONGEST_DELAY = timedelta(seconds=3)
 """The longest delay of an answer: clients of the web connector give up after 5 seconds."""
@@ -41,16 +42,16 @@ class _Guesses:
     count: int
     last: datetime
     locked_until: datetime
-    turn: datetime
+    next_answer: datetime
 
 
 class Throttle:
     """A counter of wrong guesses by network address; it is safe to share between threads."""
 
-    def __init__(self, clock: Callable[[], datetime], guessed: str) -> None:
-        """Start without guesses; ``guessed`` is the plural noun for messages, such as "passwords"."""
+    def __init__(self, clock: Callable[[], datetime], noun: str) -> None:
+        """Start without guesses; ``noun`` is the plural noun for messages, such as "passwords"."""
         self._clock = clock
-        self._guessed = guessed
+        self._noun = noun
         self._lock = Lock()
         self._guesses: dict[str, _Guesses] = {}
         self._recent: deque[datetime] = deque()
@@ -62,8 +63,8 @@ class Throttle:
             known = self._known(_network(address), now)
             if known is None or known.count < FREE_ATTEMPTS:
                 return timedelta()
-            known.turn = min(max(known.turn, now) + TURN, now + LONGEST_DELAY)
-            return known.turn - now
+            known.next_answer = min(max(known.next_answer, now) + ANSWER_INTERVAL, now + LONGEST_DELAY)
+            return known.next_answer - now
 
     def refuse(self, address: str) -> None:
         """Count a wrong guess; raises ``TooManyAttempts`` if the guess should not be recorded in the audit log.
@@ -79,27 +80,23 @@ class Throttle:
                 raise self._locked(known.locked_until - now)
             count = known.count + 1 if known else 1
             self._guesses.pop(network, None)
-            self._guesses[network] = _Guesses(count, now, now + _lock_after(count), known.turn if known else now)
+            next_answer = known.next_answer if known else now
+            self._guesses[network] = _Guesses(count, now, now + _lock_after(count), next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
                 # The dictionary is ordered by the last guess, so its first address has been quiet the longest.
                 del self._guesses[next(iter(self._guesses))]
-            busy = self._busy(now)
-            if busy > timedelta():
-                raise self._locked(busy)
+            while self._recent and now - self._recent[0] >= MINUTE:
+                self._recent.popleft()
+            if len(self._recent) >= MOST_PER_MINUTE:
+                raise self._locked(self._recent[0] + MINUTE - now)
             self._recent.append(now)
 
     def _known(self, network: str, now: datetime) -> _Guesses | None:
         known = self._guesses.get(network)
         return known if known and now - known.last < FORGOTTEN_AFTER else None
 
-    def _busy(self, now: datetime) -> timedelta:
-        """Return how long no wrong guess is recorded because of the limit for all addresses; 0 below the limit."""
-        while self._recent and now - self._recent[0] >= MINUTE:
-            self._recent.popleft()
-        return self._recent[0] + MINUTE - now if len(self._recent) >= MOST_PER_MINUTE else timedelta()
-
     def _locked(self, wait: timedelta) -> TooManyAttempts:
-        error = TooManyAttempts(f"Too many wrong {self._guessed}; wait before the next attempt.")
+        error = TooManyAttempts(f"Too many wrong {self._noun}; wait before the next attempt.")
         error.retry_after = wait
         return error
 
@@ -114,10 +111,7 @@ def _lock_after(count: int) -> timedelta:
 
 def _network(address: str) -> str:
     """Return the network that one attacker controls: an IPv4 address, or the /64 network of an IPv6 address."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
+    parsed = parse_address(address)
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
         return str(ip_network((parsed, 64), strict=False))
     return address

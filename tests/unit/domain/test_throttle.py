@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.throttle import FREE_ATTEMPTS, LONGEST_DELAY, TURN, Throttle, TooManyAttempts
+from maestro.domain.throttle import ANSWER_INTERVAL, FREE_ATTEMPTS, LONGEST_DELAY, Throttle, TooManyAttempts
 from tests.unit.connectors.test_web_identity import Clock
 
 NOBODY = timedelta()
@@ -24,11 +24,15 @@ def test_a_few_wrong_ones_slow_nothing_down() -> None:
 def test_answers_to_an_address_that_guesses_come_one_after_the_other_up_to_a_longest_delay() -> None:
     clock = Clock()
     slowed = throttle(clock)
-    assert [slowed.delay("203.0.113.7") for _ in range(3)] == [TURN, 2 * TURN, 3 * TURN]
+    assert [slowed.delay("203.0.113.7") for _ in range(3)] == [
+        ANSWER_INTERVAL,
+        2 * ANSWER_INTERVAL,
+        3 * ANSWER_INTERVAL,
+    ]
     assert max(slowed.delay("203.0.113.7") for _ in range(1000)) == LONGEST_DELAY
     assert slowed.delay("203.0.113.8") == NOBODY
     clock.now += timedelta(minutes=1)
-    assert slowed.delay("203.0.113.7") == TURN
+    assert slowed.delay("203.0.113.7") == ANSWER_INTERVAL
     clock.now += timedelta(hours=1)
     assert slowed.delay("203.0.113.7") == NOBODY
 
@@ -44,6 +48,6 @@ def test_wrong_ones_from_many_addresses_are_noted_a_hundred_times_a_minute() -> 
     for _ in range(FREE_ATTEMPTS - 1):
         with pytest.raises(TooManyAttempts):
             slowed.refuse("198.51.100.1")
-    assert slowed.delay("198.51.100.1") == TURN, "what is not noted is slowed down like the rest"
+    assert slowed.delay("198.51.100.1") == ANSWER_INTERVAL, "what is not noted is slowed down like the rest"
     clock.now += timedelta(minutes=1)
     slowed.refuse("198.51.100.1")
