@@ -13,8 +13,6 @@ from typing import Generic, NamedTuple, TypeVar
 from maestro.domain.messages import Address
 from maestro.domain.values import Value
 
-CHANNEL_DIGEST_BYTES = 12
-
 Item = TypeVar("Item")
 
 
@@ -72,7 +70,7 @@ def precedence_of(priority: int, client_id: int | None, weight: float | None, ad
     if client_id is not None:
         return Precedence(priority=priority, key=f"client:{client_id}", weight=weight or 1.0)
     channel_key = "\0".join((address.platform, address.account, address.channel))
-    digest = blake2b(channel_key.encode("utf-8", "surrogatepass"), digest_size=CHANNEL_DIGEST_BYTES).hexdigest()
+    digest = blake2b(channel_key.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     return Precedence(priority=priority, key=f"channel:{digest}")
 
 
@@ -81,14 +79,13 @@ class FairQueue(Generic[Item]):
 
     Each key has a due time in virtual time, which advances by 1 / (sum of the weights of waiting keys) with each served
     item. After a key was served, its due time grows by 1 / weight. A key that starts to wait is due now at the
-    earliest, so no key can save up a claim; since virtual time always advances, no key waits for ever behind later
-    ones.
+    earliest, so that idle keys gain no advantage; because virtual time always advances, no key waits for ever.
     """
 
     def __init__(self) -> None:
         self._now = 0.0
         self._due: dict[Hashable, float] = {}
-        self._lines: dict[Hashable, deque[tuple[float, Item]]] = {}
+        self._items_of: dict[Hashable, deque[tuple[float, Item]]] = {}
         self._order: list[tuple[float, int, Hashable]] = []
         """A heap of the waiting keys, by due time and then by the time since when they wait."""
         self._weight = 0.0
@@ -96,68 +93,67 @@ class FairQueue(Generic[Item]):
 
     def __bool__(self) -> bool:
         """Return whether the queue has items."""
-        return bool(self._lines)
+        return bool(self._items_of)
 
     def add(self, key: Hashable, weight: float, item: Item) -> None:
         """Add an item behind the other items of its key."""
-        line = self._lines.get(key)
-        if line is not None:
-            line.append((weight, item))
+        items = self._items_of.get(key)
+        if items is not None:
+            items.append((weight, item))
             return
         self._due[key] = max(self._due.get(key, 0.0), self._now)
         self._enqueue_key(key, deque([(weight, item)]))
 
     def renew(self, waiting: Mapping[Hashable, Iterable[tuple[float, Item]]]) -> None:
         """Replace all items of the queue; keys that were waiting before keep their due times."""
-        before, self._lines = self._lines.keys(), {}
+        before, self._items_of = self._items_of.keys(), {}
         self._order, self._weight = [], 0.0
-        for key, line in waiting.items():
+        for key, items in waiting.items():
             if key not in before:
                 self._due[key] = max(self._due.get(key, 0.0), self._now)
-            self._enqueue_key(key, deque(line))
+            self._enqueue_key(key, deque(items))
         self._delete_old_due_times()
 
     def first(self) -> Item | None:
         """Return the next item without removing it, None if the queue is empty."""
-        return self._lines[self._order[0][2]][0][1] if self._order else None
+        return self._items_of[self._order[0][2]][0][1] if self._order else None
 
     def serve(self) -> Item:
         """Remove and return the next item, and charge its key for it; raises ``IndexError`` if the queue is empty."""
         key = self._order[0][2]
         self._now += 1 / self._weight
-        self._due[key] += 1 / self._lines[key][0][0]
+        self._due[key] += 1 / self._items_of[key][0][0]
         return self._remove_next()
 
     def skip(self) -> None:
         """Remove the next item without charging its key, because the item no longer waits."""
         self._remove_next()
 
-    def _enqueue_key(self, key: Hashable, line: deque[tuple[float, Item]]) -> None:
-        self._lines[key] = line
-        self._weight += line[0][0]
+    def _enqueue_key(self, key: Hashable, items: deque[tuple[float, Item]]) -> None:
+        self._items_of[key] = items
+        self._weight += items[0][0]
         heapq.heappush(self._order, (self._due[key], next(self._arrivals), key))
 
     def _remove_next(self) -> Item:
         _, _, key = heapq.heappop(self._order)
-        line = self._lines.pop(key)
-        weight, item = line.popleft()
+        items = self._items_of.pop(key)
+        weight, item = items.popleft()
         self._weight -= weight
-        if line:
-            self._enqueue_key(key, line)
+        if items:
+            self._enqueue_key(key, items)
         else:
             self._delete_old_due_times()
         return item
 
     def _delete_old_due_times(self) -> None:
         """Delete due times that no longer matter: those of keys without items that are not in the future."""
-        if not self._lines:
+        if not self._items_of:
             self._weight = 0.0  # rounding errors of the subtractions must not add up
-        if len(self._due) > 2 * len(self._lines) + KEPT:
-            waits = self._lines.keys()
-            self._due = {key: due for key, due in self._due.items() if key in waits or due > self._now}
+        if len(self._due) > 2 * len(self._items_of) + MOST_IDLE_KEYS:
+            self._due = {key: due for key, due in self._due.items() if key in self._items_of or due > self._now}
 
 
-KEPT = 100
+MOST_IDLE_KEYS = 100
 """The number of keys without items above which outdated due times are deleted."""
 
 
@@ -200,39 +196,28 @@ class ClaimOrder:
         self.background = background
         self.fair = fair
         self.in_hand = in_hand
-        self._lines: dict[int, FairQueue[ClaimCandidate]] = {}
+        self._queues: dict[int, FairQueue[ClaimCandidate]] = {}
 
     def choose(self, candidates: Iterable[ClaimCandidate], at_most: int, room: int) -> list[ClaimCandidate]:
         """Return up to ``at_most`` jobs to claim, the most urgent first, with up to ``room`` background jobs.
 
         Without room, background jobs keep their positions in the fair queues, whether ``candidates`` has them or not.
         """
-        lines = self._updated_queues(candidates, room)
-        chosen: list[ClaimCandidate] = []
-        for priority in sorted(lines):
-            behind = behind_people(priority)
-            most = min(at_most - len(chosen), room) if behind else at_most - len(chosen)
-            served = _serve_up_to(lines[priority], most)
-            room -= len(served) if behind else 0
-            chosen.extend(served)
-        return chosen
-
-    def _updated_queues(self, candidates: Iterable[ClaimCandidate], room: int) -> dict[int, FairQueue[ClaimCandidate]]:
-        """Return the fair queues of the candidates' priorities, updated with the candidates."""
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
-            priority: {} for priority in self._lines
+            priority: {} for priority in self._queues
         }
-        for one in candidates:
-            key = (one.client_id or one[4:]) if self.fair else None
-            waiting.setdefault(one.priority, {}).setdefault(key, []).append((one.weight or 1.0, one))
-        for priority, found in waiting.items():
-            if room > 0 or not behind_people(priority):
-                self._lines.setdefault(priority, FairQueue()).renew(found)
-        return {priority: line for priority, line in self._lines.items() if waiting[priority]}
-
-
-def _serve_up_to(line: FairQueue[ClaimCandidate], at_most: int) -> list[ClaimCandidate]:
-    served: list[ClaimCandidate] = []
-    while line and len(served) < at_most:
-        served.append(line.serve())
-    return served
+        for job in candidates:
+            key = (job.client_id or (job.platform, job.account, job.channel)) if self.fair else None
+            waiting.setdefault(job.priority, {}).setdefault(key, []).append((job.weight or 1.0, job))
+        chosen: list[ClaimCandidate] = []
+        has_room = room > 0
+        for priority in sorted(waiting):
+            behind = behind_people(priority)
+            if behind and not has_room:
+                continue
+            queue = self._queues.setdefault(priority, FairQueue())
+            queue.renew(waiting[priority])
+            while queue and len(chosen) < at_most and (room > 0 or not behind):
+                chosen.append(queue.serve())
+                room -= behind
+        return chosen

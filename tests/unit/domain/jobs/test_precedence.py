@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.messages import Address
-from maestro.domain.precedence import KEPT, ClaimCandidate, ClaimOrder, FairQueue, Priority, precedence_of
+from maestro.domain.precedence import MOST_IDLE_KEYS, ClaimCandidate, ClaimOrder, FairQueue, Priority, precedence_of
 
 PLACE = Address(platform="whatsapp", account="shop", channel="+31612345678")
 
@@ -135,10 +135,10 @@ def test_nobody_waits_for_ever_behind_those_who_come_later(fresh: int, rounds: i
 
 def test_those_who_came_once_are_forgotten() -> None:
     line: FairQueue[str] = FairQueue()
-    for number in range(20 * KEPT):
+    for number in range(20 * MOST_IDLE_KEYS):
         line.add(f"channel-{number}", 1.0, "once")
         line.serve()
-    assert len(line._due) <= 2 * KEPT
+    assert len(line._due) <= 2 * MOST_IDLE_KEYS
 
 
 # Which jobs begin
