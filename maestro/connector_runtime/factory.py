@@ -68,7 +68,7 @@ class ConnectorFactory:
     def _bot(self, row: BotInstance) -> ConfiguredBot:
         if not row.configured:
             secrets = {name: self.keys.reveal(kept) for name, kept in row.stored_secrets.items()}
-            return ConfiguredBot(row.platform, row.account, "", secrets, row.chosen)
+            return ConfiguredBot(row.platform, row.account, "", secrets, row.option_values)
         found = self.configured.get((row.platform, row.account))
         if found is None:
             raise ConfigurationError(

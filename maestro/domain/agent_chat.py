@@ -22,7 +22,7 @@ CHANNEL = "#maestro"
 HUMAN = "@human"
 """The author name of every post that a person writes."""
 ARCHITECT = "architect"
-"""The role that takes no part in the chat."""
+"""The role without access to the chat."""
 RESERVED = frozenset({"human", ARCHITECT})
 """Names under which no agent can post: the name for people, and the name of a role without access."""
 CODER = "coder"
@@ -56,7 +56,6 @@ SHORTEST = 100
 
 TRUNCATED = " … [truncated]"
 NOTE = " (Note: content redacted by scanner)"
-_MOST_STEPS_BACK = 32
 _JOINER = "\u200d"
 
 
@@ -79,13 +78,6 @@ class SessionView(View):
     posts: int
 
 
-def session_view(session: ChatSession | None, posts: int) -> SessionView:
-    """Return the view of the open session; ``session`` is None if no session is open."""
-    if session is None:
-        return SessionView(id="", started_at=None, posts=0)
-    return SessionView(id=session.id, started_at=session.started_at, posts=posts)
-
-
 class ChatMessage(SQLModel, table=True):
     """A post as stored, after redaction and truncation; ``ts`` is its time in UTC, in RFC 3339.
 
@@ -105,8 +97,8 @@ class ChatMessage(SQLModel, table=True):
 class ChatCursor(SQLModel, table=True):
     """The position of an agent in the chat: ``last_id`` is the id of the last post that it has read, in any session.
 
-    ``offered_id`` is the ``newPointer`` that the agent's last call over MCP returned: the agent's next call confirms
-    that it has read the posts up to there.
+    ``offered_id`` is the ``newPointer`` of the agent's last call over MCP; the agent's next call confirms that it has
+    read the posts up to there.
     """
 
     __tablename__ = "chat_cursor"
@@ -222,37 +214,27 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
     later posts for ever.
     """
     room -= estimate(HEADING)
-    shown_posts: list[str] = []
+    texts: list[str] = []
     upto = unread.after
-    for message in unread.messages:
-        if message.author == author_of(slug):
-            upto = message.id
-            continue
-        post = _quoted_post(message)
-        if estimate(post) > room and may_cut and not shown_posts:
-            post = _cut_post(message, room)
-        if not post or estimate(post) > room:
-            break
-        shown_posts.append(post)
-        room -= estimate(post) + 1
-        upto = message.id
-    return Feed("\n".join([HEADING, *shown_posts]) if shown_posts else "", upto, len(shown_posts))
+    for post in unread.messages:
+        if post.author != author_of(slug):
+            text = _quoted_post(post, room, may_cut=may_cut and not texts)
+            if not text or estimate(text) > room:
+                break
+            texts.append(text)
+            room -= estimate(text) + 1
+        upto = post.id
+    return Feed("\n".join([HEADING, *texts]) if texts else "", upto, len(texts))
 
 
-def _quoted_post(message: Post) -> str:
-    return f"{_post_heading(message)}\n{quoted_lines(message.text)}"
-
-
-def _post_heading(message: Post) -> str:
-    return f"{message.author}, {message.ts}:"
-
-
-def _cut_post(message: Post, room: int) -> str:
-    """Return a post cut to ``room`` tokens; empty if fewer than ``SHORTEST`` tokens remain for its text."""
-    room -= estimate(_post_heading(message)) + estimate(CUT_MARK) + 2
-    if room < SHORTEST:
-        return ""
-    return f"{_post_heading(message)}\n{cut(quoted_lines(message.text), room)}\n{CUT_MARK}"
+def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
+    """Return a post with its lines quoted; cut to ``room`` tokens, or empty, if it is too long and may be cut."""
+    heading, lines = f"{post.author}, {post.ts}:", quoted_lines(post.text)
+    text = f"{heading}\n{lines}"
+    if estimate(text) <= room or not may_cut:
+        return text
+    room -= estimate(heading) + estimate(CUT_MARK) + 2
+    return f"{heading}\n{cut(lines, room)}\n{CUT_MARK}" if room >= SHORTEST else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,21 +262,16 @@ def scan_post(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -
     # No second scan after a failed one: after a timeout it would time out again and double the wait.
     second = ScanResult(clean) if first.error else scanner.scan(clean, rules)
     redacted = bool(spans) or second.redacted
-    cut = second.text + TRUNCATED if truncated else second.text
-    return ScannedPost(add_note(cut) if redacted else cut, redacted, truncated, first.error or second.error)
-
-
-def add_note(text: str) -> str:
-    """Return the text with the note about a redaction at its end, once."""
-    return text if text.endswith(NOTE) else text + NOTE
+    stored = second.text + TRUNCATED if truncated else second.text
+    if redacted and not stored.endswith(NOTE):
+        stored += NOTE
+    return ScannedPost(stored, redacted, truncated, first.error or second.error)
 
 
 def _cut_position(text: str, at: int) -> int:
     """Return the last position, at or before ``at``, where a cut does not split a visible character (grapheme)."""
-    for place in range(at, max(at - _MOST_STEPS_BACK, 0), -1):
-        if not _extends_previous(text[place]) and text[place - 1] != _JOINER:
-            return place
-    return at
+    positions = range(at, max(at - 32, 0), -1)
+    return next((i for i in positions if not _extends_previous(text[i]) and text[i - 1] != _JOINER), at)
 
 
 def _extends_previous(character: str) -> bool:

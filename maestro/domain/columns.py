@@ -19,9 +19,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def load_dialect_impl(self, dialect: Any) -> Any:
         """Return text for SQLite, and a timestamp with time zone for any other database."""
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(String(32))
-        return dialect.type_descriptor(DateTime(timezone=True))
+        return dialect.type_descriptor(String(32) if dialect.name == "sqlite" else DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> Any:
         """Convert a time to UTC for storage; raises ``ValueError`` for one without a time zone, which is ambiguous."""
@@ -35,15 +33,13 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
         """Return the stored time with its time zone."""
         del dialect
-        if value is None or isinstance(value, datetime):
-            return value
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
-def text_of(words: type[StrEnum]) -> Any:
+def text_of(enumeration: type[StrEnum]) -> Any:
     """Return a column type that stores the members of an enumeration as text, so that SQL queries can name them."""
 
-    members = {str(word): word for word in words}
+    members = {str(member): member for member in enumeration}
 
     class EnumText(TypeDecorator[StrEnum]):
         impl = String
@@ -51,12 +47,12 @@ def text_of(words: type[StrEnum]) -> Any:
 
         def process_bind_param(self, value: StrEnum | None, dialect: Any) -> Any:
             del dialect
-            return None if value is None else str(words(value))
+            return None if value is None else str(enumeration(value))
 
         def process_result_value(self, value: Any, dialect: Any) -> StrEnum | None:
             del dialect
             # A dictionary finds a member five times as fast as the enumeration itself.
-            return None if value is None else members.get(value) or words(value)
+            return None if value is None else members.get(value) or enumeration(value)
 
     return EnumText
 

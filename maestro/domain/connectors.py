@@ -48,20 +48,17 @@ class BotInstance(SQLModel, table=True):
     @property
     def stored_secrets(self) -> Mapping[str, str]:
         """The references or encrypted secrets, by name."""
-        found: Mapping[str, str] = json.loads(self.secrets)
-        return found
+        return dict(json.loads(self.secrets))
 
     @property
     def last_characters(self) -> Mapping[str, str]:
         """The last characters of the secrets that an operator entered, by name; short secrets are left out."""
-        found: Mapping[str, str] = json.loads(self.endings)
-        return found
+        return dict(json.loads(self.endings))
 
     @property
-    def chosen(self) -> Mapping[str, Any]:
-        """The options that are set for the account."""
-        found: Mapping[str, Any] = json.loads(self.options)
-        return found
+    def option_values(self) -> Mapping[str, Any]:
+        """The options that are set for the account, by name."""
+        return dict(json.loads(self.options))
 
 
 class ChannelCursor(SQLModel, table=True):
@@ -191,22 +188,22 @@ class DisabledChannelPage(View):
     next: str | None = None
 
 
-_STATUS_FIELDS = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at")
+_STATUS_FIELDS = {"state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at"}
 
 
 def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None) -> ConnectorView:
     """Return the view of a connector; ``agent`` is the slug of its agent, ``status`` its last reported state."""
-    stored, endings = bot.stored_secrets, bot.last_characters
-    reported = {name: getattr(status, name) for name in _STATUS_FIELDS} if status is not None else {}
+    endings = bot.last_characters
+    secrets = tuple(
+        SecretView(name=name, reference=text if text.startswith(REFERENCES) else "", last4=endings.get(name, ""))
+        for name, text in bot.stored_secrets.items()
+    )
     return ConnectorView(
-        platform=bot.platform,
-        account=bot.account,
+        **bot.model_dump(include={"platform", "account", "enabled", "configured"}),
+        **(status.model_dump(include=_STATUS_FIELDS) if status is not None else {}),
         agent=agent,
-        enabled=bot.enabled,
-        configured=bot.configured,
-        secrets=tuple(_secret(name, text, endings.get(name, "")) for name, text in stored.items()),
-        options=dict(bot.chosen),
-        **reported,
+        secrets=secrets,
+        options=dict(bot.option_values),
     )
 
 
@@ -218,18 +215,18 @@ def connector_page(
     The web connector has no row among ``bots``; it is shown as configured.
     """
     statuses = {(status.platform, status.account): status for status in reported}
-    named = {(bot.platform, bot.account): bot for bot in bots}
-    for platform, account in statuses.keys() - named.keys():
+    rows = {(bot.platform, bot.account): bot for bot in bots}
+    for platform, account in statuses.keys() - rows.keys():
         if platform == "web":
-            named[platform, account] = BotInstance(platform=platform, account=account, configured=True)
-    views = [connector_view(bot, agents.get(bot.agent_id or 0, ""), statuses.get(at)) for at, bot in named.items()]
-    return ConnectorPage(items=tuple(sorted(views, key=lambda one: (one.platform, one.account))))
+            rows[platform, account] = BotInstance(platform=platform, account=account, configured=True)
+    return ConnectorPage(
+        items=tuple(
+            connector_view(bot, agents.get(bot.agent_id or 0, ""), statuses.get(key))
+            for key, bot in sorted(rows.items())
+        )
+    )
 
 
 def disabled_page(channels: Sequence[DisabledChannel]) -> DisabledChannelPage:
     """Return the view of the channels to which Maestro sends nothing."""
     return DisabledChannelPage(items=tuple(map(DisabledChannelView.model_validate, channels)))
-
-
-def _secret(name: str, stored: str, last4: str) -> SecretView:
-    return SecretView(name=name, reference=stored if stored.startswith(REFERENCES) else "", last4=last4)

@@ -1,9 +1,12 @@
 """The base classes of immutable values and of the API's views."""
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+Item = TypeVar("Item")
 
 
 class Value(BaseModel):
@@ -20,11 +23,18 @@ class View(Value):
     )
 
 
+class Page(View, Generic[Item]):
+    """A page of a list, with the cursor of the page after it."""
+
+    items: tuple[Item, ...]
+    next: str | None = Field(description="the cursor of the next page, null on the last")
+
+
 def readable_by(read: Callable[[str], object]) -> AfterValidator:
     """Return a validator that accepts a text if ``read`` can parse it, such as the cursor of a page."""
 
-    def checked(text: str) -> str:
+    def check(text: str) -> str:
         read(text)
         return text
 
-    return AfterValidator(checked)
+    return AfterValidator(check)

@@ -99,7 +99,7 @@ class ConnectorOperations:
             tx.system.audit.add(actor, "channel.enable", place.outbound_lane)
 
     def _set(self, bot: BotInstance, change: ConnectorChange) -> None:
-        before = dict(bot.chosen)
+        before = dict(bot.option_values)
         after = {key: value for key, value in {**before, **(change.options or {})}.items() if value is not None}
         moved = [name for name in WHERE if before.get(name) != after.get(name)]
         if moved and not set(bot.stored_secrets) <= set(change.secrets or {}):
@@ -123,7 +123,7 @@ def _check(kind: Platform, bot: BotInstance) -> None:
     if unknown:
         raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")
     try:
-        options = read(kind.options, bot.chosen)
+        options = read(kind.options, bot.option_values)
     except InvalidEdit as error:
         raise ConfigurationError(f"options: {error}") from None
     problem = kind.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.stored_secrets}, options))

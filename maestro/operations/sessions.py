@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from maestro.domain.agent_chat import CHANNEL, SessionView, session_view
+from maestro.domain.agent_chat import CHANNEL, SessionView
 from maestro.domain.errors import Conflict
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -49,4 +49,7 @@ class SessionOperations:
 
 def _current(tx: Transaction) -> SessionView:
     current = tx.chat.current()
-    return session_view(tx.chat.session(current) if current else None, tx.chat.count())
+    session = tx.chat.session(current) if current else None
+    if session is None:
+        return SessionView(id="", started_at=None, posts=0)
+    return SessionView(id=session.id, started_at=session.started_at, posts=tx.chat.count())

@@ -113,7 +113,7 @@ async def test_a_token_goes_nowhere_it_was_not_meant_for(rows: JobRows, http: ht
     refused = await http.patch(MINE, json=elsewhere)
     assert "give the secrets again" in refused.json()["message"]
     with rows.store.view() as tx:
-        assert tx.bots.get("discord", "mine").chosen == {}
+        assert tx.bots.get("discord", "mine").option_values == {}
     assert (await http.patch(MINE, json={**elsewhere, "secrets": {"token": OTHER_TOKEN}})).is_success
 
 
