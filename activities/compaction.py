@@ -27,7 +27,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, StoredR
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.facts import parse_facts
 from maestro.domain.precedence import Precedence
-from maestro.domain.redaction import Redact, as_it_is, redacted_turns
+from maestro.domain.redaction import Redact, keep_text, redact_messages
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -74,8 +74,8 @@ class CompactionRules:
     window: Callable[[str], int]
     max_output_tokens: int
     memory_scope: MemoryScope
-    redact: Redact = as_it_is
-    redact_prompts: Redact = as_it_is
+    redact: Redact = keep_text
+    redact_prompts: Redact = keep_text
 
 
 class CompactionActivities:
@@ -157,7 +157,7 @@ class _HeldAnswers:
             return False
         kept = StoredRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
         asked, wanted = self.tx.llm.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
-        return asked == wanted or asked == redacted_turns(wanted, self.redact)
+        return asked == wanted or asked == redact_messages(wanted, self.redact)
 
 
 def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:

@@ -28,7 +28,7 @@ from maestro.domain.media import spoken_text
 from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
-from maestro.domain.redaction import Redact, as_it_is, redacted_value
+from maestro.domain.redaction import Redact, keep_text, redact_value
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
 from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.store import Store
@@ -178,7 +178,7 @@ class TagActivities:
 
     def takes_long(self, content: str) -> bool:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
-        return self._rules().redact is not as_it_is and bool(parse_answer(content).tags)
+        return self._rules().redact is not keep_text and bool(parse_answer(content).tags)
 
     def _answer(self, step: AnswerStep, redact: Redact) -> ParsedAnswer:
         """Parse the answer and remove secrets from its tags, outside of a transaction because a scan may take long."""
@@ -216,7 +216,7 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     """Return a tag without secrets in the text that it stores in memory (docs/decisions.md: redaction)."""
     if tag.name is TagName.MEMORY:
         return replace(tag, body=redact(tag.body))
-    return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
+    return replace(tag, body=redact_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
 def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:

@@ -27,7 +27,7 @@ from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
-from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.redaction import Redact, keep_text
 from maestro.store.jobs.related import DependentRows
 from maestro.store.store import Store, committed, finished
 from maestro.store.transaction import Transaction
@@ -134,7 +134,7 @@ class DeliveryActivities:
         scanned for secrets first.
         """
         address = tx.jobs.read(step.job_id).address
-        if self._redact() is not as_it_is or not self._connectors.holds(address):
+        if self._redact() is not keep_text or not self._connectors.holds(address):
             return None
         prepared = self._prepare(step)
         return prepared if isinstance(prepared, PreparedDelivery) and prepared.first is not None else None
@@ -224,7 +224,7 @@ class DeliveryActivities:
         A scan may take long, so no transaction is open during it.
         """
         redact = self._redact()
-        if redact is as_it_is:
+        if redact is keep_text:
             return None
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)

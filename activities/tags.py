@@ -41,7 +41,7 @@ from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
-from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.views import ScheduleView
@@ -62,7 +62,7 @@ class ActingRules:
 
     memory_scope: MemoryScope
     may_conduct: frozenset[str]
-    redact: Redact = as_it_is
+    redact: Redact = keep_text
     shortest: timedelta = SHORTEST
     asking: AskingRules | None = None
 

@@ -15,9 +15,16 @@ from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ImageRef, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
-from maestro.domain.redaction import LOOK_AHEAD, Redact, as_it_is
+from maestro.domain.redaction import LOOK_AHEAD, Redact, keep_text
 from maestro.domain.texts import storable
-from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
+from maestro.domain.tools import (
+    FAILED_REPEATEDLY,
+    NOT_MADE_IN_WHAT_IF,
+    UNKNOWN_OUTCOME,
+    ToolRun,
+    ToolState,
+    has_failed_repeatedly,
+)
 from maestro.llm.middleware.limits import StopWatch
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
@@ -42,7 +49,7 @@ class ToolRules:
     folder: Path
     asking: AskingRules
     memory_scope: MemoryScope
-    redact: Redact = as_it_is
+    redact: Redact = keep_text
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ class ToolActivities:
                 state=ToolState.WAITING,
                 started_at=tx.now,
             )
-            worn = worn_out([run for run in runs if run.number < step.number], row)
+            worn = has_failed_repeatedly([run for run in runs if run.number < step.number], row)
             begun = self._decide_call(
                 tx, ToolCallCase(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED)
             )
@@ -220,8 +227,8 @@ def _call(tx: Transaction, step: ToolStep) -> ToolCall:
 def _refusal(case: ToolCallCase, tool: Tool, *, needs_a_yes: bool) -> str | None:
     """Return the text that tells the model why a call never runs; None for a call that may run."""
     if case.worn:
-        return GIVE_UP
-    return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
+        return FAILED_REPEATEDLY
+    return NOT_MADE_IN_WHAT_IF if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
 def _prepare_call(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:

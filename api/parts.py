@@ -7,7 +7,7 @@ from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.network import TrustedProxies
-from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.settings.chat import ChatSettings
 from maestro.intake.pairing import PairingRules
 from maestro.intake.webhooks import WebhookIntake
@@ -92,7 +92,7 @@ class ApiParts:
     clock: Clock = utc_now
     outside: OutsideTools | None = None
     chat: AgentChat | None = None
-    redact: Callable[[], Redact] = lambda: as_it_is
+    redact: Callable[[], Redact] = lambda: keep_text
     budgets: Callable[[], DailyBudgets] = DailyBudgets
 
     @property

@@ -32,7 +32,7 @@ from maestro.bootstrap.rules import answer_rules, build_redaction
 from maestro.connector_runtime.host import is_job_open
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
-from maestro.domain.redaction import TextKind, as_it_is
+from maestro.domain.redaction import TextKind, keep_text
 from maestro.installation.keys import SecretKeys, open_keys
 from maestro.installation.storage import open_files, workspaces_folder
 from maestro.llm.middleware.limits import StopWatch
@@ -234,7 +234,7 @@ def _compaction_rules(scope: RedactionScope, brains: ModelParts, settings: Setti
 
 
 def _model_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) -> ModelRules:
-    searched = scope.redact(TextKind.OUTGOING, settings) is not as_it_is
+    searched = scope.redact(TextKind.OUTGOING, settings) is not keep_text
     return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window, searched)
 
 

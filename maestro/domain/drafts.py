@@ -95,23 +95,17 @@ def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> 
     unless the answer has taken its message.
     """
     if job.ended:
-        return _after_job(draft.state, job)
+        # A draft whose message is being created is placed first, so that it can then be marked as stopped.
+        after = {DraftState.SENDING: DraftStep.PLACE, DraftState.SHOWN: DraftStep.END}
+        return DraftStep.FORGET if job is JobStatus.COMPLETED else after.get(draft.state, DraftStep.FORGET)
     if job is not JobStatus.RUNNING or not draft.text:
         return DraftStep.NOTHING
     if draft.state is DraftState.SHOWN:
         return DraftStep.EDIT if draft.revision != shown else DraftStep.NOTHING
-    waits = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
-    return DraftStep.PLACE if waits and free else DraftStep.NOTHING
+    unplaced = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
+    return DraftStep.PLACE if unplaced and free else DraftStep.NOTHING
 
 
 def stopped_text(text: str) -> str:
     """Return the text of a draft that will not be continued, with a mark at its end."""
     return text.rstrip() + STOPPED
-
-
-def _after_job(state: DraftState, job: JobStatus) -> DraftStep:
-    if job is JobStatus.COMPLETED:
-        return DraftStep.FORGET
-    if state is DraftState.SENDING:
-        return DraftStep.PLACE
-    return DraftStep.END if state is DraftState.SHOWN else DraftStep.FORGET

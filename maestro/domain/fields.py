@@ -118,8 +118,8 @@ def read(shape: type[Shape], fields: Mapping[str, object]) -> Shape:
     try:
         return shape.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-    raise InvalidEdit("; ".join(f"{_field_path(problem['loc'])}{sentence(problem, shape)}" for problem in found))
+        problems = error.errors(include_url=False, include_input=False)
+    raise InvalidEdit("; ".join(f"{_field_path(problem['loc'])}{sentence(problem, shape)}" for problem in problems))
 
 
 def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -> str:
@@ -127,8 +127,8 @@ def sentence(problem: Mapping[str, Any], shape: type[BaseModel] | None = None) -
     if problem["type"] == "extra_forbidden" and shape is not None:
         known = ", ".join(field.alias or name for name, field in shape.model_fields.items())
         return f"unknown field; there are {known}"
-    known_sentence = _SENTENCES.get(problem["type"])
-    return known_sentence.format(**problem.get("ctx", {})) if known_sentence else str(problem["msg"])
+    template = _SENTENCES.get(problem["type"])
+    return template.format(**problem.get("ctx", {})) if template else str(problem["msg"])
 
 
 def _field_path(location: tuple[int | str, ...]) -> str:

@@ -52,14 +52,15 @@ MAX_NAME_CHARS = 120
 
 def by_magic(head: bytes) -> str:
     """Return the content type that the first bytes of a file indicate, empty if they indicate no known type."""
-    for offset, magic, content_type in _MAGIC:
-        if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
-            return _with_codecs(content_type, head)
-    return ""
-
-
-def _with_codecs(content_type: str, head: bytes) -> str:
-    """Return the content type after a check for audio or video: WebM and Ogg files may contain either."""
+    content_type = next(
+        (
+            content_type
+            for offset, magic, content_type in _MAGIC
+            if head.startswith(magic, offset) and (offset != 8 or head.startswith(b"RIFF"))
+        ),
+        "",
+    )
+    # WebM and Ogg files contain audio or video.
     if content_type == "video/webm" and b"V_" not in head and (b"A_OPUS" in head or b"A_VORBIS" in head):
         return "audio/webm"
     return "video/ogg" if content_type == "audio/ogg" and b"\x80theora" in head else content_type
@@ -116,7 +117,7 @@ class MediaFile(SQLModel, table=True):
         return bool(self.digest) and self.content_type in VOICE_TYPES and self.size <= MAX_VOICE_BYTES
 
     @property
-    def unheard(self) -> bool:
+    def lacks_transcript(self) -> bool:
         """Whether the file is a recording that has not been transcribed."""
         return self.is_voice and self.transcript is None
 
@@ -126,40 +127,36 @@ class MediaFile(SQLModel, table=True):
         return ImageRef(digest=self.digest, content_type=self.content_type)
 
 
-def prompt_text(said: str, files: Sequence[MediaFile], shown: Collection[int] = ()) -> str:
+def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int] = ()) -> str:
     """Return the text of a message for a model, with a line for each file that is not attached as an image.
 
-    ``shown`` has the positions (``seq``) of the attached images; they get a line only if the message has no other text.
-    Transcribed recordings get no line, because ``said`` contains their text.
+    ``attached`` has the positions (``seq``) of the attached images; they get a line only if the message has no text.
+    Transcribed recordings get no line, because ``text`` contains their transcripts.
     """
-    others = [file for file in files if not file.is_voice or file.unheard]
-    named = [file for file in others if file.seq not in shown or not said.strip()]
-    return "\n".join([*([said] if said.strip() or not named else []), *map(_file_line, named)])
+    others = [file for file in files if not file.is_voice or file.lacks_transcript]
+    named = [file for file in others if file.seq not in attached or not text.strip()]
+    return "\n".join([*([text] if text.strip() or not named else []), *map(_file_line, named)])
 
 
-def spoken_text(said: str, files: Sequence[MediaFile]) -> str:
+def spoken_text(text: str, files: Sequence[MediaFile]) -> str:
     """Return the text of a message after the transcripts of its recordings.
 
     A transcript is one quoted line, so that nothing in it can imitate other parts of the prompt. A recording without a
     transcript gets the line ``[Voice message]``.
     """
-    voices = [_transcript_line(file) for file in files if file.is_voice]
-    return "\n".join([*voices, *([said] if said.strip() or not voices else [])])
-
-
-def _transcript_line(file: MediaFile) -> str:
-    return f"[Voice]: {quoted(file.transcript, MAX_TRANSCRIPT_CHARS)}" if file.transcript else "[Voice message]"
+    voices = [
+        f"[Voice]: {quoted(file.transcript, MAX_TRANSCRIPT_CHARS)}" if file.transcript else "[Voice message]"
+        for file in files
+        if file.is_voice
+    ]
+    return "\n".join([*voices, *([text] if text.strip() or not voices else [])])
 
 
 def _file_line(file: MediaFile) -> str:
+    # Users choose file names, which could imitate other text of the prompt.
+    name = "".join(character for character in file.filename if character.isprintable() and character not in "[]")
     about = f"{file.content_type}, {_size_text(file.size)}" if file.digest else "not available"
-    return f"[Attachment: {_safe_name(file.filename)} ({about})]"
-
-
-def _safe_name(filename: str) -> str:
-    """Return a file name that is safe in one line of a prompt: users choose it and could imitate other text."""
-    plain = "".join(character for character in filename if character.isprintable() and character not in "[]")
-    return plain.strip()[:MAX_NAME_CHARS] or "file"
+    return f"[Attachment: {name.strip()[:MAX_NAME_CHARS] or 'file'} ({about})]"
 
 
 def _size_text(size: int) -> str:

@@ -18,7 +18,7 @@ class MetricMarks:
     """The last row of each table at a moment; a job is identified by its position, because a resume changes it."""
 
     inbox: int
-    turn: int
+    position: int
     call: int
     delivery: int
 
@@ -27,7 +27,7 @@ class MetricMarks:
 class OpenJobs:
     """The status of each job that has not ended, by position, and the creation time of the oldest pending job."""
 
-    by_turn: Mapping[int, JobStatus]
+    by_position: Mapping[int, JobStatus]
     oldest_pending: datetime | None
 
 

@@ -48,16 +48,11 @@ class AllowList:
 
     def covers(self, text: str, finding: TextSpan) -> bool:
         """Return whether a finding is allowed: it lies within an allowed text, or a pattern matches all of it."""
-        if not self.entries:
-            return False
         start, end = finding.start, finding.end
-        if any(text.find(one, max(0, end - len(one)), start + len(one)) >= 0 for one in self._texts):
+        texts = (entry for entry in self.entries if not entry.startswith(ALLOW_PATTERN))
+        if any(text.find(entry, max(0, end - len(entry)), start + len(entry)) >= 0 for entry in texts):
             return True
         return any(pattern.fullmatch(text[start:end]) for pattern in self._patterns)
-
-    @cached_property
-    def _texts(self) -> tuple[str, ...]:
-        return tuple(entry for entry in self.entries if not entry.startswith(ALLOW_PATTERN))
 
     @cached_property
     def _patterns(self) -> tuple[Any, ...]:
@@ -131,15 +126,15 @@ class SecretScanner(Protocol):
         """Return the findings in a text; if the scan fails, the result has an ``error``, or an exception is raised."""
 
 
-def apart(spans: Iterable[TextSpan]) -> tuple[TextSpan, ...]:
+def merge_spans(spans: Iterable[TextSpan]) -> tuple[TextSpan, ...]:
     """Return the spans sorted, with spans that overlap or touch merged into one."""
-    joined: list[TextSpan] = []
+    merged: list[TextSpan] = []
     for span in sorted(spans):
-        if joined and span.start <= joined[-1].end:
-            joined[-1] = TextSpan(joined[-1].start, max(joined[-1].end, span.end))
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = TextSpan(merged[-1].start, max(merged[-1].end, span.end))
         elif span.start < span.end:
-            joined.append(span)
-    return tuple(joined)
+            merged.append(span)
+    return tuple(merged)
 
 
 def redact(text: str, spans: Iterable[TextSpan]) -> str:
@@ -161,8 +156,8 @@ class TextKind(StrEnum):
     OUTGOING = "outgoing"
 
 
-def as_it_is(text: str) -> str:
-    """Return the text unchanged; used for texts that are not scanned."""
+def keep_text(text: str) -> str:
+    """Return the text unchanged: the ``Redact`` function for texts that are not scanned."""
     return text
 
 
@@ -177,28 +172,27 @@ def redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
         result = scanner.scan(text, rules)
         return REDACTED if result.error and rules.fail_mode == "closed" else result.text
 
-    return redact if rules.enabled else as_it_is
+    return redact if rules.enabled else keep_text
 
 
-def redacted_value(redact: Redact, key: str, value: str) -> str:
+def redact_value(redact: Redact, key: str, value: str) -> str:
     """Return a value without secrets; it is scanned together with its key, which may mark it as a secret."""
-    named, name = redact(f"{key}: {value}"), f"{key}: "
-    return named.removeprefix(name) if named.startswith(name) else redact(value)
+    redacted, prefix = redact(f"{key}: {value}"), f"{key}: "
+    return redacted.removeprefix(prefix) if redacted.startswith(prefix) else redact(value)
 
 
-def redacted_turns(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
+def redact_messages(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
     """Return the messages of a prompt without secrets.
 
     A changed message loses its ``message_id``, because its text differs from the stored message.
     """
-    return tuple(_turn(message, redact) for message in messages)
+    return tuple(_redact_message(message, redact) for message in messages)
 
 
-def _turn(message: PromptMessage, redact: Redact) -> PromptMessage:
+def _redact_message(message: PromptMessage, redact: Redact) -> PromptMessage:
     calls = tuple(call.model_copy(update={"arguments": redact(call.arguments)}) for call in message.tool_calls)
     content = redact(message.content)
     if content == message.content and calls == message.tool_calls:
         return message
-    shared = message.stable if content[: message.stable] == message.content[: message.stable] else 0
-    changed = {"content": content, "tool_calls": calls, "message_id": None, "stable": shared}
-    return message.model_copy(update=changed)
+    stable = message.stable if content[: message.stable] == message.content[: message.stable] else 0
+    return message.model_copy(update={"content": content, "tool_calls": calls, "message_id": None, "stable": stable})

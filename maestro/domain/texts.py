@@ -22,7 +22,7 @@ _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of a spreadsheet formula; names and reasons in a table may come from strangers."""
+"""The first characters of a spreadsheet formula; unknown users may have written the texts of a table."""
 
 
 def storable(text: str) -> str:
@@ -38,8 +38,8 @@ def tidied(value: Any) -> Any:
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {name: tidied(one) for name, one in value.items()}
-    return [tidied(one) for one in value] if isinstance(value, list) else value
+        return {name: tidied(entry) for name, entry in value.items()}
+    return [tidied(entry) for entry in value] if isinstance(value, list) else value
 
 
 def quoted(text: str, longest: int) -> str:
@@ -73,8 +73,5 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def inert(text: str) -> str:
     """Return the text with an apostrophe before it if a spreadsheet would execute it as a formula."""
-    return f"'{text}" if text.startswith(FORMULAS) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    return text[1:].replace(".", "", 1).isdecimal() and text[0] in "+-"
+    is_number = text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isdecimal()
+    return f"'{text}" if text.startswith(FORMULAS) and not is_number else text

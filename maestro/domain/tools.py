@@ -11,7 +11,7 @@ from maestro.domain.columns import UtcDateTime, text_of
 SAME_FAILURES = 3
 """The failures in a row, with the same error, after which the same call is not made again."""
 
-INSIDE = frozenset(
+INTERNAL_TOOLS = frozenset(
     {
         "ask_question",
         "calculate",
@@ -28,18 +28,17 @@ INSIDE = frozenset(
 """The tools whose results are from this installation's users and agents; other tools may return text of outsiders."""
 
 UNKNOWN_OUTCOME = (
-    "The outcome of this call is unknown: the process that made it died before it could say. It was not made again, "
+    "The outcome of this call is unknown: its process died before the result was stored. It was not made again, "
     "because making it twice could do harm. Check what it did before you decide what to do next."
 )
-GIVE_UP = (
+FAILED_REPEATEDLY = (
     "This very call failed three times in a row in the same way and was not made again. Change the arguments, use "
     "another tool, or answer without it."
 )
 
-ONLY_SHOWN = (
-    "This call was not made: nobody is answered now, it is only tried out what you would answer, so only tools that "
-    "change nothing and need nobody's yes are called. Answer as if the call had been made and you did not know its "
-    "outcome yet."
+NOT_MADE_IN_WHAT_IF = (
+    "This call was not made: your answer is only a trial that no user gets, so only tools that change nothing and need "
+    "no approval are called. Answer as if the call had been made and you did not know its outcome yet."
 )
 
 
@@ -105,19 +104,15 @@ def call_id(number: int, place: int) -> str:
     return f"call_{number}_{place}"
 
 
-def worn_out(earlier: Sequence[ToolRun], wanted: ToolRun) -> bool:
+def has_failed_repeatedly(earlier: Sequence[ToolRun], call: ToolRun) -> bool:
     """Return whether the same call has failed three times in a row with the same error.
 
     A success or another error resets the count. Calls of other tools, calls with other arguments, and calls that were
     not made do not count.
     """
-    same = [
-        run
+    outcomes = [
+        (run.state, run.error)
         for run in earlier
-        if (run.tool, run.arguments) == (wanted.tool, wanted.arguments)
-        and run.state in (ToolState.DONE, ToolState.FAILED)
-    ]
-    last = same[-SAME_FAILURES:]
-    return len(last) == SAME_FAILURES and all(
-        run.state is ToolState.FAILED and run.error == last[0].error for run in last
-    )
+        if (run.tool, run.arguments) == (call.tool, call.arguments) and run.state in (ToolState.DONE, ToolState.FAILED)
+    ][-SAME_FAILURES:]
+    return len(outcomes) == SAME_FAILURES and set(outcomes) == {(ToolState.FAILED, outcomes[0][1])}

@@ -51,7 +51,7 @@ class Ledger:
         self._store = store
         with store.view() as tx:
             self._marks = tx.system.figures.marks()
-            self._turns: Collection[int] = tx.system.figures.open_jobs().by_turn.keys()
+            self._turns: Collection[int] = tx.system.figures.open_jobs().by_position.keys()
             self._calls = tx.system.figures.open_calls()
             self._deliveries = tx.system.figures.open_deliveries()
             self._ignored = tx.inbox.ignored.by_reason()
@@ -61,15 +61,15 @@ class Ledger:
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.marks(), figures.open_jobs()
-            gone = [turn for turn in self._turns if turn not in open_jobs.by_turn]
-            ended = figures.ended_jobs(self._marks.turn, gone)
+            gone = [turn for turn in self._turns if turn not in open_jobs.by_position]
+            ended = figures.ended_jobs(self._marks.position, gone)
             received = figures.received(self._marks.inbox)
             calls = figures.calls(self._marks.call, self._calls)
             deliveries = figures.deliveries(self._marks.delivery, self._deliveries)
             connectors = figures.connectors()
             ignored = tx.inbox.ignored.by_reason()
             spending = tx.llm.budgets.level((BudgetScope.DAY, ""))
-        self._marks, self._turns = marks, open_jobs.by_turn.keys()
+        self._marks, self._turns = marks, open_jobs.by_position.keys()
         before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
@@ -107,7 +107,7 @@ class WaitingJobs:
     def update(self, jobs: OpenJobs, now: datetime) -> None:
         """Set the number of open jobs, and the limit."""
         self._limit.set(self._max_pending())
-        counted = Tally(jobs.by_turn.values())
+        counted = Tally(jobs.by_position.values())
         for status in OPEN:
             self._open.labels(status).set(counted[status])
         age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0

@@ -7,7 +7,7 @@ from functools import cache
 
 import structlog
 
-from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, apart
+from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, merge_spans
 from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
 from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
 from maestro.scanner.folding import BLANKED, Folded, Folder
@@ -61,7 +61,7 @@ class Rules:
                 place = TextSpan(span.start + start, span.end + start)
                 if not allow.covers(text, place):
                     found.append(place)
-        return apart(found)
+        return merge_spans(found)
 
     def _in_window(self, text: str, deadline: float, before: list[TextSpan]) -> Iterator[TextSpan]:
         for reading in self._folder.readings(text):
@@ -75,7 +75,7 @@ class Rules:
             places: list[ByteRange] = []
             for plugin in self.plugins:
                 if self._clock() > deadline:
-                    raise OutOfTime(apart(before))
+                    raise OutOfTime(merge_spans(before))
                 places += [place for place in plugin.places(data) if place[0] < place[1]]
             if not places:
                 return
@@ -121,9 +121,9 @@ class DetectSecretsScanner:
             return ScanResult(text, error.found, "the text took too long")
         except PatternsFailed as error:
             return ScanResult(
-                text, apart((*found, *_outside_marks(text, _not_allowed(text, error.found, rules)))), str(error)
+                text, merge_spans((*found, *_outside_marks(text, _not_allowed(text, error.found, rules)))), str(error)
             )
-        return ScanResult(text, apart(found))
+        return ScanResult(text, merge_spans(found))
 
     def close(self) -> None:
         """End the processes at once; without this call they end with this process."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from maestro.domain.redaction import Redact, SecretScanner, TextKind, as_it_is, redactor
+from maestro.domain.redaction import Redact, SecretScanner, TextKind, keep_text, redactor
 from maestro.settings.live import LiveSettings
 from maestro.settings.model import Settings
 
@@ -18,7 +18,7 @@ class RedactionScope:
     def redact(self, kind: TextKind, settings: Settings) -> Redact:
         """Return the function that redacts texts of a kind; texts that are not in scope stay unchanged."""
         in_scope = kind in settings.chat.scanner.scope
-        return redactor(self.scanner, settings.chat.scanner.rules) if in_scope else as_it_is
+        return redactor(self.scanner, settings.chat.scanner.rules) if in_scope else keep_text
 
     def of(self, kind: TextKind) -> Callable[[], Redact]:
         """Return a function that returns the present redaction function for texts of a kind."""

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.tools import ONLY_SHOWN
+from maestro.domain.tools import NOT_MADE_IN_WHAT_IF
 from tests.support.instance import Instance, free_port, running_instance
 from tests.support.web_client import WebClient, web_client
 
@@ -103,7 +103,7 @@ async def test_trying_out_sends_nothing(maestro: Instance, channel: str) -> None
     with maestro.operator() as operator:
         tried = await operator.jobs.replay(job["id"], ReplayMode.WHAT_IF, "ada")
     await maestro.until("SELECT id FROM queue WHERE id = ? AND status = 'completed'", tried)
-    assert maestro.llm.matching("try to send")[-1].results == [("send_file", ONLY_SHOWN)]
+    assert maestro.llm.matching("try to send")[-1].results == [("send_file", NOT_MADE_IN_WHAT_IF)]
     assert maestro.query("SELECT id FROM job_files WHERE job_id = ?", tried) == []
 
 

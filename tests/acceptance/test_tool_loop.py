@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.tools import GIVE_UP
+from maestro.domain.tools import FAILED_REPEATEDLY
 from tests.support.history import history_of
 from tests.support.instance import Instance, running_instance
 
@@ -119,7 +119,7 @@ async def test_the_same_failing_call_three_times_in_a_row_is_not_made_again(maes
     async with maestro.client(channel) as client:
         assert await client.ask("try harder") == "I give up"
     last = maestro.llm.matching("try harder")[-1]
-    assert [result == GIVE_UP for _, result in last.results] == [False, False, False, True]
+    assert [result == FAILED_REPEATEDLY for _, result in last.results] == [False, False, False, True]
     assert [row[3] for row in tool_rows(maestro, channel)] == ["failed"] * 3 + ["refused"]
 
 

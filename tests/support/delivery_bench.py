@@ -13,7 +13,7 @@ from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, ReceiptReport, ReceiptState
-from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.redaction import Redact, keep_text
 from maestro.operations.jobs import replay_job
 from maestro.store.jobs.steps import OwnAttempt, acting_for
 from tests.support.job_rows import JobRows
@@ -105,7 +105,7 @@ class Bench:
     def __init__(self, rows: JobRows, folder: Path = Path()) -> None:
         self.rows = rows
         self.purpose = DeliveryPurpose.NOTICE
-        self.redact: Redact = as_it_is
+        self.redact: Redact = keep_text
         self.folder = folder
         self.job_id = self.begin()
 

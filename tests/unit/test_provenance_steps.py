@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Cron
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tools import INSIDE, ToolRun, ToolState
+from maestro.domain.tools import INTERNAL_TOOLS, ToolRun, ToolState
 from maestro.store.transaction import Transaction
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.chat import ChatGetNew, ChatPost
@@ -181,5 +181,5 @@ def test_every_tool_of_ours_is_known_to_read_outside_or_not() -> None:
     outside = {HttpFetch.spec.name, WebSearch.spec.name, RunShell.spec.name}
     ours = {tool.spec.name for tool in (AskQuestion, Calculate, GetTime, MemorySearch, ChatPost, ChatGetNew, SendFile)}
     ours |= {tool.spec.name for tool in (ListFiles, ReadFile, WriteFile)}
-    assert ours == set(INSIDE)
-    assert not outside & INSIDE
+    assert ours == set(INTERNAL_TOOLS)
+    assert not outside & INTERNAL_TOOLS

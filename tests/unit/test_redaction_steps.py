@@ -21,7 +21,7 @@ from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.errors import ModelTimeout
 from maestro.domain.llm.prompts import StoredRequest
 from maestro.domain.messages import Button
-from maestro.domain.redaction import REDACTED, Redact, as_it_is
+from maestro.domain.redaction import REDACTED, Redact, keep_text
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.request_changes import Redaction, RequestChanges
@@ -102,7 +102,7 @@ async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
 
 async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> None:
     inner, request = Scripted(response_of("yes")), request_of(SECRET)
-    await RequestChanges(inner, Redaction(lambda: as_it_is)).complete(request)
+    await RequestChanges(inner, Redaction(lambda: keep_text)).complete(request)
     assert inner.asked == [request]
 
 
@@ -112,7 +112,7 @@ def compaction(rows: JobRows, inner: Scripted, prompts: Redact) -> CompactionAct
     return CompactionActivities(rows.store, asking, lambda: rules)
 
 
-@pytest.mark.parametrize("prompts", [as_it_is, without], ids=["prompts as they are", "prompts scanned"])
+@pytest.mark.parametrize("prompts", [keep_text, without], ids=["prompts as they are", "prompts scanned"])
 async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     prompts: Callable[[str], str], rows: JobRows
 ) -> None:
@@ -133,7 +133,7 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
         tx.jobs.steps.start(again, "compact_conversation", 1)
     await compaction(rows, summary, prompts).compact_conversation(again)
     assert [request.key.purpose for request in summary.asked] == ["summary"]
-    assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is as_it_is)
+    assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is keep_text)
     with rows.store.view() as tx:
         (kept,) = tx.conversations.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
     assert kept.summary == f"They spoke of {REDACTED}."

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from maestro.domain.columns import LARGEST
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
-from maestro.domain.redaction import Redact, redacted_value
+from maestro.domain.redaction import Redact, redact_value
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
 
@@ -124,7 +124,7 @@ class StateChange(View):
 
     def without_secrets(self, key: str, redact: Redact) -> "StateChange":
         """Return the value for this key with secrets redacted."""
-        return self.model_copy(update={"value": redacted_value(redact, key, self.value)})
+        return self.model_copy(update={"value": redact_value(redact, key, self.value)})
 
 
 def memory_page(facts: Sequence[MemoryFact], states: Sequence[MemoryState], following: int | None) -> MemoryPage:

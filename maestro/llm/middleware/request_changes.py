@@ -10,7 +10,7 @@ from maestro.domain.context.history import limit_calls, without_pictures, withou
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFailure, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
-from maestro.domain.redaction import Redact, as_it_is, redacted_turns
+from maestro.domain.redaction import Redact, keep_text, redact_messages
 from maestro.llm.accounts import WindowOf, room
 from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Directory, LLMClient
@@ -60,9 +60,9 @@ class Redaction:
     async def __call__(self, request: LLMRequest) -> LLMRequest:
         """Return the request without secrets; long prompts are scanned in a thread, because that takes time."""
         redact = self._redact()
-        if redact is as_it_is:
+        if redact is keep_text:
             return request
-        messages = await asyncio.to_thread(redacted_turns, request.messages, redact)
+        messages = await asyncio.to_thread(redact_messages, request.messages, redact)
         return request.model_copy(update={"messages": messages})
 
 

@@ -116,7 +116,7 @@ class MediaFiles(Repository):
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
             .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
         ).all()
-        return [file for file in kept if file.unheard]
+        return [file for file in kept if file.lacks_transcript]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
         """Store the transcript of a file; empty when transcription failed."""

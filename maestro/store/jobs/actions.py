@@ -10,7 +10,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag
-from maestro.domain.tools import INSIDE, ToolPicture, ToolRun, ToolState
+from maestro.domain.tools import INTERNAL_TOOLS, ToolPicture, ToolRun, ToolState
 from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.steps import StepRecords
 
@@ -62,7 +62,9 @@ class ToolRuns(Repository):
     def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
         """Return the sorted names of the tools whose results in these jobs came from outside Maestro."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
-        found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INSIDE))
+        found = select(ToolRun.tool).where(
+            col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INTERNAL_TOOLS)
+        )
         return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
 
     def get(self, job_id: str, number: int, place: int) -> ToolRun:

@@ -40,7 +40,7 @@ class MonitoringFigures(Repository):
         """Return the id of the last row in each table, from which the next query continues."""
         return MetricMarks(
             inbox=self._last(col(InboxRow.id)),
-            turn=self._last(col(Job.turn)),
+            position=self._last(col(Job.turn)),
             call=self._last(col(LLMCall.id)),
             delivery=self._last(col(Delivery.id)),
         )

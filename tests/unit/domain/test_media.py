@@ -111,8 +111,8 @@ def test_a_voice_that_was_listened_to_is_no_attachment() -> None:
 
 
 def test_only_sound_of_ordinary_size_is_listened_to() -> None:
-    assert voice(None).unheard
-    assert not voice("").unheard
+    assert voice(None).lacks_transcript
+    assert not voice("").lacks_transcript
     assert not file_of().is_voice
     assert file_of(content_type="audio/ogg", size=MAX_VOICE_BYTES).is_voice
     assert not file_of(content_type="audio/ogg", size=MAX_VOICE_BYTES + 1).is_voice

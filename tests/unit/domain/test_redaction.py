@@ -3,7 +3,7 @@
 import pytest
 
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.domain.redaction import REDACTED, ScanRules, as_it_is, redacted_turns, redacted_value, redactor
+from maestro.domain.redaction import REDACTED, ScanRules, keep_text, redact_messages, redact_value, redactor
 from tests.support.scanning import SECRET, Marker, without
 
 
@@ -14,7 +14,7 @@ def test_a_secret_gives_way_to_a_mark_and_no_note_is_added() -> None:
 
 
 def test_what_is_switched_off_is_not_asked() -> None:
-    assert redactor(Marker(), ScanRules(enabled=False)) is as_it_is
+    assert redactor(Marker(), ScanRules(enabled=False)) is keep_text
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("open", f"{REDACTED} and the rest"), ("closed", REDACTED)])
@@ -27,9 +27,9 @@ def test_the_name_of_a_value_may_be_what_tells_that_it_is_a_secret() -> None:
     def password(text: str) -> str:
         return text.replace("password: plain", f"password: {REDACTED}")
 
-    assert redacted_value(password, "password", "plain") == REDACTED
-    assert redacted_value(password, "colour", "plain") == "plain"
-    assert redacted_value(lambda text: text.replace("odd: x", REDACTED), "odd", "x") == "x", "its name is not a value"
+    assert redact_value(password, "password", "plain") == REDACTED
+    assert redact_value(password, "colour", "plain") == "plain"
+    assert redact_value(lambda text: text.replace("odd: x", REDACTED), "odd", "x") == "x", "its name is not a value"
 
 
 def test_turns_that_change_repeat_no_stored_message_any_more() -> None:
@@ -38,9 +38,9 @@ def test_turns_that_change_repeat_no_stored_message_any_more() -> None:
     said = PromptMessage(role=Role.USER, content="hello", message_id=1)
     told = PromptMessage(role=Role.USER, content=f"my key {SECRET}", message_id=2)
     asked = PromptMessage(role=Role.ASSISTANT, content="", tool_calls=(call,), message_id=3)
-    first, second, third, fourth = redacted_turns((system, said, told, asked), without)
+    first, second, third, fourth = redact_messages((system, said, told, asked), without)
     assert (first.content, first.stable) == (f"You are. {REDACTED}", 8)
     assert second is said
     assert (third.content, third.message_id) == (f"my key {REDACTED}", None)
     assert (SECRET in fourth.tool_calls[0].arguments, fourth.message_id) == (False, None)
-    assert redacted_turns((system.model_copy(update={"stable": 20}),), without)[0].stable == 0
+    assert redact_messages((system.model_copy(update={"stable": 20}),), without)[0].stable == 0

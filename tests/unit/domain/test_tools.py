@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.tools import ToolRun, ToolState, worn_out
+from maestro.domain.tools import ToolRun, ToolState, has_failed_repeatedly
 from tests.support.job_rows import MORNING
 
 
@@ -33,4 +33,4 @@ FAILED = called(ToolState.FAILED, "e")
     ],
 )
 def test_three_equal_failures_in_a_row_are_enough(earlier: list[ToolRun], expected: bool) -> None:
-    assert worn_out(earlier, WANTED) is expected
+    assert has_failed_repeatedly(earlier, WANTED) is expected

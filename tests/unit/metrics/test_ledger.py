@@ -67,7 +67,7 @@ def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
     rows.worked(job_id)
     ledger = Ledger(rows.store)
     first = ledger.read()
-    assert list(first.open_jobs.by_turn.values()) == [JobStatus.RUNNING]
+    assert list(first.open_jobs.by_position.values()) == [JobStatus.RUNNING]
     assert (first.deliveries_open, first.deliveries) == (1, [])
     rows.end(job_id, JobStatus.CANCELLED)
     second = ledger.read()

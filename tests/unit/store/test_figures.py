@@ -72,7 +72,7 @@ def test_open_jobs_are_told_by_status_and_the_oldest_by_its_arrival(rows: JobRow
     rows.end(third, JobStatus.COMPLETED)
     with rows.store.view() as tx:
         found = tx.system.figures.open_jobs()
-        assert sorted(found.by_turn.values()) == [JobStatus.PENDING, JobStatus.RUNNING]
+        assert sorted(found.by_position.values()) == [JobStatus.PENDING, JobStatus.RUNNING]
         assert found.oldest_pending == tx.jobs.get(second).created_at
 
 
@@ -82,7 +82,7 @@ def test_a_resumed_job_is_no_old_one(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         tx.jobs.reopen(tx.jobs.get(job_id))
     with rows.store.view() as tx:
-        assert list(tx.system.figures.open_jobs().by_turn.values()) == [JobStatus.PENDING]
+        assert list(tx.system.figures.open_jobs().by_position.values()) == [JobStatus.PENDING]
         assert tx.system.figures.open_jobs().oldest_pending is None
 
 
@@ -100,7 +100,7 @@ def test_many_known_keys_are_asked_for_in_parts(rows: JobRows) -> None:
     for _ in range(3):
         rows.failed()
     with rows.store.view() as tx:
-        last = tx.system.figures.marks().turn
+        last = tx.system.figures.marks().position
         assert len(tx.system.figures.ended_jobs(last, range(1, 3 * figures.BATCH))) == 3
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maestro.domain.agent_chat import NOTE, TRUNCATED, scan_post
-from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, TextSpan, apart, redact
+from maestro.domain.redaction import LOOK_AHEAD, ScanResult, ScanRules, TextSpan, merge_spans, redact
 from maestro.scanner.scanner import DetectSecretsScanner
 from tests.support.secret_corpus import MARKED, draw
 
@@ -125,7 +125,7 @@ def test_what_could_not_be_scanned_is_kept_and_says_why() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8))
 def test_spans_are_told_apart_and_in_order(pairs: list[tuple[int, int]]) -> None:
-    spans = apart(TextSpan(min(pair), max(pair)) for pair in pairs)
+    spans = merge_spans(TextSpan(min(pair), max(pair)) for pair in pairs)
     assert all(first.end < second.start for first, second in pairwise(spans))
     covered = {place for low, high in map(sorted, pairs) for place in range(low, high)}
     assert covered == {place for span in spans for place in range(span.start, span.end)}
