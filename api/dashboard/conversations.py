@@ -182,9 +182,13 @@ def _messages(tx: Transaction, record: ConversationRecord, look: MessagesQuery) 
         before = _moment_of(tx, number, look.fact)
     stretch = tx.conversations.lists.messages_around(number, after, before, SHOWN)
     facts = tx.conversations.lists.facts_learned(number, stretch)
-    most = room_for_each([len(one.message.content) for one in stretch.said])
+    most = room_for_each([len(one.message.content) for one in stretch.messages])
     told = [
-        {"said": message_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
+        {
+            "message": message_view(entry.message) if entry.message else None,
+            "compaction": entry.compaction,
+            "fact": entry.fact,
+        }
         for entry in list_events(stretch, record.compactions, facts)
     ]
     return {"told": told, "hits": None, "text": partial(_text, look.whole, most), **_ends(stretch)}
@@ -211,7 +215,7 @@ def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
 
 
 def _ends(stretch: MessageRange) -> Mapping[str, object]:
-    first, last = (stretch.said[at].message.id if stretch.said else None for at in (0, -1))
+    first, last = (stretch.messages[at].message.id if stretch.messages else None for at in (0, -1))
     return {"older": first if stretch.older else None, "newer": last if stretch.following is not None else None}
 
 

@@ -19,7 +19,7 @@ from maestro.domain.messages import Address
 OUTLINED = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
 """The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
 
-KEPT_MESSAGES = 10
+RETAINED_MESSAGES = 10
 """The newest messages, which a compaction never removes."""
 
 SYSTEM = (
@@ -187,17 +187,17 @@ class Excerpt:
 
 
 def is_compaction_due(conversation: Conversation, window: int) -> bool:
-    """Say whether a conversation exceeds three quarters of the window (in tokens) and has more than ten messages."""
-    return conversation.total_tokens_estimate > window * 3 // 4 and conversation.message_count > KEPT_MESSAGES
+    """Return whether a conversation exceeds three quarters of the window (in tokens) and has more than ten messages."""
+    return conversation.total_tokens_estimate > window * 3 // 4 and conversation.message_count > RETAINED_MESSAGES
 
 
-def removable_messages(messages: Sequence[Message], asked: Collection[int | None]) -> tuple[Message, ...]:
+def removable_messages(messages: Sequence[Message], answering: Collection[int | None]) -> tuple[Message, ...]:
     """Return the messages that a compaction may remove, from a conversation given oldest first.
 
-    The newest ten messages stay, and so do the messages that the job is answering (``asked``, their inbox ids).
+    The newest ten messages stay, and so do the messages that the job is answering (``answering``, their inbox ids).
     """
-    older = messages[:-KEPT_MESSAGES]
-    return tuple(message for message in older if message.inbox_id is None or message.inbox_id not in asked)
+    older = messages[:-RETAINED_MESSAGES]
+    return tuple(message for message in older if message.inbox_id is None or message.inbox_id not in answering)
 
 
 def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
@@ -210,7 +210,9 @@ def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:
     parts: list[str] = []
     remaining = budget
     for message, text in messages:
-        part = "" if message.superseded else _as_quotation(message.role, text)
+        # Each line is quoted, so that none can imitate another speaker or a tag.
+        lines = [f"[{message.role}]", *(f"> {line}" for line in text.splitlines())]
+        part = "" if message.superseded else "\n".join(lines)
         cost = estimate(part) + 1
         if ids and cost > remaining:
             break
@@ -238,11 +240,6 @@ def instruct(purpose: CallPurpose, text: str) -> tuple[PromptMessage, ...]:
         PromptMessage(role=Role.SYSTEM, content=SYSTEM),
         PromptMessage(role=Role.USER, content=f"{text}\n\n{INSTRUCTIONS[purpose]}"),
     )
-
-
-def _as_quotation(role: Role, text: str) -> str:
-    """Quote each line of a message, so that none can imitate another speaker or a tag."""
-    return "\n".join([f"[{role}]", *(f"> {line}" for line in text.splitlines())])
 
 
 class RemovedConversation(SQLModel, table=True):

@@ -15,11 +15,9 @@ from maestro.domain.fields import SearchText
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact
-from maestro.domain.values import Value, View
+from maestro.domain.values import Page, Value, View
 
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-
-_MOMENT = "%Y-%m-%d %H:%M:%S UTC"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ConversationFilter(Value):
@@ -59,11 +57,8 @@ class ConversationView(View):
     cost_usd: float | None
 
 
-class ConversationPage(View):
-    """A page of conversations, last active first; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[ConversationView, ...]
-    next: str | None
+class ConversationPage(Page[ConversationView]):
+    """A page of conversations, last active first."""
 
 
 class CompactionView(View):
@@ -123,11 +118,8 @@ class MessageView(View):
     files: tuple[MessageFileView, ...]
 
 
-class MessagePage(View):
-    """A page of messages in order of time; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[MessageView, ...]
-    next: str | None
+class MessagePage(Page[MessageView]):
+    """A page of messages in order of time."""
 
 
 @dataclass(frozen=True, order=True)
@@ -139,7 +131,7 @@ class ConversationCursor:
 
     def encode(self) -> str:
         """Return the cursor as text for API clients."""
-        return f"{(self.last_message_at - _BEGINNING) // timedelta(microseconds=1)}.{self.conversation_id}"
+        return f"{(self.last_message_at - _EPOCH) // timedelta(microseconds=1)}.{self.conversation_id}"
 
     @classmethod
     def decode(cls, text: str) -> "ConversationCursor":
@@ -147,7 +139,7 @@ class ConversationCursor:
         moment, _, number = text.partition(".")
         if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
             raise ValueError("this is not a cursor from an earlier answer")
-        return cls(_BEGINNING + timedelta(microseconds=int(moment)), int(number))
+        return cls(_EPOCH + timedelta(microseconds=int(moment)), int(number))
 
 
 @dataclass(frozen=True)
@@ -186,41 +178,33 @@ class AuthoredMessage:
 
 
 def conversation_view(listed: ListedConversation) -> ConversationView:
-    """Build the view of a conversation for a list."""
-    return ConversationView(agent=listed.agent, cost_usd=listed.cost_usd, **_columns(listed.conversation))
+    """Return the view of a conversation for a list."""
+    columns = listed.conversation.model_dump(include=set(ConversationView.model_fields) - {"agent", "cost_usd"})
+    return ConversationView(agent=listed.agent, cost_usd=listed.cost_usd, **columns)
 
 
 def conversation_detail(record: ConversationRecord) -> ConversationDetail:
-    """Build the detailed view of a conversation."""
+    """Return a conversation with its compactions and counts."""
     return ConversationDetail(
-        agent=record.listed.agent,
-        cost_usd=record.listed.cost_usd,
+        **conversation_view(record.listed).model_dump(by_alias=False),
         archived_count=record.archived,
         facts_learned=record.facts,
         open_jobs=tuple(record.open_jobs),
         compactions=tuple(map(CompactionView.model_validate, record.compactions)),
-        **_columns(record.listed.conversation),
     )
 
 
 def message_view(authored: AuthoredMessage) -> MessageView:
-    """Build the view of a message."""
-    columns = set(MessageView.model_fields) - {"author", "archived", "files"}
-    return MessageView(
-        author=authored.author,
-        archived=authored.archived,
-        files=tuple(map(_file_view, authored.files)),
-        **authored.message.model_dump(include=columns),
+    """Return the view of a message."""
+    columns = authored.message.model_dump(include=set(MessageView.model_fields) - {"author", "archived", "files"})
+    files = tuple(
+        MessageFileView(
+            available=bool(file.digest),
+            **file.model_dump(include={"filename", "content_type", "size", "transcript"}),
+        )
+        for file in authored.files
     )
-
-
-def _file_view(file: MediaFile) -> MessageFileView:
-    columns = file.model_dump(include={"filename", "content_type", "size", "transcript"})
-    return MessageFileView(available=bool(file.digest), **columns)
-
-
-def _columns(conversation: Conversation) -> dict[str, object]:
-    return conversation.model_dump(include=set(ConversationView.model_fields) - {"agent", "cost_usd"})
+    return MessageView(author=authored.author, archived=authored.archived, files=files, **columns)
 
 
 @dataclass(frozen=True)
@@ -231,14 +215,14 @@ class MessageRange:
     with the newest.
     """
 
-    said: Sequence[AuthoredMessage]
+    messages: Sequence[AuthoredMessage]
     older: bool
     following: AuthoredMessage | None
 
     @property
     def since(self) -> datetime | None:
         """The start of the time that the range covers, None for the beginning of the conversation."""
-        return self.said[0].message.created_at if self.older and self.said else None
+        return self.messages[0].message.created_at if self.older and self.messages else None
 
     @property
     def until(self) -> datetime | None:
@@ -246,7 +230,7 @@ class MessageRange:
         return self.following.message.created_at if self.following is not None else None
 
     def covers(self, moment: datetime) -> bool:
-        """Say whether a moment lies in the time that the range covers."""
+        """Return whether a moment lies in the time that the range covers."""
         return (self.since is None or self.since <= moment) and (self.until is None or moment < self.until)
 
 
@@ -255,7 +239,7 @@ class ConversationEvent:
     """An event of a conversation: a message, a compaction or a learned fact."""
 
     at: datetime
-    said: AuthoredMessage | None = None
+    message: AuthoredMessage | None = None
     compaction: Compaction | None = None
     fact: MemoryFact | None = None
 
@@ -264,12 +248,12 @@ def list_events(
     span: MessageRange, compactions: Sequence[Compaction], facts: Sequence[MemoryFact]
 ) -> Iterator[ConversationEvent]:
     """Yield the events of a range in order of time; at the same moment, messages come first."""
-    said = (ConversationEvent(one.message.created_at, said=one) for one in span.said)
-    compacted = (
-        ConversationEvent(one.created_at, compaction=one) for one in compactions if span.covers(one.created_at)
+    return merge(
+        (ConversationEvent(entry.message.created_at, message=entry) for entry in span.messages),
+        (ConversationEvent(fact.created_at, fact=fact) for fact in facts if span.covers(fact.created_at)),
+        (ConversationEvent(one.created_at, compaction=one) for one in compactions if span.covers(one.created_at)),
+        key=lambda event: event.at,
     )
-    learned = (ConversationEvent(one.created_at, fact=one) for one in facts if span.covers(one.created_at))
-    return merge(said, learned, compacted, key=lambda entry: entry.at)
 
 
 def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, str]:
@@ -280,21 +264,21 @@ def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, st
     """
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
-        return _ended(text, 2 * chars), "", ""
+        return _cut(text, 2 * chars), "", ""
     end = at + len(query)
     before = f"…{text[at - chars : at]}" if at > chars else text[:at]
-    return before, text[at:end], _ended(text[end:], chars)
+    return before, text[at:end], _cut(text[end:], chars)
 
 
-def _ended(text: str, chars: int) -> str:
+def _cut(text: str, chars: int) -> str:
     return f"{text[:chars]}…" if len(text) > chars else text
 
 
 def json_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
     """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
-    for number, one in enumerate(messages):
-        yield f"{',' if number else ''}\n{one.model_dump_json()}"
+    for number, message in enumerate(messages):
+        yield f"{',' if number else ''}\n{message.model_dump_json()}"
     yield "\n]}\n"
 
 
@@ -307,31 +291,25 @@ def markdown_parts(detail: ConversationDetail, messages: Iterable[MessageView]) 
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id
     yield f"{_plain_name(detail.agent)} and {_plain_name(user)} in {_plain_name(address)}, "
-    yield f"{detail.started_at.strftime(_MOMENT)} to {detail.last_message_at.strftime(_MOMENT)}, {detail.status}.\n"
+    yield f"{_time(detail.started_at)} to {_time(detail.last_message_at)}, {detail.status}.\n"
     remaining = list(detail.compactions)
-    for one in messages:
-        while remaining and remaining[0].created_at < one.created_at:
+    for message in messages:
+        while remaining and remaining[0].created_at < message.created_at:
             yield _compaction_section(remaining.pop(0))
-        yield _message_section(one)
+        states = [name for name in ("archived", "superseded") if getattr(message, name)]
+        note = f" ({', '.join(states)})" if states else ""
+        yield f"\n## {_plain_name(message.author)}, {_time(message.created_at)}{note}\n\n"
+        yield _quoted_text(message.content)
+        for file in message.files:
+            about = f"{file.content_type}, {file.size} bytes" if file.available else "not available"
+            yield f"\nFile: {_plain_name(file.filename) or 'without a name'} ({_plain_name(about)})\n"
     yield from map(_compaction_section, remaining)
 
 
-def _message_section(one: MessageView) -> str:
-    marks = [name for name, true in (("archived", one.archived), ("superseded", one.superseded)) if true]
-    beside = f" ({', '.join(marks)})" if marks else ""
-    head = f"\n## {_plain_name(one.author)}, {one.created_at.strftime(_MOMENT)}{beside}\n\n"
-    return "".join([head, _quoted_text(one.content), *map(_file_line, one.files)])
-
-
-def _file_line(file: MessageFileView) -> str:
-    about = f"{file.content_type}, {file.size} bytes" if file.available else "not available"
-    return f"\nFile: {_plain_name(file.filename) or 'without a name'} ({_plain_name(about)})\n"
-
-
-def _compaction_section(one: CompactionView) -> str:
-    head = f"\n## Compacted, {one.created_at.strftime(_MOMENT)}\n\n"
-    counts = f"{one.messages_before} messages became {one.messages_after} and this summary:"
-    return f"{head}{counts}\n\n{_quoted_text(one.summary)}"
+def _compaction_section(compaction: CompactionView) -> str:
+    heading = f"\n## Compacted, {_time(compaction.created_at)}\n\n"
+    counts = f"{compaction.messages_before} messages became {compaction.messages_after} and this summary:"
+    return f"{heading}{counts}\n\n{_quoted_text(compaction.summary)}"
 
 
 def _quoted_text(text: str) -> str:
@@ -341,3 +319,7 @@ def _quoted_text(text: str) -> str:
 def _plain_name(text: str) -> str:
     """Return a name on one line, with Markdown characters escaped."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from maestro.domain.conversations.conversation import (
-    KEPT_MESSAGES,
+    RETAINED_MESSAGES,
     Conversation,
     Message,
     excerpt,
@@ -61,8 +61,8 @@ def test_due_is_strictly_above_three_quarters_of_the_window() -> None:
 
 
 def test_ten_messages_never_go_however_long_they_are() -> None:
-    assert not is_compaction_due(conversation(1_000_000, KEPT_MESSAGES), 8_192)
-    assert is_compaction_due(conversation(1_000_000, KEPT_MESSAGES + 1), 8_192)
+    assert not is_compaction_due(conversation(1_000_000, RETAINED_MESSAGES), 8_192)
+    assert is_compaction_due(conversation(1_000_000, RETAINED_MESSAGES + 1), 8_192)
 
 
 def test_the_newest_ten_and_the_one_being_answered_stay() -> None:
