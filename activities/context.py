@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
 from maestro.domain.agent_chat import addendum
-from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
+from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.conducting.conductor import outcomes_note
 from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, PromptInput, compose
 from maestro.domain.context.history import FRESH, HistoryEntry, quotation_text
@@ -43,7 +43,7 @@ def memory_scope_of_job(tx: Transaction, job: Job, scope: MemoryScope) -> str:
 
 def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
     """Return the memory scope key of a job whose agent was already read; empty for all conversations."""
-    return _own_key(tx, job) if keeps_apart(agent, scope) else ""
+    return _own_key(tx, job) if recalls_per_conversation(agent, scope) else ""
 
 
 def _own_key(tx: Transaction, job: Job) -> str:
@@ -296,4 +296,4 @@ class ContextActivities:
 
 def _sender(job: Job, asked: Sequence[InboxRow]) -> Person | None:
     """Return the sender of the job's message, None for a job without one."""
-    return next((Person.who_sent(row) for row in asked if row.id == job.inbox_id), None)
+    return next((Person.sender_of(row) for row in asked if row.id == job.inbox_id), None)

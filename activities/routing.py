@@ -9,12 +9,12 @@ from typing import Protocol
 
 from temporalio import activity
 
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, mode_of, payer_of
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
 from maestro.domain.jobs.busy import MOST_MERGED, collected
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
-from maestro.domain.people.permissions import TURNED_AWAY, refusal
+from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, refusal
 from maestro.domain.precedence import priority_of
 from maestro.intake.access import AccessControl
 from maestro.store.store import Store
@@ -81,7 +81,7 @@ class RoutingActivities:
         together = collect(
             tx,
             job,
-            mode_of(binding, rules.busy),
+            busy_mode_of(binding, rules.busy),
             lambda other: who_answers(tx, rules.access, other.message(), binding)[0] == agent,
         )
         asked = tx.jobs.merged.answered_messages(job) if together else ()
@@ -111,7 +111,7 @@ def who_answers(
         return None, reason
     person = access.person(tx, message, binding)
     policy = access.turned_away(person, agent, message, binding)
-    refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
+    refused = UNKNOWN_USER_REASONS[policy] if policy is not None else refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
 
 

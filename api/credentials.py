@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from api.errors import BEARER
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.agents.tokens import TokenHolder, use_is_news
+from maestro.domain.agents.tokens import TokenHolder, is_use_due
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook
@@ -51,7 +51,7 @@ class TokenAuthentication:
             holder, now = tx.agents.tokens.holder(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
             return None
-        if use_is_news(holder.token, now):
+        if is_use_due(holder.token, now):
             with self._store.begin() as tx:
                 tx.agents.tokens.used(holder.token)
         return holder

@@ -14,7 +14,7 @@ from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 
 class BotInstance(SQLModel, table=True):
@@ -138,10 +138,9 @@ class ConnectorView(View):
     last_error_at: datetime | None = None
 
 
-class ConnectorPage(View):
+class ConnectorPage(Page[ConnectorView]):
     """All connectors, sorted by platform and account; ``next`` is always null."""
 
-    items: tuple[ConnectorView, ...]
     next: str | None = None
 
 
@@ -181,10 +180,9 @@ class DisabledChannelView(View):
     disabled_at: datetime
 
 
-class DisabledChannelPage(View):
+class DisabledChannelPage(Page[DisabledChannelView]):
     """Channels to which Maestro sends nothing, the last disabled first; ``next`` is always null."""
 
-    items: tuple[DisabledChannelView, ...]
     next: str | None = None
 
 

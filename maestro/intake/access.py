@@ -10,7 +10,7 @@ from maestro.domain.agents.routing import Route, route
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus, notice_of
 from maestro.domain.messages import FloodState, IncomingMessage, LaneKey, lane_of
 from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
+from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, is_unknown, refusal
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
 from maestro.domain.settings.access import RoutingSettings
@@ -130,7 +130,7 @@ class AccessControl:
     ) -> DmPolicy | None:
         """Return the policy that refuses a direct message of an unknown user, or None."""
         policy = self._access.policy(message.address.platform)
-        strange = message.is_direct and policy is not DmPolicy.OPEN and stranger(person, agent, binding)
+        strange = message.is_direct and policy is not DmPolicy.OPEN and is_unknown(person, agent, binding)
         return policy if strange else None
 
     def agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from maestro.domain.agents.agent import BusyMode, mode_of
+from maestro.domain.agents.agent import BusyMode, busy_mode_of
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import (
@@ -262,7 +262,7 @@ class Intake:
         """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(arrival.message, job_id)
-        if mode_of(arrival.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
+        if busy_mode_of(arrival.binding, BusyMode(self._rules().routing.busy)) is BusyMode.INTERRUPT:
             told_to_wait = self._interrupt(tx, arrival, job_id, row)
         return tx.jobs.enter(
             id=job_id,

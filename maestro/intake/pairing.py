@@ -11,7 +11,7 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address, PairingCode
 from maestro.domain.people.people import (
-    GUESSES,
+    GUESS_PERIOD,
     MOST_GUESSES,
     MOST_GUESSES_OF_ALL,
     MOST_PENDING,
@@ -22,7 +22,7 @@ from maestro.domain.people.people import (
     PersonId,
     new_code,
 )
-from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
+from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.intake.access import ReceivedMessage, dropped, job_of, tell
 from maestro.store.transaction import Transaction
@@ -49,26 +49,26 @@ class PairingRules:
 def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
     """Drop the message of an unknown user; with pairing, tell the user from time to time how to get access."""
     if policy is not DmPolicy.PAIRING:
-        return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
+        return dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
     wish = tx.users.pairings.newest_of(arrival.person.id)
     if wish is not None and wish.status is PairingStatus.REFUSED:
         return dropped(tx, arrival, REFUSED, waits=True)
-    if wish is not None and wish.waits(tx.now):
-        job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
-        if wish.is_due(tx.now):
+    if wish is not None and wish.is_open(tx.now):
+        job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
+        if wish.is_code_due(tx.now):
             tx.users.pairings.note_sent(wish, arrival.message.address)
             tell(tx, job, _how(tx, wish))
         return job
     if tx.users.pairings.count_pending() >= MOST_PENDING:
         return dropped(tx, arrival, FULL, waits=True)
-    job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
+    job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
     tell(tx, job, _how(tx, tx.users.pairings.add(_wish(tx, arrival, rules))))
     return job
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
     """Return whether this user, or all users together, sent too many wrong codes; then no more codes are checked."""
-    own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESSES)
+    own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESS_PERIOD)
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
@@ -95,7 +95,7 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
     wish = tx.users.pairings.named(which)
     if wish.status is PairingStatus.APPROVED:
         raise Conflict(f"pairing {wish.id} is approved already; `maestro owner add` makes the person an owner")
-    if wish.status is PairingStatus.PENDING and not wish.waits(tx.now):
+    if wish.status is PairingStatus.PENDING and not wish.is_open(tx.now):
         raise Conflict(f"the code of pairing {wish.id} ran out; the person gets a new one with their next message")
     person = PersonId(wish.platform, wish.user_id)
     _let_in(tx, person, wish.user_name, actor, as_owner=as_owner)

@@ -21,7 +21,7 @@ from maestro.domain.people.audit import (
     AuditQuery,
     audit_page,
     audit_rows,
-    mark_of,
+    position_of,
 )
 from maestro.domain.texts import csv_lines
 from maestro.store.store import Store
@@ -55,7 +55,7 @@ class AuditOperations:
             yield from audit_rows(entries)
             if len(entries) < MOST:
                 return
-            mark = mark_of(entries[-1])
+            mark = position_of(entries[-1])
 
 
 class UsageOperations:

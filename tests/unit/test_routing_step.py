@@ -13,7 +13,7 @@ from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
+from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.domain.settings.access import RoutingSettings
 from maestro.intake.access import AccessControl
@@ -97,7 +97,7 @@ def test_owners_come_before_conductors_and_those_before_the_rest(
 
 def test_a_stranger_is_turned_away_without_a_sign_that_anybody_types(rows: JobRows) -> None:
     outcome, job, shown = routed(rows, message())
-    assert (outcome.action, outcome.reason) == (RouteAction.DROP, TURNED_AWAY[DmPolicy.PAIRING])
+    assert (outcome.action, outcome.reason) == (RouteAction.DROP, UNKNOWN_USER_REASONS[DmPolicy.PAIRING])
     assert (job.status, job.reason, shown) == (JobStatus.DROPPED, outcome.reason, [])
 
 

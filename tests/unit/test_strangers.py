@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, refusal
 from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, pairing_code
 from maestro.domain.people.people import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus, PersonId
-from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
+from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, AccessRules, DmPolicy
 from maestro.domain.settings.access import RoutingSettings
 from maestro.intake import Intake, IntakeRules, pairing
 from maestro.intake.messages import GUESSING, STRANGER_IN_HASTE
@@ -25,7 +25,7 @@ from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
 MINE = "mine"
-UNKNOWN = TURNED_AWAY[DmPolicy.PAIRING]
+UNKNOWN = UNKNOWN_USER_REASONS[DmPolicy.PAIRING]
 LIFETIME = timedelta(minutes=60)
 MOST = 200
 LIMIT = 250
@@ -145,7 +145,7 @@ def test_who_is_listed_for_one_agent_is_a_stranger_to_another(door: Door) -> Non
 
 def test_an_allow_list_has_no_codes(door: Door) -> None:
     dropped = door.say("hello", platform="irc")
-    assert (dropped.status, dropped.reason) == (JobStatus.DROPPED, TURNED_AWAY[DmPolicy.ALLOWLIST])
+    assert (dropped.status, dropped.reason) == (JobStatus.DROPPED, UNKNOWN_USER_REASONS[DmPolicy.ALLOWLIST])
     assert (door.codes(), door.told()) == ([], [])
     assert door.say("hi @coder", "listed", platform="irc").status is JobStatus.PENDING
 

@@ -139,14 +139,14 @@ def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
     return (binding.client_id if binding is not None else None) or agent.client_id
 
 
-def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Say whether an agent recalls facts only in the conversation in which it learned them.
+def recalls_per_conversation(agent: Agent, default_scope: MemoryScope) -> bool:
+    """Return whether an agent recalls facts only in the conversation in which it learned them.
 
     See docs/decisions.md: memory scope.
     """
     return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 
-def mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
+def busy_mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
     """Return the busy mode of a channel: that of its binding, else the default of the settings."""
     return (binding.busy if binding is not None else None) or default

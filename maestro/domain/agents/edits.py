@@ -1,6 +1,8 @@
 """Requests to create and change agents and bindings, with the rules shared by API, commands, tags and pages."""
 
-from pydantic import Field, field_validator
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentStatus, BusyMode, MemoryScope, Permission
 from maestro.domain.fields import (
@@ -24,6 +26,9 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.values import View
 
 MAX_REASON = 500
+
+PayingClient = Annotated[ClientName, BeforeValidator(lambda name: "" if name is None else name)]
+"""The name of the client that pays; null in a request means none."""
 
 
 class AgentFields(View):
@@ -60,14 +65,9 @@ class AgentFields(View):
         default=None, description="users besides owners that may talk to it, as platform:userId"
     )
     memory_scope: MemoryScope | None = Field(default=None, description="where it remembers what it learned")
-    client: ClientName = Field(default="", description="the name of the client who pays for it; '' for none")
+    client: PayingClient = Field(default="", description="the name of the client who pays for it; '' for none")
     daily_budget_usd: Dollars | None = Field(default=None, description="US dollars it may spend a day; 0: no limit")
     status: AgentStatus = AgentStatus.ACTIVE
-
-    @field_validator("client", mode="before")
-    @classmethod
-    def _empty_client(cls, client: object) -> object:
-        return "" if client is None else client
 
 
 class NewAgent(AgentFields):
@@ -109,12 +109,7 @@ class BindingFields(View):
         default=None, description="the treatment of a message while another is being answered"
     )
     allow_bots: bool = Field(default=False, description="answer other bots there")
-    client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
-
-    @field_validator("client", mode="before")
-    @classmethod
-    def _empty_client(cls, client: object) -> object:
-        return "" if client is None else client
+    client: PayingClient = Field(default="", description="the name of the client who pays for what is answered there")
 
 
 class NewBinding(BindingFields):
@@ -152,8 +147,11 @@ def changed(before: AgentFields, change: AgentChange) -> AgentFields:
     return before.model_copy(update={name: getattr(change, name) for name in change.given})
 
 
-def only_conductor(agent: Agent, after: AgentFields, others: int) -> bool:
-    """Say whether a change archives or demotes the last active conductor, so that no agent answers direct messages."""
+def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> bool:
+    """Return whether a change archives or demotes the last active conductor, so that direct messages get no answer.
+
+    ``others`` is the number of other active conductors.
+    """
     conducts = agent.role == CONDUCTOR and agent.status is AgentStatus.ACTIVE
     stays = after.role == CONDUCTOR and after.status is not AgentStatus.ARCHIVED
     return conducts and not stays and others == 0

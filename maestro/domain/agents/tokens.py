@@ -10,15 +10,14 @@ from sqlmodel import Field, SQLModel
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.fields import DisplayName
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 PREFIX = "mst_"
 """The prefix of every token, by which operators and secret scanners recognise one."""
 RANDOM_BYTES = 32
-ENDING_CHARS = 4
 MOST_TOKENS = 100
 """The most active tokens of one agent; a higher number means that unused tokens were not revoked."""
-USE_NOTED_EVERY = timedelta(minutes=1)
+USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
 class AgentToken(SQLModel, table=True):
@@ -69,11 +68,8 @@ class IssuedToken(TokenView):
     token: str
 
 
-class TokenPage(View):
-    """A page of an agent's tokens, newest first; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[TokenView, ...]
-    next: str | None
+class TokenPage(Page[TokenView]):
+    """A page of an agent's tokens, newest first."""
 
 
 def digest_of(token: str) -> str:
@@ -81,17 +77,12 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def issued_token(row: AgentToken, token: str) -> IssuedToken:
-    """Build the view of a new token from its stored row and its text."""
-    return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
-
-
 def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:
-    """Build a page of up to ``limit`` tokens; ``tokens`` has one more if there is a next page."""
+    """Return a page of up to ``limit`` tokens; ``tokens`` has one more if there is a next page."""
     items = tuple(map(TokenView.model_validate, tokens[:limit]))
     return TokenPage(items=items, next=str(items[-1].id) if len(tokens) > limit else None)
 
 
-def use_is_news(token: AgentToken, now: datetime) -> bool:
-    """Say whether the time of a token's last use must be updated."""
-    return token.last_used_at is None or now - token.last_used_at >= USE_NOTED_EVERY
+def is_use_due(token: AgentToken, now: datetime) -> bool:
+    """Return whether the use of a token now must be recorded, because the last recorded use is a minute old."""
+    return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY

@@ -16,7 +16,7 @@ from maestro.domain.values import Value, View
 _LISTS = ("fallbacks", "tools", "skills", "allow_users")
 """Fields that the table stores as words separated by blanks."""
 
-AROUND = 2
+CONTEXT_LINES = 2
 """Unchanged lines shown before and after a difference."""
 MOST_LINES = 2_000
 """The most lines that are compared one by one; longer texts are shown as removed and added in full."""
@@ -36,7 +36,7 @@ def fields_of(agent: Agent, client: str) -> AgentFields:
     The values are not validated again: an earlier release may have accepted what this one rejects.
     """
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
-    lists = {name: _words(stored[name]) for name in _LISTS}
+    lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}
     return AgentFields.model_construct(
         **{**stored, **lists, "quirks": tuple(json.loads(agent.quirks)), "client": client}
     )
@@ -45,17 +45,12 @@ def fields_of(agent: Agent, client: str) -> AgentFields:
 def put_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> None:
     """Write edited fields into an agent's row; ``client_id`` is the id of the client that the fields name."""
     values = dict(fields)
-    lists = {name: _text(values[name]) for name in _LISTS}
+    lists = {name: " ".join(values[name]) if values[name] is not None else None for name in _LISTS}
     quirks = json.dumps(fields.quirks, ensure_ascii=False)
     for name, value in {**values, **lists, "quirks": quirks, "name": fields.name or agent.slug}.items():
         if name in Agent.model_fields:
             setattr(agent, name, value)
     agent.client_id = client_id
-
-
-def snapshot(fields: AgentFields) -> str:
-    """Return the fields as JSON for storage."""
-    return fields.model_dump_json()
 
 
 def fields_at(version: AgentVersion) -> AgentFields:
@@ -77,14 +72,6 @@ def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, .
         for name, value in new.items()
         if before is None or old[name] != value
     )
-
-
-def _words(text: str | None) -> tuple[str, ...] | None:
-    return tuple(text.split()) if text is not None else None
-
-
-def _text(words: Sequence[str] | None) -> str | None:
-    return " ".join(words) if words is not None else None
 
 
 class LineKind(StrEnum):
@@ -116,7 +103,7 @@ def lines_of(change: FieldChange, *, is_first: bool = False) -> tuple[DiffLine, 
 
 
 def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(AROUND)
+    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
     shown_until = 0
     for group in groups:
         if group[0][1] > shown_until:
@@ -141,5 +128,5 @@ def _value_lines(value: JsonValue) -> list[str]:
     if value is None:
         return ["(the common setting)"]
     if isinstance(value, list):
-        return [str(one) for one in value] or ["(none)"]
+        return [str(entry) for entry in value] or ["(none)"]
     return str(value).splitlines()

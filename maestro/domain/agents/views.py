@@ -3,17 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from maestro.domain.agents.agent import (
-    Agent,
-    AgentChannel,
-    AgentStatus,
-    AgentVersion,
-    BusyMode,
-    Permission,
-)
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, AgentVersion, BusyMode, Permission
 from maestro.domain.agents.edits import AgentFields, BindingFields
 from maestro.domain.agents.versions import FieldChange, diff, fields_at
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
+
+_EDIT_COLUMNS = {"version", "at", "actor", "reason"}
 
 
 class AgentSummary(View):
@@ -47,11 +42,8 @@ class Binding(View):
     configured: bool
 
 
-class BindingPage(View):
-    """A page of bindings, oldest first; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[Binding, ...]
-    next: str | None
+class BindingPage(Page[Binding]):
+    """A page of bindings, oldest first."""
 
 
 class AgentDetail(AgentFields, AgentSummary):
@@ -61,11 +53,8 @@ class AgentDetail(AgentFields, AgentSummary):
     channels: tuple[Binding, ...]
 
 
-class AgentPage(View):
-    """A page of agents by slug; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[AgentSummary, ...]
-    next: str | None
+class AgentPage(Page[AgentSummary]):
+    """A page of agents by slug."""
 
 
 class VersionSummary(View):
@@ -78,11 +67,8 @@ class VersionSummary(View):
     changed: tuple[str, ...]
 
 
-class VersionPage(View):
-    """A page of an agent's edits, newest first; ``next`` is the cursor of the next page, null on the last."""
-
-    items: tuple[VersionSummary, ...]
-    next: str | None
+class VersionPage(Page[VersionSummary]):
+    """A page of an agent's edits, newest first."""
 
 
 class VersionDetail(View):
@@ -98,62 +84,46 @@ class VersionDetail(View):
 
 
 def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> AgentPage:
-    """Build a page of up to ``limit`` agents; ``agents`` are sorted by slug, the cursor is a page's last slug."""
+    """Return a page of up to ``limit`` agents; ``agents`` are sorted by slug, the cursor is a page's last slug."""
     following = [agent for agent in agents if cursor is None or agent.slug > cursor]
     page = tuple(map(AgentSummary.model_validate, following[:limit]))
     return AgentPage(items=page, next=page[-1].slug if len(following) > limit else None)
 
 
 def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding]) -> AgentDetail:
-    """Build the detailed view of an agent."""
+    """Return an agent with its editable fields and its bindings."""
     # No validation: an earlier release may have accepted values that this one rejects.
-    columns = {
-        name: getattr(agent, name) for name in ("id", "slug", "version", "updated_at", "configured", "created_at")
-    }
+    columns = agent.model_dump(include={"id", "slug", "version", "updated_at", "configured", "created_at"})
     return AgentDetail.model_construct(**{**columns, **dict(fields), "channels": tuple(channels)})
 
 
 def binding_view(binding: AgentChannel, fields: BindingFields, agent: str) -> Binding:
-    """Build the view of a binding; ``agent`` is the slug of its agent."""
-    return Binding(
-        **fields.model_dump(by_alias=False),
-        id=binding.id or 0,
-        agent=agent,
-        platform=binding.platform,
-        account=binding.account,
-        channel=binding.channel,
-        configured=binding.configured,
-    )
+    """Return the view of a binding; ``agent`` is the slug of its agent."""
+    columns = binding.model_dump(include={"id", "platform", "account", "channel", "configured"})
+    return Binding(**fields.model_dump(by_alias=False), **columns, agent=agent)
 
 
 def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
-    """Build a page of up to ``limit`` versions, newest first; one more, if given, is the base for the last one."""
+    """Return a page of up to ``limit`` versions, newest first; one more, if given, is the base for the last one."""
     items = tuple(
-        _summary(version, before) for version, before in zip(versions[:limit], [*versions[1:], None], strict=False)
+        VersionSummary(
+            **edit.model_dump(include=_EDIT_COLUMNS),
+            changed=tuple(change.field for change in _differences(edit, before)),
+        )
+        for edit, before in zip(versions[:limit], [*versions[1:], None], strict=False)
     )
     return VersionPage(items=items, next=str(items[-1].version) if len(versions) > limit else None)
 
 
 def version_detail(version: AgentVersion, against: AgentVersion | None) -> VersionDetail:
-    """Build the view of a version, with its differences from version ``against``."""
-    fields = fields_at(version)
+    """Return the view of a version, with its differences from version ``against``."""
     return VersionDetail(
-        version=version.version,
-        at=version.at,
-        actor=version.actor,
-        reason=version.reason,
+        **version.model_dump(include=_EDIT_COLUMNS),
         against=against.version if against is not None else None,
-        changes=diff(fields_at(against) if against is not None else None, fields),
-        agent=fields,
+        changes=_differences(version, against),
+        agent=fields_at(version),
     )
 
 
-def _summary(version: AgentVersion, before: AgentVersion | None) -> VersionSummary:
-    changes = version_detail(version, before).changes
-    return VersionSummary(
-        version=version.version,
-        at=version.at,
-        actor=version.actor,
-        reason=version.reason,
-        changed=tuple(change.field for change in changes),
-    )
+def _differences(version: AgentVersion, against: AgentVersion | None) -> tuple[FieldChange, ...]:
+    return diff(fields_at(against) if against is not None else None, fields_at(version))

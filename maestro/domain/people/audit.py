@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from maestro.domain.fields import Moment, SearchText, in_order
 from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.people.people import AuditEntry
-from maestro.domain.values import Value, View, readable_by
+from maestro.domain.values import Page, Value, View, readable_by
 
 LIMIT = 100
 MOST = 1000
@@ -38,20 +38,20 @@ class AuditQuery(AuditFilter):
     """A filter and the requested page; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: Annotated[str, readable_by(lambda text: read_mark(text))] | None = None
+    cursor: Annotated[str, readable_by(lambda text: parse_cursor(text))] | None = None
 
     @property
-    def after(self) -> "AuditMark | None":
+    def after(self) -> "AuditPosition | None":
         """The last entry of the previous page, None for the first page."""
-        return read_mark(self.cursor) if self.cursor is not None else None
+        return parse_cursor(self.cursor) if self.cursor is not None else None
 
 
-AuditMark = tuple[datetime, int]
+AuditPosition = tuple[datetime, int]
 """The time and the id of the last entry of a page."""
 
 
-def read_mark(text: str) -> AuditMark:
-    """Read a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
+def parse_cursor(text: str) -> AuditPosition:
+    """Parse a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
     cursor = PageCursor.decode(text)
     if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
         raise ValueError("this is not a cursor from an earlier answer")
@@ -73,24 +73,20 @@ class AuditView(View):
     origin: str
 
 
-class AuditPage(View):
-    """Entries, newest first; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[AuditView, ...]
-    next: str | None
+class AuditPage(Page[AuditView]):
+    """A page of the audit log, newest first."""
 
 
-def mark_of(entry: AuditEntry) -> AuditMark:
-    """Return the cursor position after this entry."""
+def position_of(entry: AuditEntry) -> AuditPosition:
+    """Return the position from which the page after this entry continues."""
     return entry.at, entry.id or 0
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
     """Return a page of up to ``limit`` entries; ``entries`` has one more where there is another page."""
-    page = entries[:limit]
-    at, number = mark_of(page[-1]) if page else (None, 0)
-    following = PageCursor(at, str(number)).encode() if at is not None and len(entries) > limit else None
-    return AuditPage(items=tuple(map(AuditView.model_validate, page)), next=following)
+    items = tuple(map(AuditView.model_validate, entries[:limit]))
+    cursor = PageCursor(items[-1].at, str(items[-1].id)).encode() if len(entries) > limit else None
+    return AuditPage(items=items, next=cursor)
 
 
 COLUMNS = tuple(AuditView.model_fields)
@@ -99,12 +95,4 @@ COLUMNS = tuple(AuditView.model_fields)
 def audit_rows(entries: Sequence[AuditEntry]) -> Iterator[tuple[str, ...]]:
     """Yield the entries as rows of text, in the order of ``COLUMNS``."""
     for entry in entries:
-        yield (
-            str(entry.id),
-            entry.at.isoformat(),
-            entry.actor,
-            entry.action,
-            entry.subject,
-            entry.detail,
-            entry.origin,
-        )
+        yield str(entry.id), entry.at.isoformat(), *(getattr(entry, name) for name in COLUMNS[2:])

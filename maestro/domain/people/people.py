@@ -11,23 +11,23 @@ from typing import NamedTuple
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.columns import UtcDateTime, partial_index, text_of
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """The characters of a code, without those that look alike: I, L, O, 0 and 1."""
 CODE_LENGTH = 8
-TOLD_AGAIN_AFTER = timedelta(minutes=10)
+CODE_REPEATED_AFTER = timedelta(minutes=10)
 """The least time between two messages with the code to an unknown user, however many messages that user sends."""
 MOST_PENDING = 100
 """The most pending pairings; further unknown users get no code and no reply."""
 KEPT_AFTER_EXPIRY = timedelta(days=1)
 
-GUESSES = timedelta(minutes=10)
+GUESS_PERIOD = timedelta(minutes=10)
 """The period in which wrong codes are counted."""
 MOST_GUESSES = 5
 """The most wrong codes of one user in that period; further codes of that user are not checked."""
 MOST_GUESSES_OF_ALL = 100
-"""The most wrong codes of all users together: one person may have many accounts."""
+"""The most wrong codes of all users in that period: one person may have many accounts."""
 
 Draw = Callable[[str], str]
 """A function that picks a random character of a text, in a way that cannot be predicted."""
@@ -78,31 +78,21 @@ class OwnerView(View):
     added_by: str = ""
 
 
-class OwnerPage(View):
+class OwnerPage(Page[OwnerView]):
     """All owners by platform and user id; ``next`` is always null."""
 
-    items: tuple[OwnerView, ...]
     next: str | None = None
 
 
-def owner_page(configured: Iterable[str], added: Sequence[Owner]) -> OwnerPage:
+def owner_page(configured: Iterable[str], owners: Sequence[Owner]) -> OwnerPage:
     """Return every owner once, from the configuration (``platform:userId``), from commands, or both."""
     named = {PersonId.parse(text) for text in configured}
-    rows = {PersonId(row.platform, row.user_id): row for row in added}
-    return OwnerPage(
-        items=tuple(_view(person, person in named, rows.get(person)) for person in sorted(named | {*rows}))
-    )
-
-
-def _view(person: PersonId, configured: bool, row: Owner | None) -> OwnerView:
-    return OwnerView(
-        id=str(person),
-        platform=person.platform,
-        user_id=person.user_id,
-        configured=configured,
-        added_at=row.added_at if row else None,
-        added_by=row.added_by if row else "",
-    )
+    rows = {PersonId(row.platform, row.user_id): row for row in owners}
+    views = []
+    for person in sorted(named | {*rows}):
+        added = rows[person].model_dump(include={"added_at", "added_by"}) if person in rows else {}
+        views.append(OwnerView(id=str(person), **person._asdict(), configured=person in named, **added))
+    return OwnerPage(items=tuple(views))
 
 
 class WebTicket(SQLModel, table=True):
@@ -245,16 +235,16 @@ class Pairing(SQLModel, table=True):
     settled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     settled_by: str = ""
 
-    def waits(self, now: datetime) -> bool:
+    def is_open(self, now: datetime) -> bool:
         """Return whether the pairing can still be approved at the time ``now``."""
         return self.status is PairingStatus.PENDING and self.expires_at > now
 
-    def is_due(self, now: datetime) -> bool:
-        """Return whether the user gets the code again now.
+    def is_code_due(self, now: datetime) -> bool:
+        """Return whether the user gets the code again at the time ``now``.
 
         A ``told_at`` in the future comes from a wrong clock and counts as due.
         """
-        return now - self.told_at >= TOLD_AGAIN_AFTER or self.told_at > now
+        return now - self.told_at >= CODE_REPEATED_AFTER or self.told_at > now
 
 
 class Invitation(SQLModel, table=True):

@@ -17,11 +17,11 @@ class DmPolicy(StrEnum):
     ALLOWLIST = "allowlist"
 
 
-TURNED_AWAY = {
+UNKNOWN_USER_REASONS = {
     DmPolicy.PAIRING: "the user is not known: an operator has to approve the user first (dmPolicy pairing)",
     DmPolicy.ALLOWLIST: "direct messages of unknown users are not answered (dmPolicy allowlist)",
 }
-"""The reason why an unknown user gets no answer."""
+"""Why a direct message of an unknown user is not answered, by policy."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Person:
     known: bool = False
 
     @classmethod
-    def who_sent(cls, row: InboxRow) -> "Person":
+    def sender_of(cls, row: InboxRow) -> "Person":
         """Return the sender of a message; ``known`` is not looked up."""
         return cls(PersonId(row.platform, row.user_id), row.is_owner)
 
@@ -69,8 +69,8 @@ def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = 
     return None
 
 
-def stranger(person: Person, agent: Agent | None, binding: AgentChannel | None) -> bool:
-    """Return whether a direct message comes from an unknown user, so that ``DmPolicy`` decides.
+def is_unknown(person: Person, agent: Agent | None, binding: AgentChannel | None) -> bool:
+    """Return whether the user is unknown, so that ``DmPolicy`` decides about the user's direct messages.
 
     Known are owners, approved users, users on the agent's list, and all users in a channel that is bound with full
     permission.

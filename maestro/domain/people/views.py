@@ -6,9 +6,7 @@ from datetime import datetime
 from pydantic import Field
 
 from maestro.domain.people.people import IgnoredLines, KnownPerson, Pairing, PairingStatus, PersonId
-from maestro.domain.values import Value, View
-
-RAN_OUT = "expired"
+from maestro.domain.values import Page, Value, View
 
 
 class PairingView(View):
@@ -27,11 +25,8 @@ class PairingView(View):
     settled_by: str
 
 
-class PairingPage(View):
-    """Pairings, newest first; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[PairingView, ...]
-    next: str | None
+class PairingPage(Page[PairingView]):
+    """A page of pairings, newest first."""
 
 
 class PairingApproval(Value):
@@ -57,11 +52,8 @@ class PersonView(View):
     added_by: str
 
 
-class PersonPage(View):
-    """Known users by platform and user id; ``next`` is the last id of this page while there are more."""
-
-    items: tuple[PersonView, ...]
-    next: str | None
+class PersonPage(Page[PersonView]):
+    """A page of known users by platform and user id."""
 
 
 class IgnoredView(View):
@@ -76,35 +68,28 @@ class IgnoredView(View):
     last_at: datetime
 
 
-class IgnoredPage(View):
-    """Counts of ignored messages, the largest first; ``next`` is the offset of the following page, null at the end."""
-
-    items: tuple[IgnoredView, ...]
-    next: str | None
+class IgnoredPage(Page[IgnoredView]):
+    """A page of counts of ignored messages, the largest first."""
 
 
 def pairing_view(row: Pairing, now: datetime) -> PairingView:
     """Return the API model of a pairing; a pending one past its time is expired."""
-    over = row.status is PairingStatus.PENDING and not row.waits(now)
-    fields = row.model_dump(include=set(PairingView.model_fields) - {"status"})
+    is_expired = row.status is PairingStatus.PENDING and not row.is_open(now)
+    columns = row.model_dump(include=set(PairingView.model_fields) - {"status"})
     person = str(PersonId(row.platform, row.user_id))
-    return PairingView(**fields, person=person, status=RAN_OUT if over else str(row.status))
+    return PairingView(**columns, person=person, status="expired" if is_expired else str(row.status))
 
 
 def pairing_page(rows: Sequence[Pairing], limit: int, now: datetime) -> PairingPage:
     """Return a page of pairings; ``rows`` has one more than ``limit`` where there are more."""
-    following = str(rows[limit - 1].id) if len(rows) > limit else None
-    return PairingPage(items=tuple(pairing_view(row, now) for row in rows[:limit]), next=following)
+    items = tuple(pairing_view(row, now) for row in rows[:limit])
+    return PairingPage(items=items, next=str(items[-1].id) if len(rows) > limit else None)
 
 
 def person_view(row: KnownPerson) -> PersonView:
     """Return the API model of a known user."""
-    return PersonView(
-        id=str(PersonId(row.platform, row.user_id)),
-        user_name=row.user_name,
-        added_at=row.added_at,
-        added_by=row.added_by,
-    )
+    columns = row.model_dump(include={"user_name", "added_at", "added_by"})
+    return PersonView(id=str(PersonId(row.platform, row.user_id)), **columns)
 
 
 def person_page(rows: Sequence[KnownPerson], limit: int) -> PersonPage:

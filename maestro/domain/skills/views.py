@@ -10,7 +10,7 @@ from pydantic import Field
 from maestro.domain.fields import OptionalSlug
 from maestro.domain.messages import MAX_CONTENT_CHARS
 from maestro.domain.skills.skill import Skill, SkillProblem, SkillRow, SkillScore, choose_skills, ranking
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 
 class SkillView(View):
@@ -49,14 +49,9 @@ class SkillProblemView(View):
     problem: str
 
 
-class SkillPage(View):
-    """A page of skills by slug; ``next`` is the cursor of the next page, null on the last.
+class SkillPage(Page[SkillView]):
+    """A page of skills by slug; ``problems`` are those of all skill files, including files that were never valid."""
 
-    ``problems`` are those of all skill files, including files that were never valid.
-    """
-
-    items: tuple[SkillView, ...]
-    next: str | None
     problems: tuple[SkillProblemView, ...]
 
 

@@ -15,10 +15,10 @@ from maestro.domain.agents.edits import (
     NewAgent,
     NewBinding,
     changed,
-    only_conductor,
+    removes_last_conductor,
 )
 from maestro.domain.agents.tokens import AgentToken
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
+from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
 from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.connectors import BotInstance
@@ -294,7 +294,7 @@ class AgentEdits(Bindings):
             self._record(agent, EARLIER, "")
 
     def _record(self, agent: Agent, actor: str, reason: str) -> None:
-        AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
+        AgentVersions(self._link, self._now).add(agent, self.fields(agent).model_dump_json(), actor, reason)
 
     def _referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables that refer to an agent, except those that are deleted with it."""
@@ -307,7 +307,7 @@ class AgentEdits(Bindings):
         others = select(func.count()).where(
             Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
         )
-        if not force and only_conductor(agent, after, self._session.exec(others).one()):
+        if not force and removes_last_conductor(agent, after, self._session.exec(others).one()):
             raise Conflict(
                 f"{agent.slug} is the only active conductor, and direct messages would go to nobody. Make another "
                 "conductor first, or force it."

@@ -8,16 +8,15 @@ from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.tokens import (
-    ENDING_CHARS,
     MOST_TOKENS,
     PREFIX,
     RANDOM_BYTES,
-    USE_NOTED_EVERY,
+    USE_RECORDED_EVERY,
     AgentToken,
     IssuedToken,
     TokenHolder,
+    TokenView,
     digest_of,
-    issued_token,
 )
 from maestro.domain.errors import Conflict, NotFound
 from maestro.store.engine.repository import Repository
@@ -53,13 +52,13 @@ class AgentTokens(Repository):
             agent_id=agent.id or 0,
             name=name,
             digest=digest_of(token),
-            ending=token[-ENDING_CHARS:],
+            ending=token[-4:],
             created_by=actor,
             created_at=self._now,
         )
         self._save(kept)
         self._note(actor, "token.create", agent, kept)
-        return issued_token(kept, token)
+        return IssuedToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
 
     def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
@@ -92,7 +91,7 @@ class AgentTokens(Repository):
 
     def used(self, token: AgentToken) -> None:
         """Record the time of a token's use, unless a recent time is recorded."""
-        self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_NOTED_EVERY)
+        self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_RECORDED_EVERY)
 
     def forget(self, agent: Agent) -> None:
         """Delete the tokens of an agent that is being purged."""

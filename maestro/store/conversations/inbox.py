@@ -312,7 +312,7 @@ class Inbox(Repository):
         """Return the sender of the message with this inbox id, None for no message."""
         if inbox_id is None:
             return None
-        return Person.who_sent(self.read(inbox_id))
+        return Person.sender_of(self.read(inbox_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the inbox id of the first ``/new`` after this row in its channel and thread, None if there is none.

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_, tuple_
 from sqlmodel import col, select
 
-from maestro.domain.people.audit import AuditFilter, AuditMark
+from maestro.domain.people.audit import AuditFilter, AuditPosition
 from maestro.domain.people.people import AuditEntry
 from maestro.store.engine.repository import Repository
 
@@ -49,7 +49,7 @@ class Audit(Repository):
         """Return the newest entries first."""
         return self._session.exec(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit)).all()
 
-    def page(self, wanted: AuditFilter, after: AuditMark | None, limit: int) -> Sequence[AuditEntry]:
+    def page(self, wanted: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` entries that follow the mark, newest first."""
         # Sorted by time, not by id: each index ends with the time, so one index gives a whole page.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())

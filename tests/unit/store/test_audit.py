@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from maestro.domain.people.audit import AuditFilter, audit_page, mark_of
+from maestro.domain.people.audit import AuditFilter, audit_page, position_of
 from maestro.store.store import Store
 from maestro.store.users.audit import coming_from, present_origin
 from tests.support.fresh_store import fresh_store
@@ -87,7 +87,7 @@ def test_pages_miss_nothing_and_show_nothing_twice(store: Store, clock: Clock) -
         if not entries:
             break
         seen += [entry.id or 0 for entry in entries]
-        mark = mark_of(entries[-1])
+        mark = position_of(entries[-1])
         note(store, clock, ("operator", "meanwhile", ""))
     assert seen == list(range(12, 0, -1))
 

@@ -13,9 +13,9 @@ from maestro.domain.agents.edits import (
     NewAgent,
     NewBinding,
     changed,
-    only_conductor,
+    removes_last_conductor,
 )
-from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
+from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
@@ -146,7 +146,7 @@ CONDUCTS = {"role": "conductor"}
 def test_the_only_conductor_is_one_that_nobody_replaces(before: Any, after: Any, others: int, alone: bool) -> None:
     fields = AgentFields.model_validate(after)
     row = agent(**{**before, "status": AgentStatus(before.get("status", "active"))})
-    assert only_conductor(row, fields, others) is alone
+    assert removes_last_conductor(row, fields, others) is alone
 
 
 # Versions
@@ -157,7 +157,7 @@ def test_a_row_and_a_snapshot_keep_everything_that_can_be_edited() -> None:
     put_fields(row, WHOLE, 7)
     assert fields_of(row, "Acme") == WHOLE
     assert row.client_id == 7
-    kept = AgentVersion(agent_id=1, version=1, at=NOW, actor="operator", snapshot=snapshot(WHOLE))
+    kept = AgentVersion(agent_id=1, version=1, at=NOW, actor="operator", snapshot=WHOLE.model_dump_json())
     assert fields_at(kept) == WHOLE
 
 

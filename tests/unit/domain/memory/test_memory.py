@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
+from maestro.domain.agents.agent import Agent, MemoryScope, recalls_per_conversation
 from maestro.domain.memory.memory import (
     FRESH,
     MAX_KEY_CHARS,
@@ -34,7 +34,7 @@ def fact(confidence: float, days: float = 0, fact_id: int = 1) -> FactRank:
 )
 def test_the_agents_own_scope_beats_the_settings(own: MemoryScope | None, general: MemoryScope, apart: bool) -> None:
     agent = Agent(slug="a", name="A", memory_scope=own, created_at=NOW, updated_at=NOW)
-    assert keeps_apart(agent, general) is apart
+    assert recalls_per_conversation(agent, general) is apart
 
 
 def test_what_is_said_again_is_surer_and_never_more_than_certain() -> None:

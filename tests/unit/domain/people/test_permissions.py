@@ -6,7 +6,7 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.people.people import PersonId
-from maestro.domain.people.permissions import Person, refusal, stranger
+from maestro.domain.people.permissions import Person, is_unknown, refusal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = PersonId("slack", "U:1")
@@ -72,4 +72,4 @@ def test_owners_then_the_channel_then_the_list_then_everybody(
 def test_known_are_owners_who_was_let_in_who_is_listed_and_everybody_in_a_channel_of_an_agent(
     person: Person, asked: Agent | None, bound: AgentChannel | None, unknown: bool
 ) -> None:
-    assert stranger(person, asked, bound) is unknown
+    assert is_unknown(person, asked, bound) is unknown
