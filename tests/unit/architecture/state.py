@@ -137,7 +137,9 @@ def frozen_classes(sources: Iterable[Source]) -> frozenset[str]:
 
 
 def _bases(node: ast.ClassDef) -> set[str]:
-    return {dotted(base).split(".")[-1] for base in node.bases}
+    """Return the names of a class's bases; of a generic base such as ``Page[Job]``, the name without its parameter."""
+    bases = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
+    return {dotted(base).split(".")[-1] for base in bases}
 
 
 def _is_frozen(node: ast.ClassDef) -> bool:
