@@ -40,13 +40,9 @@ def _state(account: AccountView) -> str:
     return f"limited until {moment(account.rate_limited_until)}" if limited else account.state
 
 
-def _key_text(account: AccountView) -> str:
-    return account.reference or (f"...{account.last4}" if account.last4 else "")
-
-
 DERIVED = {
     "spent": lambda account: f"{account.spent_usd:.4f} USD",
-    "key": _key_text,
+    "key": lambda account: account.reference or (f"...{account.last4}" if account.last4 else ""),
     "from": lambda account: ORIGINS[account.source],
 }
 COLUMNS = Columns("name provider model state priority calls spent key from last_error", {"state": _state, **DERIVED})
@@ -55,7 +51,9 @@ PORTRAIT = Portrait(
     hide="name spent_usd source status state last4 reference rate_limited_until",
     lines_of={
         **DERIVED,
-        "limits": lambda account: [f"{one.model or 'every model'} until {moment(one.until)}" for one in account.limits],
+        "limits": lambda account: [
+            f"{limit.model or 'every model'} until {moment(limit.until)}" for limit in account.limits
+        ],
     },
 )
 OPTIONS = InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})
@@ -91,7 +89,11 @@ def add(
 ) -> Result:
     """Add an account; its key is asked for, or read from --key-env."""
     new = made(NewAccount, name=name, **options)
-    account = accounts.add(new.model_copy(update={"api_key": _key_of(new, key_env, key_ref)}), ACTOR)
+    if key_env and key_ref:
+        raise typer.BadParameter("give --key-env or --key-ref, not both")
+    needs_key = new.type is AccountType.API_KEY and new.provider not in KEYLESS
+    key = _read_key(key_env) if key_ref is None and (key_env or needs_key) else SecretStr(key_ref or "")
+    account = accounts.add(new.model_copy(update={"api_key": key}), ACTOR)
     return account, f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
 
 
@@ -115,15 +117,6 @@ app.switch(
     AccountChange(status=AccountStatus.DISABLED),
 )
 app.remove("Remove an account that was added here or on the API, with its key.")
-
-
-def _key_of(new: NewAccount, variable: str | None, reference: str | None) -> SecretStr:
-    """Return the key of a new account: a reference, or the key itself where one is usually needed."""
-    if variable and reference:
-        raise typer.BadParameter("give --key-env or --key-ref, not both")
-    if reference is None and (variable or (new.type is AccountType.API_KEY and new.provider not in KEYLESS)):
-        return _read_key(variable)
-    return SecretStr(reference or "")
 
 
 def _read_key(variable: str | None) -> SecretStr:

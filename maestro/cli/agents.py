@@ -14,7 +14,6 @@ from maestro.cli.framework.output import Columns, Portrait, Result, listing, mom
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, AgentFields, BoundChannel, NewAgent, Rollback
 from maestro.domain.agents.tokens import NewToken
-from maestro.domain.agents.versions import FieldChange
 from maestro.domain.agents.views import AgentDetail, VersionDetail
 from maestro.domain.fields import read
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
@@ -36,14 +35,9 @@ at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows h
 """
 
 
-def _words(words: tuple[str, ...] | None) -> str:
+def _list_text(words: tuple[str, ...] | None) -> str:
     """Return a list in words; nothing for the default of all agents."""
     return "" if words is None else ", ".join(words) or "none"
-
-
-def _budget(agent: AgentDetail) -> str:
-    usd = agent.daily_budget_usd
-    return "" if usd is None else f"{usd:g} US dollars" if usd else "none"
 
 
 COLUMNS = Columns("slug name role status version edited=updated_at model description")
@@ -52,10 +46,10 @@ PORTRAIT = Portrait(
     hide="id slug status version updated_at configured created_at",
     lines_of={
         "model": lambda agent: agent.model or "that of the account",
-        "tools": lambda agent: _words(agent.tools),
-        "skills": lambda agent: _words(agent.skills),
-        "allow users": lambda agent: _words(agent.allow_users),
-        "daily budget usd": _budget,
+        "tools": lambda agent: _list_text(agent.tools),
+        "skills": lambda agent: _list_text(agent.skills),
+        "allow users": lambda agent: _list_text(agent.allow_users),
+        "daily budget usd": lambda agent: agent.daily_budget_usd,
     },
     text="system_prompt",
 )
@@ -74,7 +68,7 @@ OPTIONS = InputOptions(
         "daily_budget_usd": "--daily-budget",
         "system_prompt": "",
     },
-    text_files={"system_prompt": "The file with its instructions; - for standard input."},
+    prompt="system_prompt",
 )
 
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
@@ -129,22 +123,21 @@ def archive(
     return {"slug": slug}, f"{slug} is gone for good"
 
 
-@app.operation()
-def restore(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-    """Let an archived agent answer again; the channels it had have to be bound anew."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+def _add_status_command(name: str, about: str, status: AgentStatus) -> None:
+    @app.operation(name, about)
+    def change_status(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+        return _change(agents, slug, {"status": status}, reason)
 
 
-@app.operation()
-def pause(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-    """Let an agent answer no more until it is resumed; its channels stay its own."""
-    return _change(agents, slug, {"status": AgentStatus.PAUSED}, reason)
-
-
-@app.operation()
-def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-    """Let a paused agent answer again."""
-    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
+_add_status_command(
+    "restore",
+    "Let an archived agent answer again; the channels it had have to be bound anew.",
+    AgentStatus.ACTIVE,
+)
+_add_status_command(
+    "pause", "Let an agent answer no more until it is resumed; its channels stay its own.", AgentStatus.PAUSED
+)
+_add_status_command("resume", "Let a paused agent answer again.", AgentStatus.ACTIVE)
 
 
 @app.operation("versions")
@@ -164,8 +157,8 @@ def show_diff(
     against: Annotated[int | None, "The version to compare with; without it, the one before."] = None,
 ) -> Result:
     """Show what an edit changed."""
-    found = agents.version(slug, agents.show(slug).version if version is None else version, against)
-    return found, _differences(found)
+    detail = agents.version(slug, agents.show(slug).version if version is None else version, against)
+    return detail, _differences(detail)
 
 
 @app.operation()
@@ -248,14 +241,12 @@ def revoke_token(
 
 
 def _change(agents: AgentOperations, slug: str, fields: Fields, reason: str) -> Result:
-    change = read(AgentChange, fields)
-    before = agents.show(slug).version
+    change, before = read(AgentChange, fields), agents.show(slug).version
     agent = agents.change(slug, change, ACTOR, reason)
     return agent, _change_text(agent, before)
 
 
 def _change_text(agent: AgentDetail, before: int) -> str:
-    """Say what a change has led to."""
     if agent.version == before:
         return f"{agent.slug} is that already; it stays at version {before}"
     return f"{agent.slug} is at version {agent.version} now, and {agent.status}"
@@ -277,22 +268,18 @@ def _defaults(names: list[str]) -> Fields:
 
 def _differences(version: VersionDetail) -> Iterator[str]:
     """Yield what is different in a version, longer texts line by line."""
-    beside = f"against version {version.against}" if version.against is not None else "the first"
-    yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {beside}"
+    compared = f"against version {version.against}" if version.against is not None else "the first"
+    yield f"version {version.version} of {moment(version.at)} by {plain(version.actor)}, {compared}"
     if not version.changes:
         yield "nothing is different"
     for change in version.changes:
-        yield from _difference(change, first=version.against is None)
-
-
-def _difference(change: FieldChange, *, first: bool) -> Iterator[str]:
-    before, after = ([] if first else _value_lines(change.before)), _value_lines(change.after)
-    if max(len(before), len(after)) <= 1:
-        yield f"  {change.field}: {' '.join([*before, '->'] if before else [])} {' '.join(after)}".replace(":  ", ": ")
-        return
-    yield f"  {change.field}:"
-    compared = difflib.unified_diff(before, after, lineterm="", n=1)
-    yield from (f"    {line}" for line in list(compared)[2:] if not line.startswith("@@"))
+        before, after = ([] if version.against is None else _value_lines(change.before)), _value_lines(change.after)
+        if max(len(before), len(after)) <= 1:
+            yield f"  {change.field}: {' -> '.join(' '.join(lines) for lines in (before, after) if lines)}"
+            continue
+        yield f"  {change.field}:"
+        difference = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
+        yield from (f"    {line}" for line in difference if not line.startswith("@@"))
 
 
 def _value_lines(value: JsonValue) -> list[str]:

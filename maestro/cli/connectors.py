@@ -12,7 +12,7 @@ from connectors.platforms import platform as described
 from maestro.cli.framework.inputs import REFERENCES, secret_in
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, listing
-from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector, SecretView
+from maestro.domain.connectors import ConnectorChange, ConnectorView, NewConnector
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.installation.keys import encryption
 from maestro.operations.connectors import ConnectorOperations
@@ -34,8 +34,11 @@ def _state(connector: ConnectorView) -> str:
     return (connector.state or "not connected yet") if connector.enabled else "disabled"
 
 
-def _secret(secret: SecretView) -> str:
-    return secret.reference or (f"...{secret.last4}" if secret.last4 else "set")
+def _secret_texts(connector: ConnectorView) -> list[str]:
+    return [
+        f"{secret.name} {secret.reference or (f'...{secret.last4}' if secret.last4 else 'set')}"
+        for secret in connector.secrets
+    ]
 
 
 DERIVED = {
@@ -51,7 +54,7 @@ PORTRAIT = Portrait(
     lambda connector: f"{_name(connector)}  {_state(connector)}",
     hide="platform account enabled configured state lag_seconds last_event_at",
     lines_of={
-        "secrets": lambda connector: [f"{secret.name} {_secret(secret)}" for secret in connector.secrets],
+        "secrets": _secret_texts,
         "options": lambda connector: [f"{name}={json.dumps(value)}" for name, value in connector.options.items()],
         **DERIVED,
     },
@@ -68,24 +71,19 @@ SecretRefs = Annotated[
 ]
 SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
 
+
+def _parts(place: str) -> tuple[str, str]:
+    platform, _, account = place.partition("/")
+    return platform, account or DEFAULT_ACCOUNT
+
+
 app = OperationCommands(
-    HELP, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), Reference("name", Place)
+    HELP,
+    lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)),
+    Reference("name", Place, read=_parts),
 )
-
-
-@app.operation("list")
-def list_connectors(connectors: ConnectorOperations) -> Result:
-    """List the connectors, with their state and last event."""
-    page = connectors.list()
-    return page, listing(page, COLUMNS, NOTHING)
-
-
-app.one(
-    "show",
-    "Show a connector: what was set, how it does and what went wrong last.",
-    lambda connectors, place: connectors.show(*_parts(place)),
-    PORTRAIT.lines,
-)
+app.list("List the connectors, with their state and last event.", COLUMNS, NOTHING)
+app.show("Show a connector: what was set, how it does and what went wrong last.", PORTRAIT)
 
 
 @app.operation()
@@ -104,7 +102,7 @@ def add(
         account=account,
         agent=agent or "",
         secrets=_secrets(secret_refs, secret_vars) or _ask_secrets(described(platform).secrets),
-        options=_options(options, platform),
+        options=_platform_options(options, platform),
     )
     connector = connectors.add(new, ACTOR)
     return connector, f"{platform}/{account} is connected as soon as Maestro runs"
@@ -120,32 +118,25 @@ def change_connector(
     secret_vars: SecretVars = None,
 ) -> Result:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
-    secrets, chosen = _secrets(secret_refs, secret_vars), _options(options, _parts(place)[0])
+    secrets, chosen = _secrets(secret_refs, secret_vars), _platform_options(options, _parts(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
     connector = connectors.change(*_parts(place), change, ACTOR)
     return connector, f"{_name(connector)} is changed"
 
 
-app.one(
+app.switch(
     "enable",
     "Connect it again.",
-    lambda connectors, place: connectors.change(*_parts(place), ConnectorChange(enabled=True), ACTOR),
     lambda connector: f"{_name(connector)} is connected as soon as Maestro runs",
+    ConnectorChange(enabled=True),
 )
-app.one(
+app.switch(
     "disable",
     "Disconnect it, until it is enabled.",
-    lambda connectors, place: connectors.change(*_parts(place), ConnectorChange(enabled=False), ACTOR),
     lambda connector: f"{_name(connector)} is disconnected",
+    ConnectorChange(enabled=False),
 )
-
-
-@app.operation()
-def remove(connectors: ConnectorOperations, place: Place) -> Result:
-    """Remove a connector that was added here or on the API, with its secrets."""
-    connectors.remove(*_parts(place), ACTOR)
-    name = "/".join(_parts(place))
-    return {"name": name}, f"{name} is gone"
+app.remove("Remove a connector that was added here or on the API, with its secrets.")
 
 
 @app.operation("closed-channels")
@@ -166,37 +157,32 @@ def open_channel(
     return {"name": channel}, f"{channel} is sent to again"
 
 
-def _parts(place: str) -> tuple[str, str]:
-    platform, _, account = place.partition("/")
-    return platform, account or DEFAULT_ACCOUNT
-
-
-def _options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
+def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
     """Return options by name; an empty one is null, and one that is JSON is read as that unless it is to be a text."""
     pairs = list(_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}
-    return {name: _value(text, is_text=name in texts) for name, text in pairs}
+    return {name: _option_value(text, is_text=name in texts) for name, text in pairs}
 
 
-def _value(text: str, *, is_text: bool) -> Any:
+def _option_value(text: str, *, is_text: bool) -> Any:
     """Return the value of an option; an id that is a number stays a text."""
     if not text:
         return None
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
-    return text if is_text and not isinstance(found, str) else found
+    return text if is_text and not isinstance(value, str) else value
 
 
 def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
-    found = {}
+    secrets = {}
     for name, reference in _pairs("--secret", references):
         if reference and not reference.startswith(REFERENCES):
             raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
-        found[name] = SecretStr(reference)
-    return found | {name: SecretStr(secret_in(variable)) for name, variable in _pairs("--secret-env", variables)}
+        secrets[name] = SecretStr(reference)
+    return secrets | {name: SecretStr(secret_in(variable)) for name, variable in _pairs("--secret-env", variables)}
 
 
 def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -207,15 +193,17 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
         yield name, value
 
 
-def _ask_secrets(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
+def _ask_secrets(expected: Mapping[str, str]) -> dict[str, SecretStr]:
     """Return the secrets from hidden prompts, or the lines of a pipe, in the order of the platform."""
-    typed = {name: _line(f"{name}: {what}", first=not place) for place, (name, what) in enumerate(wanted.items())}
-    return {name: SecretStr(text) for name, text in typed.items() if text}
-
-
-def _line(question: str, *, first: bool) -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().strip()
-    if first:
-        return str(typer.prompt(question, hide_input=True, err=True)).strip()
-    return str(typer.prompt(f"{question} (Enter for none)", default="", show_default=False, hide_input=True, err=True))
+    secrets = {}
+    for place, (name, meaning) in enumerate(expected.items()):
+        if not sys.stdin.isatty():
+            secret = sys.stdin.readline()
+        elif place == 0:
+            secret = typer.prompt(f"{name}: {meaning}", hide_input=True, err=True)
+        else:
+            question = f"{name}: {meaning} (Enter for none)"
+            secret = typer.prompt(question, default="", show_default=False, hide_input=True, err=True)
+        if secret.strip():
+            secrets[name] = SecretStr(secret.strip())
+    return secrets

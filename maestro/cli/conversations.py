@@ -37,10 +37,15 @@ PORTRAIT = Portrait(
 
 Number = Annotated[str, "ID: Its number, as `maestro conversations list` shows it."]
 
+
+def _read_number(text: str) -> tuple[int]:
+    return (row_number(text, "conversation", "ID"),)
+
+
 app = OperationCommands(
     HELP,
     lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir),
-    Reference("id", Number, row="conversation"),
+    Reference("id", Number, read=_read_number),
 )
 app.list(
     "List conversations, the one that was spoken in last first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
@@ -55,10 +60,10 @@ def show(
     cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
 ) -> Result:
     """Show a conversation and what was said in it, oldest first."""
-    detail = conversations.show(row_number(number, "conversation", "ID"))
+    detail = conversations.show(*_read_number(number))
     page = conversations.messages(detail.id, limit, cursor)
-    shown = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
-    return shown, _transcript(detail, page)
+    views = {"conversation": detail.model_dump(mode="json"), "messages": page.model_dump(mode="json")}
+    return views, _transcript(detail, page)
 
 
 @app.operation()
@@ -77,7 +82,7 @@ def search(
 @app.operation()
 def close(conversations: ConversationOperations, number: Number) -> Result:
     """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
-    closed = conversations.close(row_number(number, "conversation", "ID"), ACTOR)
+    closed = conversations.close(*_read_number(number), ACTOR)
     return {"id": closed.id}, f"Conversation {closed.id} has ended."
 
 
@@ -89,12 +94,12 @@ def delete(
     yes: Yes = False,
 ) -> Result:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
-    doomed = conversations.show(row_number(number, "conversation", "ID"))
+    conversation = conversations.show(*_read_number(number))
     if not yes:
-        count = doomed.message_count + doomed.archived_count
-        typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
-    conversations.delete(doomed.id, ACTOR, facts)
-    return {"id": doomed.id, "facts": facts}, f"Conversation {doomed.id} is deleted."
+        count = conversation.message_count + conversation.archived_count
+        typer.confirm(f"Delete conversation {conversation.id} with its {count} messages?", abort=True, err=True)
+    conversations.delete(conversation.id, ACTOR, facts)
+    return {"id": conversation.id, "facts": facts}, f"Conversation {conversation.id} is deleted."
 
 
 def _transcript(detail: ConversationDetail, page: MessagePage) -> Iterator[str]:

@@ -8,8 +8,8 @@ import typer
 from maestro.bootstrap.rules import build_redaction
 from maestro.cli.framework.inputs import Fields, InputOptions, Limit, QueryOptions, Yes, made, row_number
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
-from maestro.cli.framework.output import Columns, Result, listing
-from maestro.domain.memory.views import FactChange, MemoryPage, NewFact, StateChange, StateView
+from maestro.cli.framework.output import Columns, Result, aligned, listing
+from maestro.domain.memory.views import FactChange, NewFact, StateChange, StateView
 from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
 from maestro.operations.memory import MemoryOperations, MemoryQuery
@@ -19,7 +19,6 @@ HELP = """Look at what an agent remembers, and mend it.
 An agent learns facts from conversations and keeps state under keys. What is told, changed or forgotten here counts from
 the next message on; all of this works whether Maestro runs or not.
 """
-STATE_HELP = """List, set and forget what an agent keeps under keys."""
 NO_FACTS = "The agent remembers no such fact."
 NO_STATES = "The agent keeps no state."
 FACT_COLUMNS = Columns(
@@ -43,7 +42,7 @@ Place = Annotated[str, "PLACE: Remember it in the conversation of this key only.
 
 
 class StatePage(Value):
-    """The states of an agent by key; all of them, so ``next`` is always null."""
+    """All states of an agent by key, so ``next`` is always null."""
 
     items: tuple[StateView, ...]
     next: str | None = None
@@ -54,7 +53,7 @@ def _operations(at: Opened) -> MemoryOperations:
 
 
 app = OperationCommands(HELP, _operations)
-state = OperationCommands(STATE_HELP, _operations)
+state = OperationCommands("List, set and forget what an agent keeps under keys.", _operations)
 app.add_typer(state, name="state")
 
 
@@ -94,8 +93,7 @@ def add(
 def change(memory: MemoryOperations, slug: Slug, number: Number, options: Annotated[Fields, FACT_CHANGE]) -> Result:
     """Change what a fact says, its category or how sure it is."""
     fact = memory.change_fact(slug, _number(number), made(FactChange, **options), ACTOR)
-    page = MemoryPage(items=(fact,), states=(), next=None)
-    return fact, listing(page, FACT_COLUMNS, NO_FACTS)
+    return fact, aligned(FACT_COLUMNS.rows([fact]))
 
 
 @app.operation()
@@ -135,8 +133,8 @@ def set_state(
     place: Place = "",
 ) -> Result:
     """Keep a value under a key, in the place of the one before."""
-    kept = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
-    return kept, listing(StatePage(items=(kept,)), STATE_COLUMNS, NO_STATES)
+    entry = memory.put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
+    return entry, aligned(STATE_COLUMNS.rows([entry]))
 
 
 @state.operation("forget")
@@ -146,8 +144,8 @@ def forget_state(memory: MemoryOperations, slug: Slug, key: Key, place: Place = 
     return _forgotten(slug, key=key), f"{slug} has forgotten what it kept under {key}"
 
 
-def _forgotten(slug: str, **what: object) -> Fields:
-    return {"agent": slug, "fact": None, "key": None, "facts": None, **what}
+def _forgotten(slug: str, **deleted: object) -> Fields:
+    return {"agent": slug, "fact": None, "key": None, "facts": None, **deleted}
 
 
 def _number(text: str) -> int:

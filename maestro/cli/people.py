@@ -6,9 +6,8 @@ import typer
 
 from maestro.bootstrap.rules import pairing_rules
 from maestro.cli.framework.inputs import fits
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, opened
-from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, listing, write
+from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.output import Columns, Result, listing
 from maestro.domain.fields import OwnerId
 from maestro.domain.people.people import OwnerView
 from maestro.domain.people.views import PairingApproval
@@ -42,13 +41,13 @@ the configuration, or are added here; this works beside a running Maestro, from 
 NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is one all the same."
 
 
-def _well_formed(text: str) -> str:
-    return fits(OwnerId, text)
-
-
 Person = Annotated[
     str,
-    typer.Argument(metavar="PLATFORM:USERID", callback=_well_formed, help="The platform and its id of the person."),
+    typer.Argument(
+        metavar="PLATFORM:USERID",
+        callback=lambda text: fits(OwnerId, text),
+        help="The platform and its id of the person.",
+    ),
 ]
 PairingRef = Annotated[str, "CODE: The code that the person was told, or the id in the list."]
 AsOwner = Annotated[bool, "--owner: Make the person an owner too."]
@@ -82,15 +81,15 @@ def list_pairings(people: PeopleOperations) -> Result:
 @pairings.operation()
 def approve(people: PeopleOperations, pairing: PairingRef, owner: AsOwner = False) -> Result:
     """Let a person in, from their next message on, and tell them."""
-    found = people.approve(pairing, ACTOR, PairingApproval(owner=owner))
-    return found, f"{found.person} is let in, and an owner" if owner else f"{found.person} is let in"
+    view = people.approve(pairing, ACTOR, PairingApproval(owner=owner))
+    return view, f"{view.person} is let in, and an owner" if owner else f"{view.person} is let in"
 
 
 @pairings.operation()
 def refuse(people: PeopleOperations, pairing: PairingRef) -> Result:
     """Keep a person out, without a word to them; `approve` takes that back."""
-    found = people.refuse(pairing, ACTOR)
-    return found, f"{found.person} is not let in"
+    view = people.refuse(pairing, ACTOR)
+    return view, f"{view.person} is not let in"
 
 
 @pairings.operation()
@@ -103,21 +102,19 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
 
 
 owners = OperationCommands(
-    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _place(at.loaded))
+    OWNERS_HELP, lambda at: OwnerOperations(at.store, at.loaded.settings.owner.ids, _origin(at.loaded))
 )
 
 
-@owners.command("list")
-def list_owners(given: Given) -> None:
+@owners.operation("list")
+def list_owners(operations: OwnerOperations) -> Result:
     """List the owners, and say where each comes from."""
-    with opened(given) as at:
-        place = _place(at.loaded)
-        page = OwnerOperations(at.store, at.loaded.settings.owner.ids, place).list()
+    page = operations.list()
 
-    def origin(owner: OwnerView) -> list[str]:
-        return [place] * owner.configured + [f"added by {owner.added_by}"] * (owner.added_at is not None)
+    def origins(owner: OwnerView) -> list[str]:
+        return [operations.origin] * owner.configured + [f"added by {owner.added_by}"] * (owner.added_at is not None)
 
-    write(page, listing(page, Columns("owner=id since=added_at from", {"from": origin}), NO_OWNERS), given.as_json)
+    return page, listing(page, Columns("owner=id since=added_at from", {"from": origins}), NO_OWNERS)
 
 
 @owners.operation("add")
@@ -134,8 +131,8 @@ def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
     return change, f"{owner} is no owner{' any more' if change.changed else ''}"
 
 
-def _place(loaded: Loaded) -> str:
-    """Say where the configuration names owners."""
+def _origin(loaded: Loaded) -> str:
+    """Return where the configuration names owners."""
     if loaded.origins[SETTING] == "environment":
         return KEYS[SETTING].variables[0]
     return f"{SETTING} in {loaded.file}" if loaded.file else SETTING

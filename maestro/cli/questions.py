@@ -26,12 +26,16 @@ PORTRAIT = Portrait(
 Number = Annotated[str, "NUMBER: The number of the question, as `maestro questions list` shows it."]
 
 
-def _settled(question: QuestionView) -> str:
+def _result(question: QuestionView) -> str:
     follows = f"{question.job_id} goes on" if question.job_id else "the agent reads it when it asks again"
     return f"question {question.id} is {question.status}; {follows}"
 
 
-app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, row="question"))
+def _read_number(text: str) -> tuple[int]:
+    return (row_number(text, "question", "NUMBER"),)
+
+
+app = OperationCommands(HELP, lambda at: QuestionOperations(at.store), Reference("id", Number, read=_read_number))
 app.list("List questions, newest first.", COLUMNS, "There are no such questions.", QueryOptions(QuestionQuery))
 app.show("Show a question: what is asked, of whom, and what was said to it.", PORTRAIT)
 
@@ -43,19 +47,19 @@ def answer(
     text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice means it."],
 ) -> Result:
     """Answer a question in words."""
-    question = questions.settle(row_number(number, "question", "NUMBER"), text, None, ACTOR)
-    return question, _settled(question)
+    question = questions.settle(*_read_number(number), text, None, ACTOR)
+    return question, _result(question)
 
 
 app.one(
     "approve",
     "Say yes to an approval: the tool is called, or the conductor acts.",
     lambda questions, number: questions.settle(number, None, True, ACTOR),
-    _settled,
+    _result,
 )
 app.one(
     "deny",
     "Say no to an approval: nothing is done, and the agent is told.",
     lambda questions, number: questions.settle(number, None, False, ACTOR),
-    _settled,
+    _result,
 )

@@ -1,7 +1,7 @@
 """``maestro schedules``: the heartbeats and crons by which agents work on their own."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from maestro.cli.framework.commands import configured
 from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, text_of
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, moment, plain, write
+from maestro.cli.framework.output import Columns, Portrait, Result, aligned, channel_of, joined, moment, plain, write
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import read
 from maestro.domain.schedules.descriptions import distance
@@ -26,7 +26,7 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.expressions import read_zone
-from maestro.domain.schedules.views import BackfillView, LastRun, ScheduleState, ScheduleView, preview_view
+from maestro.domain.schedules.views import BackfillView, SchedulePreview, ScheduleState, ScheduleView, preview_view
 from maestro.operations.schedules import ScheduleOperations, ScheduleQuery
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
@@ -44,44 +44,41 @@ def _state(schedule: ScheduleView) -> str:
     return schedule.state.replace("_", " ")
 
 
-def _next(schedule: ScheduleView) -> str:
-    return distance(schedule.next_run, datetime.now(UTC)) if schedule.next_run else ""
+def _distance(time: datetime | None) -> str:
+    return distance(time, datetime.now(UTC)) if time else ""
 
 
-def _last(schedule: ScheduleView) -> str:
+def _last_run(schedule: ScheduleView) -> str:
     run = schedule.last_run
-    if run is None or run.created_at is None:
-        return ""
-    return f"{distance(run.created_at, datetime.now(UTC))}: {run.status}"
+    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)} {run.reason}" if run else ""
 
 
-def _outcome(run: LastRun | None) -> str:
-    if run is None:
-        return ""
-    why = f" ({run.reason})" if run.reason else ""
-    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)}{why}"
+def _clock(time: datetime) -> str:
+    """Return a time by the clock of its own zone."""
+    return f"{time:%a %Y-%m-%d %H:%M:%S %Z}"
 
 
-def _clocks(times: Sequence[datetime]) -> list[str]:
-    """Return times by the clock of their own zone."""
-    return [f"{time:%a %Y-%m-%d %H:%M:%S %Z}" for time in times]
-
-
-def _when(schedule: ScheduleView) -> str:
+def _when(schedule: ScheduleView | SchedulePreview) -> str:
     return f"{schedule.when} ({schedule.timezone})"
 
 
 COLUMNS = Columns(
     "ref name agent when channel state next last skipped failures",
-    {"when": _when, "channel": channel_of, "state": _state, "next": _next, "last": _last},
+    {
+        "when": _when,
+        "channel": channel_of,
+        "state": _state,
+        "next": lambda schedule: _distance(schedule.next_run),
+        "last": lambda schedule: (run := schedule.last_run) and joined(_distance(run.created_at), run.status, by=": "),
+    },
 )
 PORTRAIT = Portrait(
     lambda schedule: f"{schedule.ref}  {_state(schedule)}",
     hide="ref schedule timezone state enabled next_run",
     lines_of={
         "when": lambda schedule: f"{schedule.when}, written as {schedule.schedule!r} ({schedule.timezone})",
-        "next runs": lambda schedule: _clocks(schedule.next_runs),
-        "last run": lambda schedule: _outcome(schedule.last_run),
+        "next runs": lambda schedule: list(map(_clock, schedule.next_runs)),
+        "last run": _last_run,
     },
     text="prompt",
 )
@@ -93,7 +90,7 @@ OPTIONS = InputOptions(
         "timezone": "--zone ZONE",
         "jitter_seconds": "--jitter SECONDS",
     },
-    text_files={"prompt": "The file with what it is told; - for standard input."},
+    prompt="prompt",
 )
 PREVIEW = InputOptions(SchedulePreviewRequest, leave_out=["schedule"], spelling=OPTIONS.spelling)
 
@@ -116,7 +113,7 @@ def add(
     fields = {"platform": "web", **options, **_script(script_file), "kind": kind}
     planned = schedules.add(read(NewScheduleOfKind, fields), ACTOR)
     line = plain(f"{planned.ref}: {planned.agent} works {_when(planned)}, in {channel_of(planned)}")
-    return planned, [line, *_times(planned.next_runs)]
+    return planned, [line, *(f"  {_clock(time)}" for time in planned.next_runs)]
 
 
 @app.operation()
@@ -134,8 +131,8 @@ def edit(
 
 
 def _changed(schedule: ScheduleView) -> str:
-    coming = "".join(f", and comes next {time}" for time in _clocks([schedule.next_run] if schedule.next_run else []))
-    return plain(f"{schedule.ref} is changed{coming}")
+    next_run = f", and comes next {_clock(schedule.next_run)}" if schedule.next_run else ""
+    return plain(f"{schedule.ref} is changed{next_run}")
 
 
 app.switch("pause", "Let a schedule rest until it is resumed.", " is paused", ScheduleChange(enabled=False))
@@ -162,11 +159,11 @@ def backfill(
     preview_only: Annotated[bool, "--preview: Only show what would be run."] = False,
 ) -> Result:
     """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
-    ends = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
+    times = {"from": _moment(start, "--from"), "to": _moment(end, "--to") if end is not None else datetime.now(UTC)}
     zone = read_zone(schedules.show(ref).timezone)
-    zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in ends.items()}
-    found = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
-    return found, _backfilled(found)
+    zoned = {name: time if time.tzinfo else time.replace(tzinfo=zone) for name, time in times.items()}
+    backfilled = schedules.backfill(ref, read(BackfillRequest, {**zoned, "preview": preview_only}), ACTOR)
+    return backfilled, _backfill_lines(backfilled)
 
 
 @app.command()
@@ -176,32 +173,28 @@ def preview(
     options: Annotated[Fields, PREVIEW],
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
-    wish = read(SchedulePreviewRequest, {"schedule": schedule, **options})
+    request = read(SchedulePreviewRequest, {"schedule": schedule, **options})
     settings = configured(given, accounts=False).settings
     if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
         with opened(given) as at:
             settings = at.live.current()
-    found = preview_view(wish, datetime.now(UTC), settings.schedules.shortest)
-    note = [found.note] if found.note else []
-    write(found, [f"{found.when} ({found.timezone})", *_times(found.next_runs), *note], given.as_json)
+    view = preview_view(request, datetime.now(UTC), settings.schedules.shortest)
+    lines = [_when(view), *(f"  {_clock(time)}" for time in view.next_runs), view.note]
+    write(view, filter(None, lines), given.as_json)
 
 
 app.remove("Remove a schedule; its jobs stay, and one that runs goes on.")
 
 
-def _times(times: Sequence[datetime]) -> list[str]:
-    return [f"  {time}" for time in _clocks(times)]
-
-
-def _backfilled(found: BackfillView) -> Iterator[str]:
+def _backfill_lines(backfilled: BackfillView) -> Iterator[str]:
     """Yield the times that are made up for, or would be."""
-    if found.times:
-        rows = [(moment(one.time), one.job_id, "ran" if one.ran else "") for one in found.times]
+    if backfilled.times:
+        rows = [(moment(run.time), run.job_id, "ran" if run.ran else "") for run in backfilled.times]
         yield from aligned([("TIME", "JOB", ""), *rows])
-    runs = f"{found.count} run{'' if found.count == 1 else 's'}"
-    if not found.count:
+    runs = f"{backfilled.count} run{'' if backfilled.count == 1 else 's'}"
+    if not backfilled.count:
         yield "There is nothing to make up for: no time of it passed without a run."
-    elif found.preview:
+    elif backfilled.preview:
         yield f"This would begin {runs}, one after the other."
     else:
         yield f"{runs} will be made, one after the other; `maestro jobs list` shows them."
@@ -215,7 +208,7 @@ def _moment(text: str, option: str) -> datetime:
 
 
 def _script(file: Path | None) -> Fields:
-    """Return the script in a file, as a field; its own rules say what is wrong with it as a script."""
+    """Return the script in a file, as a field; the operation checks its content."""
     if file is None:
         return {}
     try:

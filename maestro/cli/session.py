@@ -1,6 +1,6 @@
 """``maestro session``: the posts of #maestro that agents see (docs/decisions.md: chat sessions)."""
 
-from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands
+from maestro.cli.framework.operations import ACTOR, OperationCommands
 from maestro.cli.framework.output import Result, moment
 from maestro.domain.agent_chat import SessionView
 from maestro.operations.sessions import SessionOperations
@@ -14,12 +14,12 @@ it is stopped; `session.id` in the configuration keeps one and the same.
 """
 
 
-def _operations(at: Opened) -> SessionOperations:
-    settings = at.loaded.settings
-    return SessionOperations(at.store, enabled=settings.chat.enabled, pinned=settings.session.id)
-
-
-app = OperationCommands(HELP, _operations)
+app = OperationCommands(
+    HELP,
+    lambda at: SessionOperations(
+        at.store, enabled=at.loaded.settings.chat.enabled, pinned=at.loaded.settings.session.id
+    ),
+)
 
 
 @app.operation()

@@ -14,7 +14,6 @@ from maestro.settings.control import EffectiveSettings
 from maestro.settings.keys import KEYS
 from maestro.settings.sources import parse
 
-ACCOUNTS = "llm.accounts"
 LONGEST = 60
 """Characters of a value in the list; ``--json`` has all of it."""
 
@@ -52,7 +51,7 @@ def list_settings(
 ) -> Result:
     """List every key with its value, and say where that comes from."""
     page = _without_accounts(settings.page(), runtime=runtime)
-    problems = [f"does not count: {one.problem}" for one in page.items if one.problem]
+    problems = [f"does not count: {view.problem}" for view in page.items if view.problem]
     return page, [*listing(page, COLUMNS, "Nothing was set while Maestro ran."), *problems]
 
 
@@ -74,18 +73,16 @@ def unset(settings: SettingsOperations, key: KeyName) -> Result:
 
 def _change(settings: SettingsOperations, key: str, value: JsonValue) -> Result:
     page = settings.change({key: value}, None, ACTOR)
-    changed = next((one for one in page.items if one.key == key), None)
+    changed = next((view for view in page.items if view.key == key), None)
     line = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
     return _without_accounts(page), line
 
 
 def _read(key: str, text: str) -> JsonValue:
-    """Read what was typed as the value of the key; an unknown key is refused by its name later."""
+    """Read the value of a key; the operation refuses an unknown key by its name."""
     known = KEYS.get(key)
-    if known is None:
-        return text
     try:
-        value: JsonValue = json.loads(json.dumps(parse(text, known.kind, known.entry is not None)))
+        value: JsonValue = json.loads(json.dumps(parse(text, known.kind, known.entry is not None))) if known else text
     except ValueError as error:
         raise InvalidEdit(f"{key}: {error}") from None
     return value
@@ -93,5 +90,5 @@ def _read(key: str, text: str) -> JsonValue:
 
 def _without_accounts(page: SettingsPage, *, runtime: bool = False) -> SettingsPage:
     """Leave out the accounts, which commands do not read, and for ``runtime`` all keys that were not set so."""
-    kept = (one for one in page.items if one.key != ACCOUNTS and (not runtime or one.origin == RUNTIME))
-    return page.model_copy(update={"items": tuple(kept)})
+    items = (view for view in page.items if view.key != "llm.accounts" and (not runtime or view.origin == RUNTIME))
+    return page.model_copy(update={"items": tuple(items)})

@@ -54,7 +54,7 @@ app = OperationCommands(HELP, _operations, Reference("slug", Slug))
 def list_skills(skills: SkillOperations) -> Result:
     """List the skills by slug, and what is wrong with files of skills."""
     page = skills.list(MOST)
-    problems = [f"{plain(found.source)}: {plain(found.problem)}" for found in page.problems]
+    problems = [f"{plain(view.source)}: {plain(view.problem)}" for view in page.problems]
     return page, [*listing(page, COLUMNS, NOTHING), *([""] if problems else []), *problems]
 
 
@@ -68,8 +68,8 @@ def try_message(
     agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
 ) -> Result:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    found = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
-    return found, listing(found, TRIAL_COLUMNS, "No skill fits this message.")
+    trial = skills.trial(made(SkillTrialRequest, message=" ".join(message), agent=agent))
+    return trial, listing(trial, TRIAL_COLUMNS, "No skill fits this message.")
 
 
 @app.operation()

@@ -11,21 +11,19 @@ from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
 from maestro.cli.framework.operations import opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, Result, listing, more, table, write
-from maestro.domain.llm.budgets import BudgetPage
+from maestro.cli.framework.output import Columns, aligned, listing, more, write
 from maestro.domain.llm.usage import UsageBy
-from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyPage, LatencyQuery, UsageFilter, UsagePage, UsageQuery
+from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
 from maestro.operations.reports import UsageOperations
-
-LEAST = 0.0001
-"""The smallest part of a US dollar that is shown."""
 
 
 def _cost(usd: float | None) -> str:
     """Return US dollars; a tiny cost must not look like none."""
-    if usd is None:
-        return ""
-    return "<$0.0001" if 0 < usd < LEAST else f"${usd:.4f}"
+    return "" if usd is None else "<$0.0001" if 0 < usd < 0.0001 else f"${usd:.4f}"
+
+
+NO_BUDGETS = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
+NO_JOBS = "No job was completed in this time."
 
 
 def _seconds(ms: float) -> str:
@@ -94,23 +92,16 @@ def show_usage(
             lines = usage.export_latency(made(LatencyQuery, **filters)) if latency else usage.export(query)
             typer.echo("".join(lines), nl=False)
         elif budgets:
-            write(*_budget_result(usage.budgets()), given.as_json)
+            used = usage.budgets()
+            note = f"They start anew at {used.starts_anew_at:%Y-%m-%d %H:%M} UTC."
+            write(used, listing(used, BUDGET_COLUMNS, NO_BUDGETS, note), given.as_json)
         elif latency:
-            write(*_latency_result(usage.latency(made(LatencyQuery, **filters))), given.as_json)
+            times = usage.latency(made(LatencyQuery, **filters))
+            note = f"Of {times.jobs} completed jobs from {times.since} to {times.until}: the newest {times.per_day} of "
+            write(times, listing(times, STAGE_COLUMNS, NO_JOBS, f"{note}each day."), given.as_json)
         else:
             page = usage.show(query)
             write(page, _usage_lines(page, by), given.as_json)
-
-
-def _latency_result(page: LatencyPage) -> Result:
-    note = f"Of {page.jobs} completed jobs from {page.since} to {page.until}: the newest {page.per_day} of each day."
-    return page, listing(page, STAGE_COLUMNS, "No job was completed in this time.", note)
-
-
-def _budget_result(page: BudgetPage) -> Result:
-    note = f"They start anew at {page.starts_anew_at:%Y-%m-%d %H:%M} UTC."
-    empty = "No budget has a limit. Set one with: maestro settings set budgets.dayUsd 50"
-    return page, listing(page, BUDGET_COLUMNS, empty, note)
 
 
 def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
@@ -123,7 +114,8 @@ def _usage_lines(page: UsagePage, by: UsageBy) -> Iterator[str]:
         page.totals.model_copy(update={"key": "all"}),
         page.before.model_copy(update={"key": f"{days} days before"}),
     ]
-    yield from table(Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values), [*page.items, *totals])
+    columns = Columns(f"{by}=key {SUM_COLUMNS.titles}", SUM_COLUMNS.values)
+    yield from aligned(columns.rows([*page.items, *totals]))
     yield from more(page.next)
 
 

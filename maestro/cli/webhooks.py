@@ -1,5 +1,6 @@
 """``maestro webhooks``: the endpoints at which other programs start jobs, and the agents that are told."""
 
+import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ import httpx
 import typer
 from ulid import ULID
 
+from maestro.cli.framework.commands import reachable_host
 from maestro.cli.framework.inputs import Fields, InputOptions, bytes_of, reference_of, secret_in
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
 from maestro.cli.framework.options import WEBUI_PORT, Given
@@ -28,7 +30,6 @@ docs/howto/receive-webhooks.md shows how.
 """
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
 SEND_SECONDS = 30.0
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the addresses to connect to where all are bound
 COLUMNS = Columns(
     "path agent channel scheme state taken=trigger_count refused=refused_count last=last_triggered",
     {"channel": channel_of, "state": enabled},
@@ -43,7 +44,7 @@ OPTIONS = InputOptions(
     NewWebhook,
     leave_out=["path", "scheme", "secret", "enabled"],
     spelling={"prompt_template": "--prompt"},
-    text_files={"prompt_template": "The file with what it is told; - for standard input."},
+    prompt="prompt_template",
 )
 
 HookPath = Annotated[str, "PATH: What stands after /hooks/ in its address."]
@@ -139,8 +140,7 @@ def send_delivery(
 
 def _dashboard(webui: WebuiSettings) -> str:
     """Return the address of the dashboard, as seen from this machine."""
-    host = WILDCARDS.get(webui.host, webui.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{webui.port}"
+    return f"http://{reachable_host(webui.host)}:{webui.port}"
 
 
 def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content: bytes) -> DeliveryResult:
@@ -154,17 +154,12 @@ def _post(address: str, webhook: Webhook, secret: str, delivery_id: str, content
         raise DeliveryRefused(
             f"no Maestro answered at {url} ({error}); start Maestro, or name another address with --url"
         ) from None
-    if answer.status_code != httpx.codes.ACCEPTED:
-        raise DeliveryRefused(f"{url} answered {answer.status_code}: {_reason(answer)}")
-    return DeliveryResult.model_validate_json(answer.content)
-
-
-def _reason(answer: httpx.Response) -> str:
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    return str(found.get("message", "")) if isinstance(found, dict) else "that is no Maestro"
+    if answer.status_code == httpx.codes.ACCEPTED:
+        return DeliveryResult.model_validate_json(answer.content)
+    reason = "that is no Maestro"
+    with contextlib.suppress(ValueError, AttributeError):  # the answer is no JSON object
+        reason = answer.json().get("message", "")
+    raise DeliveryRefused(f"{url} answered {answer.status_code}: {reason}")
 
 
 def _new_secret(webhook: WebhookWithSecret) -> list[str]:

@@ -81,12 +81,12 @@ class OwnerChange(Value):
 
 
 class OwnerOperations:
-    """The operations on owners; ``configured`` are those that the configuration names, in ``place``."""
+    """The operations on owners; ``configured`` are those that the configuration names, in ``origin``."""
 
-    def __init__(self, store: Store, configured: Collection[str], place: str) -> None:
+    def __init__(self, store: Store, configured: Collection[str], origin: str) -> None:
         self._store = store
         self._configured = configured
-        self._place = place
+        self.origin = origin
 
     def list(self) -> OwnerPage:
         """List the owners by platform and user id."""
@@ -109,7 +109,7 @@ class OwnerOperations:
         person = PersonId.parse(owner)
         if str(person) in self._configured:
             raise Conflict(
-                f"{person} is an owner by {self._place}, which a command cannot change. Take the id out there and "
+                f"{person} is an owner by {self.origin}, which a command cannot change. Take the id out there and "
                 "restart Maestro."
             )
         with self._store.begin() as tx:

@@ -5,26 +5,23 @@ import contextlib
 import getpass
 import sys
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from maestro.cli.chat.client import ChatClient, ChatRefused, ConnectorAddress, ForeignChannel, Frame
+from maestro.cli.chat.client import ChatClient, ChatRefused, ConnectorAddress, ForeignChannel
 from maestro.cli.chat.messages import ChatAnswer, addressed, harmless, is_failure, web_address
 from maestro.cli.chat.terminal import AWAY, ChatScreen, converse
-from maestro.cli.chat.visits import ChatVisit, VisitFiles, new_channel, state_folder
-from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.chat.visits import ChatVisit, VisitFiles, state_folder
+from maestro.cli.framework.commands import Commands, configured, reachable_host
 from maestro.cli.framework.inputs import fits
 from maestro.cli.framework.options import Given
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.fields import Slug
-from maestro.settings import Settings, WebSettings, read_environment
+from maestro.settings import WebSettings, read_environment
 
 TIMEOUT = 300.0
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - the address to connect to when the server is bound to all
 
 HELP = """Talk to an agent over the web connector.
 
@@ -36,35 +33,38 @@ what they do everywhere. The conversation goes on with the next call, in a chann
 app = Commands()
 
 
-def _slug(text: str) -> str:
-    return fits(Slug, text) if text else ""
-
-
-def _url(text: str) -> str:
-    if not text:
-        return ""
+def _check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        sound = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port out of range, or half an IPv6 address
-        sound = False
-    if not sound:
+        is_valid = False
+    if text and not is_valid:
         raise typer.BadParameter("expected an address such as ws://localhost:5070")
-    return parts._replace(path=parts.path or "/").geturl()
+    return parts._replace(path=parts.path or "/").geturl() if text else ""
+
+
+AgentOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SLUG",
+        callback=lambda slug: fits(Slug, slug) if slug else "",
+        help="Who is to answer, in a channel of its own.",
+    ),
+]
+UrlOption = Annotated[
+    str,
+    typer.Option(metavar="URL", callback=_check_url, help="The web connector; without it, that of the configuration."),
+]
 
 
 @app.command(help=HELP, json=False)
 def chat(
     given: Given,
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it see above.")] = None,
-    agent: Annotated[
-        str, typer.Option(metavar="SLUG", callback=_slug, help="Who is to answer, in a channel of its own.")
-    ] = "",
+    agent: AgentOption = "",
     channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
-    url: Annotated[
-        str,
-        typer.Option(metavar="URL", callback=_url, help="The web connector; without it, that of the configuration."),
-    ] = "",
+    url: UrlOption = "",
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="How long to wait for an answer to TEXT.")
     ] = TIMEOUT,
@@ -72,68 +72,30 @@ def chat(
 ) -> None:
     """Talk to an agent over the web connector."""
     settings = configured(given, accounts=False).settings
-    said = " ".join(text) if text else _piped()
-    _tell_unknown(agent, settings)
-    visits = VisitFiles(state_folder(read_environment()) / "chat")
-    place = _place(settings.web, url)
-    talk = TerminalChat(place, visits, agent, channel, ChatScreen(as_json, web_address(place.url)))
-    if said is None:
-        talk.at_length()
-    else:
-        talk.once(said, timeout)
+    content = " ".join(text) if text else _read_pipe()
+    if agent and agent not in {known.slug for known in settings.agents}:
+        typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)
+    address = _connector_address(settings.web, url)
+    screen = ChatScreen(as_json, web_address(address.url))
+    visits, name = VisitFiles(state_folder(read_environment()) / "chat"), f"#{channel}" if channel else f"@{agent}"
+
+    def talk(visit: ChatVisit) -> None:
+        client = ChatClient(address, visit, lambda changed: visits.keep(name, changed))
+        if content is None:
+            converse(client, agent, screen, visits.folder / "history")
+        else:
+            asyncio.run(ask(client, addressed(content, agent), timeout, screen))
+
+    try:
+        talk(visits.find(address.url, name) or visits.start(address.url, name, address.user_name))
+    except ForeignChannel:
+        if channel:
+            raise
+        screen.note("Your earlier channel is not yours any more, so this is a new one.")
+        talk(visits.start(address.url, name, address.user_name))
 
 
-@dataclass(frozen=True)
-class TerminalChat:
-    """One run of ``maestro chat``: its web connector, agent, channel and screen."""
-
-    place: ConnectorAddress
-    visits: VisitFiles
-    agent: str
-    channel: str
-    screen: ChatScreen
-
-    def once(self, said: str, timeout: float) -> None:
-        """Send one message and show the answer."""
-        text = addressed(said, self.agent)
-        self._in_a_channel(lambda client: asyncio.run(ask(client, text, timeout, self.screen)))
-
-    def at_length(self) -> None:
-        """Run an interactive conversation."""
-        history = self.visits.folder / "history"
-        self._in_a_channel(lambda client: converse(client, self.agent, self.screen, history))
-
-    def _in_a_channel(self, talk: Callable[[ChatClient], None]) -> None:
-        """Chat, in a new channel if the old one has another owner; raises ``ForeignChannel`` for a chosen one."""
-        try:
-            talk(self._client())
-        except ForeignChannel:
-            if self.channel:
-                raise
-            self.screen.note("Your earlier channel is not yours any more, so this is a new one.")
-            self._fresh()
-            talk(self._client())
-
-    @property
-    def _name(self) -> str:
-        """Return the name under which the visit is stored: of the channel, of the agent, or the default."""
-        return f"#{self.channel}" if self.channel else f"@{self.agent}"
-
-    def _client(self) -> ChatClient:
-        visit = self.visits.find(self.place.url, self._name) or self._fresh()
-        return ChatClient(self.place, visit, lambda changed: self.visits.keep(self._name, changed))
-
-    def _fresh(self) -> ChatVisit:
-        url, token = self.place.url, self.visits.token(self.place.url)
-        if self.channel:
-            return ChatVisit(url=url, channel=self.channel, resume_token=token)
-        channel = new_channel(self.place.user_name, self.agent)
-        visit = ChatVisit(url=url, channel=channel, resume_token=token, last_id=0)
-        self.visits.keep(self._name, visit)
-        return visit
-
-
-def _piped() -> str | None:
+def _read_pipe() -> str | None:
     """Return all of standard input as one message, or None at a terminal."""
     if sys.stdin is not None and sys.stdin.isatty():
         return None
@@ -143,25 +105,13 @@ def _piped() -> str | None:
     return text
 
 
-def _place(web: WebSettings, url: str) -> ConnectorAddress:
+def _connector_address(web: WebSettings, url: str) -> ConnectorAddress:
     if not url and not web.enabled:
         raise ConfigurationError("web.enabled is false, so there is no web connector here; name another with --url")
-    host = ANYWHERE.get(web.host, web.host)
-    configured_url = f"ws://{f'[{host}]' if ':' in host else host}:{web.port}/"
-    return ConnectorAddress(url or configured_url, web.api_key.get_secret_value(), _user())
-
-
-def _user() -> str:
-    """Return the name of this terminal's user; some containers have none."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
-
-
-def _tell_unknown(agent: str, settings: Settings) -> None:
-    if agent and agent not in {known.slug for known in settings.agents}:
-        typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)
+    user = ""
+    with contextlib.suppress(KeyError, OSError):  # the users of some containers have no name
+        user = getpass.getuser()
+    return ConnectorAddress(url or f"ws://{reachable_host(web.host)}:{web.port}/", web.api_key.get_secret_value(), user)
 
 
 class NoAnswer(MaestroError):
@@ -181,54 +131,37 @@ async def ask(client: ChatClient, text: str, limit: float, screen: ChatScreen) -
 
     Raises the errors of ``ChatClient.frames``, and ``ChatRefused`` when the message is rejected.
     """
-    question = _ChatRequest(client, screen, text)
+    answer = ChatAnswer(str(uuid.uuid4()))
     try:
         async with asyncio.timeout(limit):
-            await question.put()
+            await _show_answer(client, text, answer, screen)
     except TimeoutError:
-        raise NoAnswer(_without_answer(client, limit, question.answer)) from None
+        within = f"within {limit:g} s"
+        outcome = f"no answer {within}; it will still come to this channel, and the next `maestro chat` shows it"
+        if answer.more:
+            outcome = f"only a part of the answer {within}; the next `maestro chat` shows the rest that has come"
+        elif client.unacknowledged:
+            outcome = f"Maestro has not taken the message {within}; it may never have had it, so say it again"
+        raise NoAnswer(outcome) from None
 
 
-class _ChatRequest:
-    """A message, and the part of its answer that has arrived."""
-
-    def __init__(self, client: ChatClient, screen: ChatScreen, text: str) -> None:
-        self._client = client
-        self._screen = screen
-        self._text = text
-        self._id = str(uuid.uuid4())
-        self.answer = ChatAnswer(self._id)
-
-    async def put(self) -> None:
-        """Send the message and return when the answer is complete."""
-        await self._client.say(self._id, self._text)
-        async with contextlib.aclosing(self._client.frames()) as frames:
-            async for frame in frames:
-                if frame["type"] == "message" and self._answered(frame):
-                    return
-                self._mind(frame)
-
-    def _answered(self, message: Frame) -> bool:
-        """Show a message; true if it ended the answer. Raises ``AnswerFailed``."""
-        answers = self.answer.takes(message)
-        if answers and is_failure(self._text, message):
-            self._screen.record(message, answers=True)
-            raise AnswerFailed(harmless(message["content"]))
-        self._screen.message(message, answers=answers, aside=not answers)
-        return answers and not self.answer.more
-
-    def _mind(self, frame: Frame) -> None:
-        if frame["type"] == "away":
-            self._screen.note(AWAY)
-        elif frame["type"] == "typing":
-            self._screen.typing()
-        elif frame["type"] == "error" and frame.get("clientId") == self._id:
-            raise ChatRefused(f"the web connector refused: {frame['message']}")
-
-
-def _without_answer(client: ChatClient, limit: float, answer: ChatAnswer) -> str:
-    if answer.more:
-        return f"only a part of the answer within {limit:g} s; the next `maestro chat` shows the rest that has come"
-    if client.unacknowledged:
-        return f"Maestro has not taken the message within {limit:g} s; it may never have had it, so say it again"
-    return f"no answer within {limit:g} s; it will still come to this channel, and the next `maestro chat` shows it"
+async def _show_answer(client: ChatClient, text: str, answer: ChatAnswer, screen: ChatScreen) -> None:
+    """Send the message and return when the whole answer was shown."""
+    await client.say(answer.client_id, text)
+    async with contextlib.aclosing(client.frames()) as frames:
+        async for frame in frames:
+            match frame["type"]:
+                case "message":
+                    answers = answer.takes(frame)
+                    if answers and is_failure(text, frame):
+                        screen.record(frame, answers=True)
+                        raise AnswerFailed(harmless(frame["content"]))
+                    screen.message(frame, answers=answers, aside=not answers)
+                    if answers and not answer.more:
+                        return
+                case "away":
+                    screen.note(AWAY)
+                case "typing":
+                    screen.typing()
+                case "error" if frame.get("clientId") == answer.client_id:
+                    raise ChatRefused(f"the web connector refused: {frame['message']}")

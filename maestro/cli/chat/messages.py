@@ -8,25 +8,23 @@ from maestro.cli.chat.client import Frame
 from maestro.domain.messages import control_word
 
 MEGABYTE = 1000**2
-KEPT_CONTROLS = "\n\t"
 
 
 class ChatAnswer:
     """The matching of arriving messages with the message of a ``clientId``.
 
     The first chunk of an answer names the message it replies to. The following chunks name none: they belong to the
-    answer as long as each chunk announces more.
+    answer as long as each chunk announces ``more``.
     """
 
     def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+        self.client_id = client_id
         self.more = False
-        """Whether a part of the answer is there, and the rest is still to come."""
 
     def takes(self, message: Frame) -> bool:
         """Tell whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
-        answers = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
+        answers = reply_to.endswith(f":{self.client_id}") if reply_to else self.more
         if answers:
             self.more = bool(message.get("more"))
         return answers
@@ -49,17 +47,18 @@ def displayed(message: Frame, address: str = "") -> str:
 
     ``address`` is the web connector's own, to which the path of a file is relative.
     """
-    file, buttons = message.get("file"), message.get("buttons", ())
-    kept = f"[file {file['filename']}, {_bytes(file['size'])}: {address}{file['url']}]" if file else ""
-    choices = "  ".join(f"[{number}] {button['label']}" for number, button in enumerate(buttons, 1))
-    return harmless("\n".join(filter(None, (message["content"], kept, choices))))
+    lines = [message["content"]]
+    if file := message.get("file"):
+        size = f"{file['size'] / 1000:.1f} kB" if file["size"] < MEGABYTE else f"{file['size'] / MEGABYTE:.1f} MB"
+        lines.append(f"[file {file['filename']}, {size}: {address}{file['url']}]")
+    lines.append("  ".join(f"[{n}] {button['label']}" for n, button in enumerate(message.get("buttons", ()), 1)))
+    return harmless("\n".join(filter(None, lines)))
 
 
 def meant(line: str, message: Frame) -> str:
     """Return the text to send for a line: the number of a button of the newest message means its value."""
-    buttons, typed = message.get("buttons", ()), line.strip()
-    numbers = {str(number): str(button["value"]) for number, button in enumerate(buttons, 1)}
-    return numbers.get(typed, line)
+    values = {str(number): str(button["value"]) for number, button in enumerate(message.get("buttons", ()), 1)}
+    return values.get(line.strip(), line)
 
 
 def web_address(url: str) -> str:
@@ -68,12 +67,6 @@ def web_address(url: str) -> str:
     return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
 
 
-def _bytes(size: int) -> str:
-    return f"{size / 1000:.1f} kB" if size < MEGABYTE else f"{size / MEGABYTE:.1f} MB"
-
-
 def harmless(text: str) -> str:
     """Return a text without control characters, which could move a terminal's cursor."""
-    return "".join(
-        character for character in text if character in KEPT_CONTROLS or unicodedata.category(character) != "Cc"
-    )
+    return "".join(character for character in text if character in "\n\t" or unicodedata.category(character) != "Cc")

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -20,8 +21,7 @@ PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
 TYPING = "\x1b[2mAn agent is typing …\x1b[0m"
 AWAY = "Maestro is away; this goes on when it is back."
-LINES = 1000
-"""Lines of history that are kept."""
+HISTORY_LINES = 1000
 
 
 class ChatScreen:
@@ -91,19 +91,20 @@ class ChatScreen:
 
 def converse(client: ChatClient, agent: str, screen: ChatScreen, history: Path) -> None:
     """Run a conversation until Ctrl-D; raises the errors of ``ChatClient.frames``."""
-    with _remembered(history), _channel_listener(client, screen) as listener:
-        listener.wait_for(listener.connected())
+    with _saved_history(history), _channel_listener(client, screen) as listener:
+        listener.wait_for(listener.connected.wait())
         screen.note(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
-        for line in _lines(screen):
+        for line in _read_lines(screen):
             try:
-                listener.wait_for(listener.answered(line, agent))
+                listener.wait_for(listener.answer(line, agent))
             except KeyboardInterrupt:
                 screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
         if client.unacknowledged:
-            screen.note(f"Maestro has not confirmed {client.unacknowledged} of your messages; say them again later.")
+            count = len(client.unacknowledged)
+            screen.note(f"Maestro has not confirmed {count} of your messages; say them again later.")
 
 
-def _lines(screen: ChatScreen) -> Iterator[str]:
+def _read_lines(screen: ChatScreen) -> Iterator[str]:
     """Yield the lines that the user types, until the end."""
     while True:
         try:
@@ -122,76 +123,62 @@ class ChannelListener:
     """A receiver of all messages of the channel, in its own event loop; it wakes the waiting thread."""
 
     def __init__(self, client: ChatClient, screen: ChatScreen, loop: asyncio.AbstractEventLoop) -> None:
+        self.connected = asyncio.Event()
         self._client = client
         self._screen = screen
         self._loop = loop
-        self._connected = asyncio.Event()
         self._newest: Frame = {}
         self._waiting: dict[str, tuple[ChatAnswer, asyncio.Event]] = {}
-        self._listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
+        self.listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
 
-    def wait_for(self, something: Coroutine[None, None, None]) -> None:
-        """Return when the event occurred; raises ``KeyboardInterrupt``, and the error that ended the listener."""
-        waiting = asyncio.run_coroutine_threadsafe(something, self._loop)
+    def wait_for(self, work: Coroutine[None, None, Any]) -> None:
+        """Return when the work is done; raises ``KeyboardInterrupt``, and the error that ended the listener."""
+        waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            concurrent.futures.wait((waiting, self._listening), return_when=concurrent.futures.FIRST_COMPLETED)
-            if self._listening.done():
-                self._listening.result()
+            concurrent.futures.wait((waiting, self.listening), return_when=concurrent.futures.FIRST_COMPLETED)
+            if self.listening.done():
+                self.listening.result()
         finally:
             waiting.cancel()
 
-    async def connected(self) -> None:
-        """Return when the channel is open."""
-        await self._connected.wait()
-
-    async def answered(self, line: str, agent: str) -> None:
+    async def answer(self, line: str, agent: str) -> None:
         """Send a message and return when its answer begins, or when it is refused.
 
         The number of a button below the newest message stands for the value of that button.
         """
         chosen, self._newest = meant(line, self._newest), {}
         text = chosen if chosen != line else addressed(line, agent)
-        client_id, told = str(uuid.uuid4()), asyncio.Event()
-        self._waiting[client_id] = ChatAnswer(client_id), told
+        client_id, settled = str(uuid.uuid4()), asyncio.Event()
+        self._waiting[client_id] = ChatAnswer(client_id), settled
         try:
             await self._client.say(client_id, text)
-            await told.wait()
+            await settled.wait()
         finally:
             del self._waiting[client_id]
-
-    def end(self) -> None:
-        """Stop listening."""
-        self._listening.cancel()
 
     async def _listen(self) -> None:
         async with contextlib.aclosing(self._client.frames()) as frames:
             async for frame in frames:
-                self._hear(frame)
+                self._show(frame)
 
-    def _hear(self, frame: Frame) -> None:
+    def _show(self, frame: Frame) -> None:
         match frame["type"]:
             case "resumed":
-                self._connected.set()
+                self.connected.set()
             case "message":
                 self._newest = frame
-                self._screen.message(frame, answers=self._tell(frame))
+                answered = [settled for answer, settled in self._waiting.values() if answer.takes(frame)]
+                for settled in answered:
+                    settled.set()
+                self._screen.message(frame, answers=bool(answered))
             case "typing":
                 self._screen.typing()
             case "away":
                 self._screen.note(AWAY)
             case "error":
                 self._screen.note(f"The web connector refused: {frame['message']}")
-                self._release(frame.get("clientId", ""))
-
-    def _tell(self, message: Frame) -> bool:
-        answers = [told for answer, told in self._waiting.values() if answer.takes(message)]
-        for told in answers:
-            told.set()
-        return bool(answers)
-
-    def _release(self, client_id: str) -> None:
-        if client_id in self._waiting:
-            self._waiting[client_id][1].set()
+                if waiting := self._waiting.get(frame.get("clientId", "")):
+                    waiting[1].set()
 
 
 @contextlib.contextmanager
@@ -203,23 +190,22 @@ def _channel_listener(client: ChatClient, screen: ChatScreen) -> Iterator[Channe
     try:
         yield listener
     finally:
-        listener.end()
-        asyncio.run_coroutine_threadsafe(_rest(), loop).result()
+        listener.listening.cancel()
+        asyncio.run_coroutine_threadsafe(_finish_tasks(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _rest() -> None:
-    """Return when every other task has ended."""
+async def _finish_tasks() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)
 
 
 @contextlib.contextmanager
-def _remembered(history: Path) -> Iterator[None]:
+def _saved_history(history: Path) -> Iterator[None]:
     """Load the history of earlier conversations, and store this one's, readable by its user only."""
-    readline.set_history_length(LINES)
+    readline.set_history_length(HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
     try:

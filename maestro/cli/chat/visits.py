@@ -31,10 +31,6 @@ class ChatVisit(Value):
     instance: str = ""
     last_id: int | None = None
 
-    def forgotten(self) -> "ChatVisit":
-        """Return the visit with its channel only, without its user and the last message seen."""
-        return ChatVisit(url=self.url, channel=self.channel)
-
 
 def state_folder(environment: Mapping[str, str]) -> Path:
     """Return the folder for the state of this user's programs."""
@@ -49,14 +45,25 @@ class VisitFiles:
 
     def find(self, url: str, name: str) -> ChatVisit | None:
         """Return the visit stored under this name, with the newest token; an unreadable file counts as missing."""
-        visit = _read(self._file(url, name))
+        visit = _read_visit(self._file(url, name))
         return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
+
+    def start(self, url: str, name: str, user: str) -> ChatVisit:
+        """Return a visit to the channel ``#CHANNEL``, or to a new channel of the user with ``@AGENT``."""
+        if name.startswith("#"):
+            return ChatVisit(url=url, channel=name[1:], resume_token=self.token(url))
+        visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.token(url), last_id=0)
+        self.keep(name, visit)
+        return visit
 
     def token(self, url: str) -> str:
         """Return the newest token from this address, if any, so that the user is the same in all channels."""
-        kept = sorted(self.folder.glob("*.json"), key=_age)
-        visits = (visit for visit in map(_read, kept) if visit is not None and visit.url == url)
-        return next((visit.resume_token for visit in visits if visit.resume_token), "")
+        dated = []
+        for file in self.folder.glob("*.json"):
+            with contextlib.suppress(OSError):  # the file may be deleted meanwhile
+                dated.append((file.stat().st_mtime_ns, file))
+        visits = (_read_visit(file) for _, file in sorted(dated, reverse=True))
+        return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
 
     def keep(self, name: str, visit: ChatVisit) -> None:
         """Store the visit under this name; if that fails, the next call starts a new channel."""
@@ -73,19 +80,11 @@ class VisitFiles:
         return self.folder / f"{digest[:24]}.json"
 
 
-def _read(file: Path) -> ChatVisit | None:
+def _read_visit(file: Path) -> ChatVisit | None:
     try:
         return ChatVisit.model_validate_json(file.read_text())
     except (OSError, ValidationError):
         return None
-
-
-def _age(file: Path) -> int:
-    """Return a number that is smaller for a newer file; a deleted file counts as the oldest."""
-    try:
-        return -file.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def new_channel(user: str, agent: str) -> str:

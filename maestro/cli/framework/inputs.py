@@ -31,7 +31,7 @@ WORDS = {
 """The words for the values of fields that many inputs have."""
 
 Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
-CURSOR_HELP = "go on where an earlier list said `next`"
+PROMPT_FILE_HELP = "The file with the prompt; - for standard input."
 TextCursor = Annotated[str | None, "Go on where an earlier list said `next`."]
 RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")]
@@ -41,20 +41,29 @@ Fields = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
 
+def keyword(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
+    """Return a parameter of a command for Typer."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _option(name: str, kind: Any, *spelling: str, **about: Any) -> Parameter:
+    return keyword(name, Annotated[kind | None, typer.Option(*spelling, **about)], None)
+
+
 @dataclass(frozen=True)
 class InputOptions:
     """The options that stand for the fields of an input; a field whose option is not given stays as it is.
 
     ``spelling`` overrides how an option is written, with the word for its value, such as ``--when SCHEDULE``; a field
-    with an empty spelling has no option. A value called LIST is several texts with commas between them. ``text_files``
-    has the help of the option ``--prompt-file``, by the field whose text the file holds. ``resets`` are flags that set
-    a field to null, as ``--no-script``, with their help. ``read_time`` reads a moment.
+    with an empty spelling has no option. A value called LIST is several texts with commas between them. ``prompt`` is
+    the field whose text the option ``--prompt-file`` reads. ``resets`` are flags that set a field to null, as
+    ``--no-script``, with their help. ``read_time`` reads a moment.
     """
 
     model: type[BaseModel]
     leave_out: Collection[str] = ()
     spelling: Mapping[str, str] = field(default_factory=dict)
-    text_files: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = ""
     resets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     read_time: Callable[[str], date] = datetime.fromisoformat
 
@@ -64,41 +73,35 @@ class InputOptions:
             if name in self.leave_out:
                 continue
             kind = _plain_type(about.annotation)
-            option, _, word = self.spelling.get(name, f"--{name.replace('_', '-')} {WORDS.get(name, '')}").partition(
-                " "
-            )
-            about_option: Fields = {
-                "help": _sentence(
-                    about.description or CURSOR_HELP * (name == "cursor"), several=get_origin(kind) is list
-                ),
+            spelling = self.spelling.get(name, f"--{name.replace('_', '-')} {WORDS.get(name, '')}")
+            option, _, word = spelling.partition(" ")
+            details: Fields = {
+                "help": _help(name, about.description, get_origin(kind) is list),
                 "metavar": word or None,
             }
             if kind in (date, datetime, AwareDatetime):
-                about_option["parser"] = self.read_time
+                details["parser"] = self.read_time
             if option:
-                yield option_parameter(name, str if word == "LIST" else kind, option, **about_option)
-            if name in self.text_files:
-                yield option_parameter(
-                    f"{name}_file", Path, "--prompt-file", help=self.text_files[name], metavar="FILE"
-                )
+                yield _option(name, str if word == "LIST" else kind, option, **details)
+            if name == self.prompt:
+                yield _option("prompt_file", Path, "--prompt-file", help=PROMPT_FILE_HELP, metavar="FILE")
         for name, (option, explained) in self.resets.items():
-            yield option_parameter(f"no_{name}", bool, option, help=explained)
+            yield _option(f"no_{name}", bool, option, help=explained)
 
     def take(self, options: dict[str, Any]) -> Any:
         """Remove the options of this input from those of a command, and return the fields that were given."""
         given = {parameter.name: options.pop(parameter.name) for parameter in self.parameters()}
         given = {name: value for name, value in given.items() if value is not None}
-        for name in self.text_files:
-            file = given.pop(f"{name}_file", None)
-            if file is not None and name in given:
-                raise typer.BadParameter("give --prompt or --prompt-file, not both")
-            if file is not None:
-                given[name] = text_of(file)
+        file = given.pop("prompt_file", None)
+        if file is not None and self.prompt in given:
+            raise typer.BadParameter("give --prompt or --prompt-file, not both")
+        if file is not None:
+            given[self.prompt] = text_of(file)
         resets = {name: None for name in self.resets if given.pop(f"no_{name}", False)}
         return {name: self._value(name, value) for name, value in given.items()} | resets
 
     def _value(self, name: str, value: object) -> object:
-        """Return a list without what stands for none."""
+        """Return the value of a field; empty entries are taken out of a list."""
         if isinstance(value, str) and self.spelling.get(name, "").endswith(" LIST"):
             value = [word.strip() for word in value.split(",")]
         return tuple(filter(None, value)) if isinstance(value, list) else value
@@ -120,32 +123,22 @@ class QueryOptions(InputOptions):
         try:
             return self.model.model_validate(given).model_copy(update=page)
         except ValidationError as error:
-            raise _wrong_value(
-                error, f"--{error.errors()[0]['loc'][0]}" if error.errors()[0]["loc"] else None
-            ) from None
-
-
-def option_parameter(name: str, kind: Any, *spelling: str, **explained: Any) -> Parameter:
-    """Return the parameter of an option that may be left out, for Typer."""
-    annotation = Annotated[kind | None, typer.Option(*spelling, **explained)]
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
+            location = error.errors()[0]["loc"]
+            raise _wrong_value(error, f"--{location[0]}" if location else None) from None
 
 
 def made(kind: type[Model], /, **fields: object) -> Model:
     """Return a value of these fields; raises ``typer.BadParameter`` with the first rule that they break."""
-    try:
-        return kind.model_validate(fields)
-    except ValidationError as error:
-        raise _wrong_value(error) from None
+    value: Model = fits(kind, fields)
+    return value
 
 
-def fits(kind: Any, text: str) -> str:
-    """Return a text that is of this kind; raises ``typer.BadParameter`` with the first rule that it breaks."""
+def fits(kind: Any, value: object) -> Any:
+    """Return a value of this kind; raises ``typer.BadParameter`` with the first rule that it breaks."""
     try:
-        checked: str = TypeAdapter(kind).validate_python(text)
+        return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         raise _wrong_value(error) from None
-    return checked
 
 
 def row_number(text: str, noun: str, argument_name: str) -> int:
@@ -201,19 +194,18 @@ def bytes_of(file: Path, most: int = -1) -> bytes:
 def _plain_type(annotation: Any) -> Any:
     """Return the type that Typer reads for a field: without its rules and without null, and a list for a tuple."""
     origin, inner = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        return _plain_type(inner[0])
-    if origin is Annotated:
+    if origin in (Union, UnionType, Annotated):
         return _plain_type(inner[0])
     if origin is tuple:
         return list[_plain_type(inner[0])]  # type: ignore[misc]  # a type computed at run time
     return str if origin is Literal else annotation
 
 
-def _sentence(description: str, *, several: bool) -> str:
+def _help(name: str, description: str | None, is_list: bool) -> str:
     """Return the description of a field as the help of its option."""
-    repeated = "; may be given several times" if several else ""
-    return f"{description[:1].upper()}{description[1:]}{repeated}." if description else ""
+    text = description or ("go on where an earlier list said `next`" if name == "cursor" else "")
+    repeated = "; may be given several times" if is_list else ""
+    return f"{text[:1].upper()}{text[1:]}{repeated}." if text else ""
 
 
 def _wrong_value(error: ValidationError, option: str | None = None) -> typer.BadParameter:

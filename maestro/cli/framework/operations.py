@@ -4,14 +4,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, TypeVar, get_args
+from typing import Any, Concatenate, TypeVar
 
 from pydantic import BaseModel
 
 from maestro.cli.framework.commands import Commands, configured
-from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, row_number
+from maestro.cli.framework.inputs import MOST, InputOptions, Limit, QueryOptions, TextCursor, keyword
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Columns, Lines, Portrait, Result, listing, write
 from maestro.domain.fields import read
@@ -51,18 +50,14 @@ def opened(given: Given) -> Iterator[Opened]:
 class Reference:
     """How a command names one of a noun: the field ``key`` of its view, and the argument ``ref``.
 
-    ``new_ref`` is the argument of ``add``. ``row`` is the noun where the argument is the number of a row.
+    ``new_ref`` is the argument of ``add``. ``read`` returns the arguments of the operations, such as the number of a
+    row; it raises ``typer.BadParameter``.
     """
 
     key: str = "id"
     ref: Any = str
     new_ref: Any = None
-    row: str = ""
-
-    def read(self, text: str) -> Any:
-        """Return the argument, as a number where it is one; raises ``typer.BadParameter``."""
-        word = str(get_args(self.ref)[-1]).partition(":")[0]
-        return row_number(text, self.row, word) if self.row else text
+    read: Callable[[str], tuple[Any, ...]] = lambda text: (text,)
 
 
 class OperationCommands(Commands):
@@ -80,25 +75,14 @@ class OperationCommands(Commands):
         context: Callable[[Given], AbstractContextManager[Any]] = opened,
     ) -> None:
         super().__init__(about)
-        self._operations, self._context = operations, context
-        self._reference, self._key = reference, reference.key
-        self._ref = _parameter("ref", reference.ref)
-        self._new_ref = _parameter("ref", reference.new_ref or reference.ref)
+        self._operations, self._context, self._reference = operations, context, reference
 
-    def operation(self, name: str | None = None, **more: Any) -> Callable[[Operation], Operation]:
+    def operation(self, name: str | None = None, about: str | None = None) -> Callable[[Operation], Operation]:
         """Make a command of a function that gets the operations and its options, and returns a view and its lines."""
 
         def add(function: Operation) -> Operation:
-            @wraps(function)
-            def run(given: Given, **options: Any) -> None:
-                with self._context(given) as at:
-                    view, lines = function(self._operations(at), **options)
-                write(view, lines, given.as_json)
-
-            own = [_parameter(one.name, one.annotation, one.default) for one in signature(function).parameters.values()]
-            # Inspect.signature reads it first.
-            run.__signature__ = Signature([_parameter("given", Given), *own[1:]])  # type: ignore[attr-defined]
-            self.command(name, **more)(run)
+            own = list(signature(function).parameters.values())[1:]
+            self._add(name or function.__name__, about or function.__doc__, function, *own)
             return function
 
         return add
@@ -108,67 +92,72 @@ class OperationCommands(Commands):
     ) -> None:
         """Add ``list``, of what a query finds; neither with a query nor ``paged``, it shows everything."""
 
-        def run(operations: Any, limit: int = MOST, cursor: str | None = None, query: Any = None) -> Result:
-            page = operations.list(limit, cursor) if query is None else operations.list(query)
+        def run(operations: Any, **options: Any) -> Result:
+            if not options and "limit" in signature(operations.list).parameters:
+                options["limit"] = MOST
+            page = operations.list(**options)
             return page, listing(page, columns, empty)
 
-        paging = [_parameter("limit", Limit, LIMIT), _parameter("cursor", TextCursor, None)] if paged else []
-        self._add("list", about, run, *paging, *([_parameter("query", query)] if query else []))
+        paging = [keyword("limit", Limit, LIMIT), keyword("cursor", TextCursor, None)]
+        self._add("list", about, run, *([keyword("query", query)] if query else paging if paged else []))
 
     def show(self, about: str, portrait: Portrait) -> None:
         """Add ``show``."""
-        self.one("show", about, lambda operations, ref: operations.show(ref), portrait.lines)
+        self.one("show", about, lambda operations, *ref: operations.show(*ref), portrait.lines)
 
-    def one(self, name: str, about: str, operation: Callable[[Any, Any], BaseModel], texts: Texts) -> None:
+    def one(self, name: str, about: str, operation: Callable[..., BaseModel], texts: Texts) -> None:
         """Add a command that reads one of the noun, or changes it."""
 
-        def run(operations: Any, ref: Any) -> Result:
-            view = operation(operations, self._reference.read(ref))
+        def run(operations: Any, ref: str) -> Result:
+            view = operation(operations, *self._reference.read(ref))
             return view, self._lines(view, texts)
 
-        self._add(name, about, run, self._ref)
+        self._add(name, about, run, keyword("ref", self._reference.ref))
 
     def switch(self, name: str, about: str, texts: Texts, change: BaseModel) -> None:
         """Add a command that always makes the same change, such as ``enable``."""
-        self.one(name, about, lambda operations, ref: operations.change(ref, change, ACTOR), texts)
+        self.one(name, about, lambda operations, *ref: operations.change(*ref, change, ACTOR), texts)
 
     def add(self, about: str, new: type[BaseModel], options: InputOptions, texts: Texts) -> None:
         """Add ``add``: the argument names the new one, and the options are its other fields."""
 
         def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
-            view = operations.add(read(new, {self._key: ref, **options}), ACTOR)
+            view = operations.add(read(new, {self._reference.key: ref, **options}), ACTOR)
             return view, self._lines(view, texts)
 
-        self._add("add", about, run, self._new_ref, _parameter("options", options))
+        ref = self._reference.new_ref or self._reference.ref
+        self._add("add", about, run, keyword("ref", ref), keyword("options", options))
 
-    def edit(self, about: str, change: type[BaseModel], options: InputOptions, texts: Texts = " is changed") -> None:
+    def edit(self, about: str, change: type[BaseModel], options: InputOptions) -> None:
         """Add ``edit``: the options are the fields that change."""
 
-        def run(operations: Any, ref: Any, options: dict[str, Any]) -> Result:
+        def run(operations: Any, ref: str, options: dict[str, Any]) -> Result:
             view = operations.change(ref, read(change, options), ACTOR)
-            return view, self._lines(view, texts)
+            return view, self._lines(view, " is changed")
 
-        self._add("edit", about, run, self._ref, _parameter("options", options))
+        self._add("edit", about, run, keyword("ref", self._reference.ref), keyword("options", options))
 
     def remove(self, about: str, *, by_view: bool = False) -> None:
         """Add ``remove``; with ``by_view`` one that has several names is removed by the name in its view."""
 
-        def run(operations: Any, ref: Any) -> Result:
-            name = getattr(operations.show(ref), self._key) if by_view else ref
-            operations.remove(name, ACTOR)
-            return {self._key: name}, f"{name} is gone"
+        def run(operations: Any, ref: str) -> Result:
+            names = (getattr(operations.show(ref), self._reference.key),) if by_view else self._reference.read(ref)
+            operations.remove(*names, ACTOR)
+            return {self._reference.key: "/".join(names)}, f"{'/'.join(names)} is gone"
 
-        self._add("remove", about, run, self._ref)
+        self._add("remove", about, run, keyword("ref", self._reference.ref))
 
     def _lines(self, view: BaseModel, texts: Texts) -> Lines:
-        return f"{getattr(view, self._key)}{texts}" if isinstance(texts, str) else texts(view)
+        return f"{getattr(view, self._reference.key)}{texts}" if isinstance(texts, str) else texts(view)
 
-    def _add(self, name: str, about: str, run: Callable[..., Result], *parameters: Parameter) -> None:
-        run.__doc__ = about
+    def _add(self, name: str, about: str | None, run: Callable[..., Result], *parameters: Parameter) -> None:
+        def command(given: Given, **options: Any) -> None:
+            with self._context(given) as at:
+                view, lines = run(self._operations(at), **options)
+            write(view, lines, given.as_json)
+
+        command.__doc__ = about
         # Inspect.signature reads it first.
-        run.__signature__ = Signature([_parameter("operations", Any), *parameters])  # type: ignore[attr-defined]
-        self.operation(name)(run)
-
-
-def _parameter(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+        command.__signature__ = Signature([keyword("given", Given), *own])  # type: ignore[attr-defined]
+        self.command(name)(command)

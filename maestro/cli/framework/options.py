@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,40 +17,31 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log i
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
-@dataclass(frozen=True)
-class Port:
-    """An option that overrides the setting of a port, by its key."""
+class Port(NamedTuple):
+    """The key of a port's setting, and the annotation of the option that overrides it."""
 
     key: str
-    option: str
-    meaning: str
-
-    @property
-    def name(self) -> str:
-        """Return what Python calls it."""
-        return self.key.replace(".", "_")
-
-    @property
-    def annotation(self) -> object:
-        """Return what Typer reads."""
-        return Annotated[
-            int | None, typer.Option(self.option, metavar="N", min=1, max=65535, help=f"The port of {self.meaning}.")
-        ]
+    annotation: object
 
 
-WEBUI_PORT = Port("webui.port", "--port", "dashboard and API (8080)")
-WEB_PORT = Port("web.port", "--web-port", "the web connector (5070)")
-TEMPORAL_PORT = Port("temporal.port", "--temporal-port", "the embedded Temporal server (7233)")
-TEMPORAL_UI_PORT = Port("temporal.uiPort", "--temporal-ui-port", "the embedded server's Web UI (8233)")
-WORKER_HEALTH_PORT = Port("health.workerPort", "--health-port", "/healthz and /metrics (9091)")
-CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and /metrics (9092)")
+def _port(key: str, option: str, service: str) -> Port:
+    about = typer.Option(option, metavar="N", min=1, max=65535, help=f"The port of {service}.")
+    return Port(key, Annotated[int | None, about])
+
+
+WEBUI_PORT = _port("webui.port", "--port", "dashboard and API (8080)")
+WEB_PORT = _port("web.port", "--web-port", "the web connector (5070)")
+TEMPORAL_PORT = _port("temporal.port", "--temporal-port", "the embedded Temporal server (7233)")
+TEMPORAL_UI_PORT = _port("temporal.uiPort", "--temporal-ui-port", "the embedded server's Web UI (8233)")
+WORKER_HEALTH_PORT = _port("health.workerPort", "--health-port", "/healthz and /metrics (9091)")
+CONNECT_HEALTH_PORT = _port("health.connectPort", "--health-port", "/healthz and /metrics (9092)")
 
 
 @dataclass
 class Given:
-    """The common options given so far; a later one on the command line wins.
+    """The common options of a command line; a later one wins.
 
-    ``ports`` are by the key of their setting, None where not given.
+    ``ports`` are by the key of their setting, None without the option.
     """
 
     config: Path | None = None

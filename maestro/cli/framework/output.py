@@ -31,20 +31,16 @@ class Columns:
     titles: str
     values: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
 
-    def sources(self) -> Iterator[tuple[str, Callable[[Any], object]]]:
-        """Yield the titles, and the functions that return the values of a row."""
-        for column in self.titles.replace("?", "").split():
-            title, _, name = column.partition("=")
-            title = title.replace("_", " ")
-            yield title, self.values.get(title) or attrgetter(name or column)
-
     def rows(self, views: Sequence[object]) -> list[tuple[str, ...]]:
         """Return the titles and the rows of a table, with a dash for each empty value."""
         columns = []
-        for spelled, (title, value_of) in zip(self.titles.split(), self.sources(), strict=True):
+        for column in self.titles.split():
+            title, _, name = column.rstrip("?").partition("=")
+            words = title.replace("_", " ")
+            value_of = self.values.get(words) or attrgetter(name or title)
             cells = [_text(value_of(view)) for view in views]
-            if any(cells) or "?" not in spelled:
-                columns.append((title.upper(), *(cell or "-" for cell in cells)))
+            if any(cells) or not column.endswith("?"):
+                columns.append((words.upper(), *(cell or "-" for cell in cells)))
         return list(zip(*columns, strict=True))
 
 
@@ -86,11 +82,6 @@ def enabled(view: Any) -> str:
     return "enabled" if view.enabled else "disabled"
 
 
-def table(columns: Columns, views: Iterable[object]) -> Iterator[str]:
-    """Yield the lines of a table, each column as wide as its widest text."""
-    yield from aligned(columns.rows([*views]))
-
-
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of rows with aligned columns."""
     cells = [tuple(map(plain, row)) for row in rows]
@@ -104,7 +95,7 @@ def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator
     if not page.items:
         yield empty
         return
-    yield from table(columns, page.items)
+    yield from aligned(columns.rows(page.items))
     yield from more(getattr(page, "next", None))
     if note:
         yield note
@@ -119,14 +110,14 @@ def more(cursor: str | None) -> Iterator[str]:
 def section(title: str, columns: Columns, views: Sequence[object]) -> Iterator[str]:
     """Yield an indented table under its title, nothing without rows."""
     if views:
-        yield from ("", title, *(f"  {line}" for line in table(columns, views)))
+        yield from ("", title, *(f"  {line}" for line in aligned(columns.rows(views))))
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each fact that is not empty, the values below each other."""
-    given = [(name, value) for name, value in pairs if value]
-    width = max((len(name) for name, _ in given), default=0)
-    yield from (f"  {name:<{width}}  {plain(value)}" for name, value in given)
+    present = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in present), default=0)
+    yield from (f"  {name:<{width}}  {plain(value)}" for name, value in present)
 
 
 def body(text: str) -> Iterator[str]:
@@ -139,32 +130,32 @@ class Portrait:
     """How a view is shown whole: its title, a line for each field that is set, tables of what it holds, and a text.
 
     ``hide`` names fields without a line; ``lines_of`` has functions for further lines, or for those of fields, by their
-    names. ``text`` is the field with a longer text.
+    names. ``tables`` has the columns of tables that do not show every field. ``text`` is the field with a longer text.
     """
 
     title: Callable[[Any], str]
     hide: str = ""
     lines_of: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
+    tables: Mapping[str, Columns] = field(default_factory=dict)
     text: str = ""
 
     def lines(self, view: BaseModel) -> Iterator[str]:
         """Yield the lines of a view."""
         yield printable(self.title(view))
-        fields = [name for name in type(view).model_fields if name not in (*self.hide.split(), self.text)]
-        values = {name.replace("_", " "): getattr(view, name) for name in fields}
+        hidden = {*self.hide.split(), self.text}
+        values = {name.replace("_", " "): getattr(view, name) for name in type(view).model_fields if name not in hidden}
         values |= {name: value(view) for name, value in self.lines_of.items()}
-        tables = {name: rows for name, rows in values.items() if _is_table(rows)}
+        tables = {
+            name: rows
+            for name, rows in values.items()
+            if isinstance(rows, tuple) and rows and isinstance(rows[0], BaseModel)
+        }
         yield from facts((name, _text(value)) for name, value in values.items() if name not in tables)
         for name, rows in tables.items():
-            yield from section(
-                name.capitalize(), Columns(" ".join(f"{column}?" for column in type(rows[0]).model_fields)), rows
-            )
+            columns = self.tables.get(name) or Columns(" ".join(f"{field}?" for field in type(rows[0]).model_fields))
+            yield from section(name.capitalize(), columns, rows)
         if self.text and (text := getattr(view, self.text)):
             yield from ("", *body(text))
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, tuple) and bool(value) and isinstance(value[0], BaseModel)
 
 
 def _text(value: object) -> str:

@@ -1,14 +1,14 @@
 """The commands of jobs: list, show, replay and cancel, one job or many."""
 
 import asyncio
-import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from datetime import datetime, time, timedelta
 from enum import StrEnum
+from time import sleep
 from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from maestro.bootstrap.operations import Operator, open_operator
 from maestro.cli.framework.commands import configured
@@ -16,17 +16,16 @@ from maestro.cli.framework.inputs import QueryOptions, made
 from maestro.cli.framework.operations import ACTOR, OperationCommands, opened
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import Result, aligned, joined, listing, plain, write
-from maestro.cli.jobs.options import ChosenJobs, read_time
 from maestro.cli.jobs.texts import (
     BATCH_COLUMNS,
     ERROR_COLUMNS,
     ITEM_COLUMNS,
     JOB_COLUMNS,
+    JOB_PORTRAIT,
     batch_forecast,
     batch_progress,
+    prompt_lines,
     replay_preview,
-    seen_prompt,
-    timeline,
 )
 from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.batches import BatchAction, BatchRequest
@@ -34,6 +33,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobDetail
+from maestro.domain.values import Value
 from maestro.operations.batches import BatchOperations, BatchQuery, ItemQuery
 from maestro.operations.jobs import JobOperations, JobQuery
 
@@ -47,6 +47,24 @@ A job is one piece of work, such as answering one message. Listing and showing w
 you replay or cancel is done by the running Maestro, or by the next one that starts.
 """
 
+
+def read_time(text: str) -> datetime:
+    """Read a moment; one without an offset is of this machine's zone, and one without a day is the last such time."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        pass  # perhaps a time without a day
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last one") from None
+    now = datetime.now().astimezone()
+    today = datetime.combine(now, clock).astimezone()
+    return today if today <= now else today - timedelta(days=1)
+
+
+ChosenJobs = Annotated[JobFilter, QueryOptions(JobFilter, read_time=read_time)]
+"""The jobs that are meant; without any option, all of them."""
 Id = Annotated[str, "ID: The id of the job, as `maestro jobs list` shows it."]
 
 
@@ -57,35 +75,16 @@ class BatchMode(StrEnum):
     RESTART = "restart"
 
 
-@dataclass(frozen=True)
-class BatchConfirmation:
+class BatchConfirmation(Value):
     """The options that confirm an action on many jobs."""
 
-    all_matching: Annotated[bool, "--all-matching: All jobs there are, where no other option says which."] = False
-    dry_run: Annotated[bool, "--dry-run: Only tell what it would do."] = False
-    yes: Annotated[bool, "--yes: Do not ask whether it is meant."] = False
-    expected: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Do nothing when it is not this number of jobs.")
-    ] = None
-
-    def check(self, chosen: JobFilter) -> None:
-        """Raise ``typer.BadParameter`` when every job is meant, and no option says so."""
-        if chosen == JobFilter() and not self.all_matching:
-            raise typer.BadParameter("say which jobs, for example with --status failed, or --all-matching for all")
+    all_matching: bool = Field(default=False, description="all jobs there are, where no other option says which")
+    dry_run: bool = Field(default=False, description="only tell what it would do")
+    yes: bool = Field(default=False, description="do not ask whether it is meant")
+    expected: int | None = Field(default=None, ge=0, description="do nothing when it is not this number of jobs")
 
 
-@dataclass(frozen=True)
-class BatchEdits:
-    """The options that change each job that is restarted."""
-
-    with_agent: Annotated[str | None, "SLUG: Restart them with this agent instead of their own."] = None
-    with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None
-    with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None
-
-    def field(self) -> Mapping[str, Any]:
-        """Return the edits as a field, without any if there are none."""
-        edits = made(JobEdits, agent=self.with_agent, model=self.with_model, prompt=self.with_prompt)
-        return {"edits": edits} if edits.any else {}
+Confirmation = Annotated[BatchConfirmation, QueryOptions(BatchConfirmation, spelling={"expected": "--expected N"})]
 
 
 batches = OperationCommands(None, lambda at: BatchOperations(at.store))
@@ -95,20 +94,24 @@ batches = OperationCommands(None, lambda at: BatchOperations(at.store))
 def replay_all(
     given: Given,
     chosen: ChosenJobs,
-    confirmation: BatchConfirmation,
-    edits: BatchEdits,
+    confirmation: Confirmation,
+    with_agent: Annotated[str | None, "SLUG: Restart them with this agent instead of their own."] = None,
+    with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None,
+    with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None,
     mode: Annotated[
         BatchMode, "resume: go on at the failed step and keep every result; restart: from the top."
     ] = BatchMode.RESUME,
 ) -> None:
     """Replay every job that is meant, after telling what that does and pays for."""
-    _begin_batch(given, chosen, confirmation, action=BatchAction(mode), **edits.field())
+    edits = made(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
+    changes = {"edits": edits} if edits.any else {}
+    _run_batch(given, chosen, confirmation, action=BatchAction(mode), **changes)
 
 
 @batches.command("cancel-all")
-def cancel_all(given: Given, chosen: ChosenJobs, confirmation: BatchConfirmation) -> None:
+def cancel_all(given: Given, chosen: ChosenJobs, confirmation: Confirmation) -> None:
     """Stop every open job that is meant, for good, after telling how many those are."""
-    _begin_batch(given, chosen, confirmation, action=BatchAction.CANCEL)
+    _run_batch(given, chosen, confirmation, action=BatchAction.CANCEL)
 
 
 @batches.operation("counts")
@@ -156,22 +159,23 @@ def stop_batch(batches: BatchOperations, batch_id: BatchId) -> Result:
     return batch, batch_progress(batch)
 
 
-def _begin_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation, **wish_fields: Any) -> None:
-    """Tell what would be done and, where it is confirmed, have it done."""
+def _run_batch(given: Given, chosen: JobFilter, confirmation: BatchConfirmation, **fields: Any) -> None:
+    """Tell what a batch would do and, where it is confirmed, begin it."""
     with opened(given) as at:
-        confirmation.check(chosen)
-        batches, wish = BatchOperations(at.store), made(BatchRequest, filter=chosen, **wish_fields)
+        if chosen == JobFilter() and not confirmation.all_matching:
+            raise typer.BadParameter("say which jobs, for example with --status failed, or --all-matching for all")
+        batches, request = BatchOperations(at.store), made(BatchRequest, filter=chosen, **fields)
         if not confirmation.yes:
-            forecast = batches.forecast(wish)
+            forecast = batches.forecast(request)
             write(forecast, batch_forecast(forecast), given.as_json and confirmation.dry_run)
-            wish = wish.model_copy(update={"expected": forecast.matching})
+            request = request.model_copy(update={"expected": forecast.matching})
         if confirmation.expected is not None:
-            wish = wish.model_copy(update={"expected": confirmation.expected})
+            request = request.model_copy(update={"expected": confirmation.expected})
         if confirmation.dry_run:
             return
         if not confirmation.yes:
             typer.confirm("Is that meant?", abort=True, err=True)
-        batch = batches.begin(wish, ACTOR)
+        batch = batches.begin(request, ACTOR)
     write(batch, batch_progress(batch), given.as_json)
 
 
@@ -190,7 +194,8 @@ def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(given) as operator:
         job = operator.jobs.show(job_id)
-    write(job, timeline(job, operator.dashboard), given.as_json)
+    page = [f"  page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
+    write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
 
 
 @app.operation()
@@ -204,9 +209,9 @@ def prompt(
         ),
     ] = None,
 ) -> Result:
-    """Show exactly what a model saw in one call, and what it said."""
-    seen = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
-    return seen, seen_prompt(seen)
+    """Show exactly what a model saw in one call, and its answer."""
+    recorded = jobs.last_prompt(job_id) if call is None else jobs.prompt(job_id, call)
+    return recorded, prompt_lines(recorded)
 
 
 @app.command()
@@ -228,17 +233,23 @@ def replay(
     ] = False,
 ) -> None:
     """Let an ended job run again, and print the id of the job that runs now."""
-    edits = _edits(drop_edits, agent=agent, model=model, prompt=prompt)
+    changes = made(JobEdits, agent=agent, model=model, prompt=prompt)
+    edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays
     with _operator(given) as operator:
         if preview:
-            found = operator.jobs.preview(job_id, mode, edits)
-            write(found, replay_preview(found), given.as_json)
+            outcome = operator.jobs.preview(job_id, mode, edits)
+            write(outcome, replay_preview(outcome), given.as_json)
             return
         running = asyncio.run(operator.jobs.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
             write({"id": running}, running, given.as_json)
-        if wait:
-            _conclude(_followed(operator.jobs, running), given.as_json)
+        if not wait:
+            return
+        job = _wait_for_end(operator.jobs, running)
+    line = plain(joined(job.status, job.error, job.reason, by=": "))
+    write(_ending(job.id, job.status, job.error, job.reason), line, given.as_json)
+    if job.status is not JobStatus.COMPLETED:
+        raise typer.Exit(1)
 
 
 @app.operation()
@@ -252,29 +263,15 @@ def cancel(jobs: JobOperations, job_id: Id) -> Result:
 app.add_typer(batches)
 
 
-def _edits(dropped: bool, **changes: str | None) -> JobEdits | None:
-    """Return what is changed, None to keep what was changed before."""
-    edits = made(JobEdits, **changes)
-    return edits if edits.any or dropped else None
-
-
-def _followed(jobs: JobOperations, job_id: str) -> JobDetail:
+def _wait_for_end(jobs: JobOperations, job_id: str) -> JobDetail:
     """Wait for the end of a job, and print each change of its status to standard error."""
     printed = None
     while not (status := jobs.status(job_id)).ended:
         if status is not printed:
             printed = status
             typer.echo(f"{job_id} is {status}; Ctrl-C ends the waiting, not the job", err=True)
-        time.sleep(POLL_SECONDS)
+        sleep(POLL_SECONDS)
     return jobs.show(job_id)
-
-
-def _conclude(job: JobDetail, as_json: bool) -> None:
-    """Print how a job ended; the command fails too unless it was completed."""
-    line = plain(joined(job.status, job.error, job.reason, by=": "))
-    write(_ending(job.id, job.status, job.error, job.reason), line, as_json)
-    if job.status is not JobStatus.COMPLETED:
-        raise typer.Exit(1)
 
 
 def _ending(job_id: str, status: JobStatus, error: str = "", reason: str = "") -> dict[str, str]:

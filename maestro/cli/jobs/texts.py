@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from maestro.cli.framework.output import Columns, body, facts, joined, moment, plain, section
-from maestro.domain.context.views import RecordedCallView, ToolCallView, TurnView
+from maestro.cli.framework.output import Columns, Portrait, body, facts, joined, moment, plain, section
+from maestro.domain.context.views import RecordedCallView, ToolCallView
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchView
-from maestro.domain.jobs.preview import Effect, ReplayPreview
+from maestro.domain.jobs.preview import ReplayPreview
 from maestro.domain.jobs.timeline import excerpt
-from maestro.domain.jobs.views import JobDetail
 from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.substitution import Substitution
 
 NARROW = 60
 """Characters of a text in a table."""
@@ -71,12 +71,10 @@ QUESTION_COLUMNS = Columns(
         "answer": lambda view: excerpt(view.answer, NARROW),
     },
 )
-ACTION_COLUMNS = Columns(
-    "place=seq tag about=subject state what_came_of_it=detail", {"tag": lambda action: action.tag.lower()}
-)
+ACTION_COLUMNS = Columns("place=seq tag about=subject state outcome=detail", {"tag": lambda action: action.tag.lower()})
 WOULD_ACT_COLUMNS = Columns(
-    "place=seq tag about=subject what_it_holds",
-    {"tag": lambda tag: tag.tag.lower(), "what it holds": lambda view: excerpt(view.text, NARROW)},
+    "place=seq tag about=subject text",
+    {"tag": lambda tag: tag.tag.lower(), "text": lambda view: excerpt(view.text, NARROW)},
 )
 DELIVERY_COLUMNS = Columns("chunk=seq purpose state attempts platform_id=platform_message_id error")
 BATCH_COLUMNS = Columns(
@@ -90,55 +88,42 @@ ERROR_COLUMNS = Columns(
 LAYER_COLUMNS = Columns("layer=name characters tokens note")
 
 
-def timeline(job: JobDetail, dashboard: str = "") -> Iterator[str]:
-    """Yield everything about a job, and the address of its page."""
-    yield f"{job.id}  {job.status}"
-    yield from facts([*_job_facts(job), ("page", f"{dashboard}/queue/{job.id}" if dashboard else "")])
-    yield from section("Steps", STEP_COLUMNS, job.steps)
-    yield from section("Model calls", CALL_COLUMNS, job.calls)
-    yield from section("Tool calls", TOOL_COLUMNS, job.tools)
-    yield from section("Asked people", QUESTION_COLUMNS, job.questions)
-    yield from section("Acted on", ACTION_COLUMNS, job.actions)
-    yield from section("Would have acted on", WOULD_ACT_COLUMNS, job.would_act)
-    yield from section("Sent", DELIVERY_COLUMNS, job.deliveries)
+JOB_PORTRAIT = Portrait(
+    lambda job: f"{job.id}  {job.status}",
+    hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
+    "interrupted_cost_usd calls deliveries actions substitution would_act depth erased",
+    lines_of={
+        "channel": lambda job: joined(job.platform, job.account, job.channel, job.thread),
+        "message": lambda job: job.excerpt if not job.task else "",
+        "task": lambda job: excerpt(job.task),
+        "answered by": lambda job: job.substitution and _substitution_text(job.substitution),
+        "chosen agent": lambda job: job.edits and job.edits.agent,
+        "chosen model": lambda job: job.edits and job.edits.model,
+        "asked instead": lambda job: job.edits and excerpt(job.edits.prompt or ""),
+        "cost": lambda job: None if job.cost_usd is None else cost(job.cost_usd),
+        "cut off": lambda job: None if job.interrupted_cost_usd is None else cost(job.interrupted_cost_usd),
+        "would answer": lambda job: excerpt(job.said) if job.what_if else "",
+        "said": lambda job: "" if job.what_if else excerpt(job.said),
+        "texts": lambda job: "deleted with the conversation" if job.erased else "",
+        "model calls": lambda job: job.calls,
+        "acted on": lambda job: job.actions,
+        "would have acted on": lambda job: job.would_act,
+        "sent": lambda job: job.deliveries,
+    },
+    tables={
+        "steps": STEP_COLUMNS,
+        "model calls": CALL_COLUMNS,
+        "tools": TOOL_COLUMNS,
+        "questions": QUESTION_COLUMNS,
+        "acted on": ACTION_COLUMNS,
+        "would have acted on": WOULD_ACT_COLUMNS,
+        "sent": DELIVERY_COLUMNS,
+    },
+)
 
 
-def _job_facts(job: JobDetail) -> Iterator[tuple[str, str]]:
-    yield "kind", job.kind
-    yield "agent", job.agent or ""
-    yield "channel", joined(job.platform, job.account, job.channel, job.thread)
-    yield "from", job.user
-    yield "schedule", job.schedule or ""
-    yield "webhook", job.webhook or ""
-    yield "planned for", moment(job.slot)
-    yield "message", job.excerpt if not job.task else ""
-    yield "route", job.route
-    if job.substitution is not None:
-        other = job.substitution
-        yield "answered by", f"{other.model} of account {other.account}, because {other.reason}"
-    if job.edits is not None:
-        yield "chosen agent", job.edits.agent or ""
-        yield "chosen model", job.edits.model or ""
-        yield "asked instead", excerpt(job.edits.prompt or "")
-    yield "conversation", str(job.conversation_id or "")
-    yield "created", moment(job.created_at)
-    yield "ended", moment(job.completed_at)
-    yield "run", str(job.run)
-    yield "error", job.error
-    yield "reason", job.reason
-    yield "cost", cost(job.cost_usd) if job.cost_usd is not None else ""
-    yield "cut off", cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
-    yield ("what if" if job.what_if else "restarts"), job.restarted_from or ""
-    yield "restarted by", ", ".join(job.restarted_by)
-    yield "what-ifs", ", ".join(job.what_ifs)
-    yield "merged into", job.merged_into or ""
-    yield "task of", job.parent_id or ""
-    yield "task", excerpt(job.task)
-    yield ("would answer" if job.what_if else "answered"), excerpt(job.said)
-    yield "led to", ", ".join(job.led_to)
-    yield "answers for", ", ".join(job.merged)
-    yield "texts", "deleted with the conversation" if job.erased else ""
-    yield "Temporal", job.temporal_url or ""
+def _substitution_text(substitution: Substitution) -> str:
+    return f"{substitution.model} of account {substitution.account}, because {substitution.reason}"
 
 
 def replay_preview(preview: ReplayPreview) -> Iterator[str]:
@@ -148,38 +133,31 @@ def replay_preview(preview: ReplayPreview) -> Iterator[str]:
         return
     yield f"{preview.mode} would begin at: {preview.step}"
     calls = f"{'at least ' if preview.more else ''}{preview.model_calls}"
-    before = f"{preview.first_calls} answered, {cost(preview.first_cost_usd)}" if preview.first_calls else ""
-    yield from facts(
-        [
-            ("keeps", ", ".join(preview.kept)),
-            ("model calls", f"{calls}, about {cost(preview.cost_usd)}" if preview.model_calls else calls),
-            ("before", before),
-            *map(_effect, preview.effects),
-        ]
-    )
+    lines = [
+        ("keeps", ", ".join(preview.kept)),
+        ("model calls", f"{calls}, about {cost(preview.cost_usd)}" if preview.model_calls else calls),
+        ("before", f"{preview.first_calls} answered, {cost(preview.first_cost_usd)}" if preview.first_calls else ""),
+    ]
+    for effect in preview.effects:
+        outcome = "stays" if effect.kept else "again" if effect.again else "happens"
+        lines.append((outcome, f"{effect.text} ({effect.count})" if effect.count > 1 else effect.text))
+    yield from facts(lines)
     yield "Nothing was changed."
-
-
-def _effect(effect: Effect) -> tuple[str, str]:
-    when = "stays" if effect.kept else "again" if effect.again else "happens"
-    return when, f"{effect.text} ({effect.count})" if effect.count > 1 else effect.text
 
 
 def batch_forecast(forecast: BatchPreview) -> Iterator[str]:
     """Yield what a batch would do."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
-        yield f"They pay for about {forecast.model_calls:,} model calls: {_price(forecast)}."
+        price = f"about {cost(forecast.cost_usd)}"
+        if forecast.model_calls and forecast.unknown_cost == forecast.model_calls:
+            price = "their cost is unknown"
+        elif forecast.unknown_cost:
+            price += f", and {forecast.unknown_cost:,} of unknown price"
+        yield f"They pay for about {forecast.model_calls:,} model calls: {price}."
     yield from (f"  {step.count:,} from {step.step}" for step in forecast.steps)
     for group in forecast.refused:
         yield f"  {group.count:,} not: {plain(group.reason)} (such as {group.example})"
-
-
-def _price(forecast: BatchPreview) -> str:
-    if forecast.unknown_cost == forecast.model_calls and forecast.model_calls:
-        return "their cost is unknown"
-    unknown = f", and {forecast.unknown_cost:,} of unknown price" if forecast.unknown_cost else ""
-    return f"about {cost(forecast.cost_usd)}{unknown}"
 
 
 def batch_progress(batch: BatchView) -> Iterator[str]:
@@ -197,38 +175,35 @@ def batch_progress(batch: BatchView) -> Iterator[str]:
         yield f"  may end at {moment(batch.estimated_end)}"
 
 
-def seen_prompt(seen: RecordedCallView) -> Iterator[str]:
+def prompt_lines(call: RecordedCallView) -> Iterator[str]:
     """Yield one attempt at one model call: its request, layer by layer and word by word, and its answer."""
-    yield f"{seen.job_id}  call {seen.id}  {seen.purpose} {seen.number}.{seen.attempt}  {seen.state}"
-    yield from facts(_call_facts(seen))
-    yield from section("Layers", LAYER_COLUMNS, seen.layers)
-    for turn in seen.messages:
-        yield from ("", _heading(turn), *body(turn.text), *_tool_calls(turn.tool_calls))
-        yield from (f"  [image {image.content_type} {image.digest}]" for image in turn.images)
-    if seen.answer is not None:
-        yield from ("", f"== answer, {seen.answer.output_tokens} tokens")
-        yield from (*body(seen.answer.text), *_tool_calls(seen.answer.tool_calls))
-
-
-def _call_facts(seen: RecordedCallView) -> Iterator[tuple[str, str]]:
-    answer = seen.answer
+    answer = call.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
-    yield "at", moment(seen.started_at)
-    yield "error", seen.error
-    yield "account", seen.account
-    yield "provider", seen.provider
-    yield "model", seen.model or "the account's own"
-    yield "answered by", answer.model if answer is not None else ""
-    yield "asked", f"about {seen.tokens} tokens as estimated{counted}"
-    yield "answer", f"at most {seen.max_output_tokens} tokens{', without tools' if seen.final else ''}"
-    yield "cost", cost(answer.cost_usd) if answer is not None else ""
-    yield "tools", ", ".join(tool.name for tool in seen.tools)
-
-
-def _heading(turn: TurnView) -> str:
-    tool = f" of {turn.tool} ({turn.call_id})" if turn.role is Role.TOOL else ""
-    row = f", message {turn.message_id}" if turn.message_id is not None else ""
-    return plain(f"== {turn.role}{tool}, {turn.tokens} tokens{row}")
+    yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"
+    yield from facts(
+        [
+            ("at", moment(call.started_at)),
+            ("error", call.error),
+            ("account", call.account),
+            ("provider", call.provider),
+            ("model", call.model or "the account's own"),
+            ("answered by", answer.model if answer is not None else ""),
+            ("asked", f"about {call.tokens} tokens as estimated{counted}"),
+            ("answer", f"at most {call.max_output_tokens} tokens{', without tools' if call.final else ''}"),
+            ("cost", cost(answer.cost_usd) if answer is not None else ""),
+            ("tools", ", ".join(tool.name for tool in call.tools)),
+        ]
+    )
+    yield from section("Layers", LAYER_COLUMNS, call.layers)
+    for turn in call.messages:
+        tool = f" of {turn.tool} ({turn.call_id})" if turn.role is Role.TOOL else ""
+        row = f", message {turn.message_id}" if turn.message_id is not None else ""
+        yield from ("", plain(f"== {turn.role}{tool}, {turn.tokens} tokens{row}"), *body(turn.text))
+        yield from _tool_calls(turn.tool_calls)
+        yield from (f"  [image {image.content_type} {image.digest}]" for image in turn.images)
+    if answer is not None:
+        yield from ("", f"== answer, {answer.output_tokens} tokens", *body(answer.text))
+        yield from _tool_calls(answer.tool_calls)
 
 
 def _tool_calls(calls: Iterable[ToolCallView]) -> Iterator[str]:

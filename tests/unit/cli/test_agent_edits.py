@@ -65,7 +65,7 @@ def test_an_agent_is_made_with_all_that_it_can_be_given(maestro: Maestro, tmp_pa
         "zoe  active, version 1",
         "tools             none",
         "language          German",
-        "2.5 US dollars",
+        "daily budget usd  2.5",
         "  Be kind.",
     ):
         assert words in shown

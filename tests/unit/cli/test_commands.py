@@ -1,26 +1,26 @@
 """How a command is written: it has its own options, and ``Given`` for those that every command takes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import pytest
-import typer
+from pydantic import BaseModel, Field
 from typer.testing import CliRunner, Result
 
 from maestro.cli.framework.commands import Commands
+from maestro.cli.framework.inputs import QueryOptions
 from maestro.cli.framework.options import TEMPORAL_UI_PORT, WEBUI_PORT, Given
 
 
-@dataclass(frozen=True)
-class Garnish:
+class Garnish(BaseModel):
     """Options that two commands share."""
 
-    salt: Annotated[int, typer.Option(min=0, help="How much.")] = 1
-    herbs: Annotated[list[str] | None, typer.Option("--herb")] = None
+    salt: int = Field(default=1, ge=0, description="how much")
+    herbs: tuple[str, ...] = ()
 
 
+GARNISH = QueryOptions(Garnish, spelling={"herbs": "--herb"})
 Told = list[tuple[object, ...]]
 Say = Callable[..., Result]
 
@@ -37,7 +37,7 @@ def say(told: Told) -> Say:
     app = Commands("Cook.")
 
     @app.command()
-    def soup(given: Given, dish: str, garnish: Garnish, hot: bool = False) -> None:
+    def soup(given: Given, dish: str, garnish: Annotated[Garnish, GARNISH], hot: bool = False) -> None:
         told.append((given, dish, garnish, hot))
 
     @app.command("tea", json=False, ports=[WEBUI_PORT, TEMPORAL_UI_PORT])
@@ -50,12 +50,12 @@ def say(told: Told) -> Say:
     return say
 
 
-def test_a_command_has_its_own_options_and_those_of_a_dataclass(say: Say, told: Told) -> None:
+def test_a_command_has_its_own_options_and_those_of_a_query(say: Say, told: Told) -> None:
     say("soup", "leek", "--salt", "3", "--herb", "dill", "--herb", "mint", "--hot")
     say("soup", "pea")
     assert [own for _, *own in told] == [
-        ["leek", Garnish(salt=3, herbs=["dill", "mint"]), True],
-        ["pea", Garnish(salt=1, herbs=None), False],
+        ["leek", Garnish(salt=3, herbs=("dill", "mint")), True],
+        ["pea", Garnish(salt=1), False],
     ]
 
 
