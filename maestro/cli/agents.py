@@ -123,21 +123,22 @@ def archive(
     return {"slug": slug}, f"{slug} is gone for good"
 
 
-def _add_status_command(name: str, about: str, status: AgentStatus) -> None:
-    @app.operation(name, about)
-    def change_status(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
-        return _change(agents, slug, {"status": status}, reason)
+@app.operation()
+def restore(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let an archived agent answer again; the channels it had have to be bound anew."""
+    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
-_add_status_command(
-    "restore",
-    "Let an archived agent answer again; the channels it had have to be bound anew.",
-    AgentStatus.ACTIVE,
-)
-_add_status_command(
-    "pause", "Let an agent answer no more until it is resumed; its channels stay its own.", AgentStatus.PAUSED
-)
-_add_status_command("resume", "Let a paused agent answer again.", AgentStatus.ACTIVE)
+@app.operation()
+def pause(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let an agent answer no more until it is resumed; its channels stay its own."""
+    return _change(agents, slug, {"status": AgentStatus.PAUSED}, reason)
+
+
+@app.operation()
+def resume(agents: AgentOperations, slug: Slug, reason: Reason = "") -> Result:
+    """Let a paused agent answer again."""
+    return _change(agents, slug, {"status": AgentStatus.ACTIVE}, reason)
 
 
 @app.operation("versions")

@@ -77,12 +77,12 @@ class OperationCommands(Commands):
         super().__init__(about)
         self._operations, self._context, self._reference = operations, context, reference
 
-    def operation(self, name: str | None = None, about: str | None = None) -> Callable[[Operation], Operation]:
+    def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
         """Make a command of a function that gets the operations and its options, and returns a view and its lines."""
 
         def add(function: Operation) -> Operation:
             own = list(signature(function).parameters.values())[1:]
-            self._add(name or function.__name__, about or function.__doc__, function, *own)
+            self._add(name or function.__name__, function.__doc__, function, *own)
             return function
 
         return add

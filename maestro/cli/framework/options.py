@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -17,24 +17,27 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log i
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
-class Port(NamedTuple):
-    """The key of a port's setting, and the annotation of the option that overrides it."""
+@dataclass(frozen=True)
+class Port:
+    """The key of a port's setting, and the option that overrides it."""
 
     key: str
-    annotation: object
+    option: str
+    service: str
+
+    @property
+    def annotation(self) -> object:
+        """The annotation that Typer reads."""
+        about = typer.Option(self.option, metavar="N", min=1, max=65535, help=f"The port of {self.service}.")
+        return Annotated[int | None, about]
 
 
-def _port(key: str, option: str, service: str) -> Port:
-    about = typer.Option(option, metavar="N", min=1, max=65535, help=f"The port of {service}.")
-    return Port(key, Annotated[int | None, about])
-
-
-WEBUI_PORT = _port("webui.port", "--port", "dashboard and API (8080)")
-WEB_PORT = _port("web.port", "--web-port", "the web connector (5070)")
-TEMPORAL_PORT = _port("temporal.port", "--temporal-port", "the embedded Temporal server (7233)")
-TEMPORAL_UI_PORT = _port("temporal.uiPort", "--temporal-ui-port", "the embedded server's Web UI (8233)")
-WORKER_HEALTH_PORT = _port("health.workerPort", "--health-port", "/healthz and /metrics (9091)")
-CONNECT_HEALTH_PORT = _port("health.connectPort", "--health-port", "/healthz and /metrics (9092)")
+WEBUI_PORT = Port("webui.port", "--port", "dashboard and API (8080)")
+WEB_PORT = Port("web.port", "--web-port", "the web connector (5070)")
+TEMPORAL_PORT = Port("temporal.port", "--temporal-port", "the embedded Temporal server (7233)")
+TEMPORAL_UI_PORT = Port("temporal.uiPort", "--temporal-ui-port", "the embedded server's Web UI (8233)")
+WORKER_HEALTH_PORT = Port("health.workerPort", "--health-port", "/healthz and /metrics (9091)")
+CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and /metrics (9092)")
 
 
 @dataclass
