@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 
 from api import errors, mcp
 from api.dashboard import (
+    accounts,
     assets,
     audit,
     conversations,
@@ -23,7 +24,6 @@ from api.dashboard import (
     usage,
     webhooks,
 )
-from api.dashboard.accounts import forms as account_forms
 from api.dashboard.agents import pages as agent_pages
 from api.dashboard.agents import versions as agent_versions
 from api.dashboard.jobs import batches as batch_pages
@@ -65,12 +65,11 @@ ROUTERS = (
     login.for_operators,
     overview.router,
     pages.router,
-    conversations.pane,
+    conversations.chat_router,
     agent_versions.token_router,
     agent_pages.list_router,
     agent_versions.router,
     agent_pages.router,
-    conversations.list_router,
     conversations.router,
     memory.router,
     skills.router,
@@ -79,16 +78,13 @@ ROUTERS = (
     job_pages.router,
     replay_pages.router,
     schedules.router,
-    schedules.backfill_router,
     webhooks.router,
     usage.router,
     questions.router,
     audit.router,
     reference.router,
     settings.router,
-    account_forms.accounts,
-    account_forms.connectors,
-    account_forms.people,
+    accounts.router,
     assets.router,
 )
 

@@ -1,19 +1,22 @@
-"""Reading, carrying out and answering the forms of a page."""
+"""Helpers of the pages: read the filters of an address and the fields of a form, and carry out a form."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, TypeVar
 
-from fastapi import Form
+from fastapi import Form, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from maestro.domain.agents.edits import MAX_REASON
 from maestro.domain.columns import LARGEST
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import read
 
 Result = TypeVar("Result")
+Query = TypeVar("Query", bound=BaseModel)
+FormText = Annotated[str, Form()]
 FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
 """The number of a row, in a form."""
 
@@ -27,6 +30,24 @@ class TextForm(BaseModel):
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return the fields without surrounding blanks."""
         return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
+
+
+def read_filters(request: Request, names: Iterable[str]) -> dict[str, str]:
+    """Return these parameters of the address without surrounding blanks; a missing one is empty."""
+    return {name: request.query_params.get(name, "").strip() for name in names}
+
+
+def without_empty(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that are not empty: an empty filter does not filter."""
+    return {name: text for name, text in fields.items() if text}
+
+
+def read_query(model: type[Query], fields: Mapping[str, str]) -> tuple[Query, InvalidEdit | None]:
+    """Return the query with the fields that are not empty; where one is invalid, the default query and the error."""
+    try:
+        return read(model, without_empty(fields)), None
+    except InvalidEdit as error:
+        return model(), error
 
 
 def reason_of(text: str) -> str:
@@ -50,7 +71,7 @@ async def submit_async(
     done: Callable[[Result], Response],
     refused: Callable[[MaestroError], Response],
 ) -> Response:
-    """Do the same with an async operation; ``refused`` reads the store, so a thread calls it."""
+    """Carry out a form by an async operation; ``refused`` reads the store, so a thread calls it."""
     try:
         result = await operation()
     except MaestroError as error:

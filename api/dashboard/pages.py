@@ -1,5 +1,6 @@
-"""The pages of the dashboard: how each is made from its template."""
+"""Renders the pages of the dashboard from their templates."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -29,22 +30,21 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 def environment(assets: Assets) -> Environment:
     """Return the templates; everything in them is escaped, and a missing value is an error."""
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    templates.globals.update(
-        static=assets.url, clock=words.clock, span=words.span, money=words.money, number=words.number
-    )
+    functions = (words.clock, words.span, words.money, words.number)
+    templates.globals.update(static=assets.url, **{function.__name__: function for function in functions})
     return templates
 
 
 def render(request: Request, name: str, status: HTTPStatus | None = None, /, **values: Any) -> HTMLResponse:
-    """Return a page; ``at`` among the values is its path, if a form of it was sent elsewhere.
+    """Return a page; the value ``at`` is the path for its links, where it answers a form sent to another path.
 
-    A ``problem`` among the values that is an error gives the page its status, unless there is a ``status``.
+    The value ``problem``, if it is an error, gives the page its status, unless ``status`` does.
 
-    Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
-    then needs none), ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for
-    a viewer), ``now``, and the functions ``static(name)``, the address of a style sheet or script,
-    ``far(moment)``, ``clock(moment)``, ``clock_time_of(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and
-    ``link(name=value)``, the address of this page with other parameters.
+    Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login),
+    ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for a viewer), ``now``,
+    and the functions ``static(name)``, the address of a style sheet or script, ``far(moment)``, ``clock(moment)``,
+    ``clock_time_of(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and ``link(name=value)``, the address of
+    this page with other parameters.
     """
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), request_access(request).session(request)
@@ -61,42 +61,41 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
         "now": now,
         "far": partial(words.far, now=now),
         "clock_time_of": partial(words.clock_time, now=now),
-        "link": partial(_link, request, values.get("at", "")),
+        "link": partial(link, request, values.get("at", "")),
     }
     problem = values.get("problem")
-    refusal = problem if isinstance(problem, MaestroError) else None
     if "problem" in values:
-        shared["problem"] = str(values.pop("problem") or "")
-    page = HTMLResponse(
-        templates.get_template(name).render({**shared, **values}),
-        status_code=status or (status_of(refusal) if refusal is not None else HTTPStatus.OK),
-    )
+        values["problem"] = str(problem or "")
+    if status is None:
+        status = status_of(problem) if isinstance(problem, MaestroError) else HTTPStatus.OK
+    page = HTMLResponse(templates.get_template(name).render({**shared, **values}), status_code=status)
     tag(request, page)
     return page
 
 
-def with_parameters(request: Request, **changed: object) -> str:
-    """Return the address of a page with some of its parameters changed, or left out where they are None or empty."""
-    return _link(request, "", **changed)
+def address(path: str, parameters: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
+    """Return a path with query parameters; a list of values becomes several parameters."""
+    return f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
 
 
-def _link(request: Request, at: str, /, **changed: object) -> str:
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
-    added = [(name, str(value)) for name, value in changed.items() if value not in (None, "")]
-    return (at or request.url.path) + (f"?{urlencode(kept + added)}" if kept or added else "")
+def link(request: Request, path: str = "", /, **changed: object) -> str:
+    """Return the address of this page with other parameters; None or an empty text removes a parameter."""
+    unchanged = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    added = [(name, value) for name, value in changed.items() if value not in (None, "")]
+    return address(path or request.url.path, unchanged + added)
 
 
 def lead_back(page: str, **parameters: object) -> RedirectResponse:
-    """Answer a form: lead to a page, so that a reload does not send the form again."""
-    given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
-    return RedirectResponse(page + (f"?{urlencode(given)}" if given else ""), HTTPStatus.SEE_OTHER)
+    """Redirect from a form to a page, so that a reload does not send the form again; empty parameters are left out."""
+    filled = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)
 
 
 @router.get("/chat")
 def chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the chat; ``web_url`` is where its socket connects, empty when the web connector does not run.
+    """Show the chat; ``web_url`` is the address of its socket, empty when the web connector does not run.
 
-    The writer is the operator to the agents, so a viewer only reads how to get access.
+    Messages from this page come from the operator, so a viewer only reads how to get access.
     """
     if role_of(request) is DashboardRole.VIEWER:
         return render(request, "chat-off.html", title="Chat – Maestro")

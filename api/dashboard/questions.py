@@ -1,13 +1,12 @@
-"""The page of questions and approvals: those that wait for an answer, and those that are settled."""
+"""The page of questions and approvals: open ones, and answered ones."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.dashboard.forms import FormRow, submit
-from api.dashboard.pages import lead_back, render, with_parameters
+from api.dashboard.forms import FormRow, FormText, submit
+from api.dashboard.pages import lead_back, link, render
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
@@ -19,9 +18,8 @@ from maestro.domain.questions.question import QuestionStatus
 from maestro.operations.questions import QuestionQuery
 
 PAGE = "/questions"
-TITLE = "Questions – Maestro"
 MOST_OPEN = 100
-"""Open questions that the page lists; the command and the API list the others."""
+"""Open questions on the page; the command and the API list all."""
 SETTLED = tuple(status for status in QuestionStatus if status is not QuestionStatus.OPEN)
 MINUTE = "%Y-%m-%d %H:%M"
 
@@ -30,7 +28,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @dataclass(frozen=True)
 class _AnswerForm:
-    """The answer that was typed, and the number of its question."""
+    """The entered answer and the number of its question."""
 
     number: int = 0
     words: str = ""
@@ -41,26 +39,26 @@ _NO_ANSWER = _AnswerForm()
 
 @router.get("")
 def show(request: Request, parts: Parts) -> Response:
-    """List the questions that wait for an answer, and below them those that are settled."""
+    """List the open questions, and below them the others."""
     # The minute is part of the version, because a question expires without a commit.
     return unchanged(request, f"{parts.clock():{MINUTE}}") or _page(request, _NO_ANSWER)
 
 
 @router.post("/answer")
-def answer(request: Request, parts: Parts, number: FormRow, words: Annotated[str, Form()] = "") -> Response:
-    """Answer a question in words, and lead back to the list."""
+def answer(request: Request, parts: Parts, number: FormRow, words: FormText = "") -> Response:
+    """Answer a question with a text, and redirect to the list."""
     return _settle(request, parts, _AnswerForm(number, words))
 
 
 @router.post("/approve")
 def approve(request: Request, parts: Parts, number: FormRow) -> Response:
-    """Let an agent call the tool that it asks for, and lead back to the list."""
+    """Approve a tool call, and redirect to the list."""
     return _settle(request, parts, _AnswerForm(number), approves=True)
 
 
 @router.post("/refuse")
 def refuse(request: Request, parts: Parts, number: FormRow) -> Response:
-    """Do not let an agent call the tool that it asks for, and lead back to the list."""
+    """Refuse a tool call, and redirect to the list."""
     return _settle(request, parts, _AnswerForm(number), approves=False)
 
 
@@ -74,34 +72,28 @@ def _settle(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: b
 
 def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
     query, questions = QuestionQuery(), parts_of(request).questions
-    try:
-        query = _query(request)
-    except InvalidEdit as error:
-        problem = problem or error
+    reading = request.method in SAFE_METHODS  # a refused form has no filter in its address
+    if reading:
+        fields: dict[str, object] = {"status": list(filter(None, request.query_params.getlist("status")))}
+        cursor = request.query_params.get("cursor")
+        try:
+            query = read(QuestionQuery, {**fields, "cursor": cursor} if cursor else fields)
+        except InvalidEdit as error:
+            problem = error
     waiting = questions.waiting(MOST_OPEN + 1)
-    among = tuple(status for status in query.status if status in SETTLED) or SETTLED
-    reading = request.method in SAFE_METHODS
+    settled = tuple(status for status in query.status if status in SETTLED) or SETTLED
     return render(
         request,
         "questions.html",
-        title=TITLE,
+        title="Questions – Maestro",
         waiting=waiting[:MOST_OPEN],
         more=len(waiting) > MOST_OPEN,
-        settled=questions.page(among, query.cursor, query.limit),
+        settled=questions.page(settled, query.cursor, query.limit),
         statuses=SETTLED,
         chosen=query.status,
         first=query.cursor is None,
-        said=form,
+        form=form,
         problem=problem,
         done=request.query_params.get("settled", "") if reading else "",
-        look=with_parameters(request, settled=None) if reading else PAGE,
+        address=link(request, settled=None) if reading else PAGE,
     )
-
-
-def _query(request: Request) -> QuestionQuery:
-    """Return the filter in the address; after a form that was refused there is none."""
-    if request.method not in SAFE_METHODS:
-        return QuestionQuery()
-    given: dict[str, object] = {"status": [word for word in request.query_params.getlist("status") if word]}
-    cursor = request.query_params.get("cursor")
-    return read(QuestionQuery, given | ({"cursor": cursor} if cursor else {}))

@@ -1,14 +1,21 @@
 """The pages of schedules: the list with its form, and the backfill of missed times."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import TextForm, moment_with_zone, submit
+from api.dashboard.forms import (
+    FormText,
+    TextForm,
+    moment_with_zone,
+    read_filters,
+    submit,
+    without_empty,
+)
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
@@ -35,24 +42,18 @@ from maestro.domain.schedules.views import (
 )
 
 PAGE = "/schedules"
+HERE = "schedules"
 TITLE = "Schedules – Maestro"
-SHOWN = 25
+PAGE_SIZE = 25
 FILTERS = ("kind", "agent", "state")
-DONE = {"backfilled": "The runs begin now, one after the other."}
-"""What was done, by the word that stands in the address: no text of an address is shown."""
-TIMING = frozenset({"schedule", "timezone", "jitter_seconds"})
+NOTICES = {"backfilled": "The runs begin now, one after the other."}
+"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
-Ref = Annotated[str, Form()]
-
-HERE = "schedules"
-
-backfill_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{PAGE}/backfill")
-
 
 class ScheduleForm(TextForm):
-    """What stands in the form; what is wrong with it is said by the rules of what it becomes."""
+    """The form of a schedule, with texts that the input of the operation checks."""
 
     ref: str = ""
     kind: str = "cron"
@@ -69,223 +70,211 @@ class ScheduleForm(TextForm):
     thread: str = ""
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return what was typed, without the blanks around it; raises ``InvalidEdit`` for a script that is no JSON."""
-        return {**super().fields("ref", *left_out), "script": _script(self.script)}
+        """Return the fields without surrounding blanks; raises ``InvalidEdit`` for a script that is not JSON."""
+        return {**super().fields("ref", *left_out), "script": _parse_script(self.script)}
 
 
 @dataclass(frozen=True)
 class _NextTimes:
-    """When what was typed would come, or why it never does."""
+    """The next times of the entered schedule, or the error."""
 
-    found: SchedulePreview | None = None
+    preview: SchedulePreview | None = None
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class _SchedulePageState:
-    """What the page is told beside the list: what was typed, and what came of it."""
+    """The entered text of the form, and the result of the form that was sent."""
 
-    typed: ScheduleForm = field(default_factory=ScheduleForm)
+    form: ScheduleForm = field(default_factory=ScheduleForm)
     problem: MaestroError | None = None
-    said: str = ""
+    notice: str = ""
     times: _NextTimes | None = None
     open: bool = False
 
 
 @router.get("")
 def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
-    """List what is planned, and offer to plan more, or to change what is named."""
+    """List the schedules, with the form for a new one, or for the named one."""
     if not edit:
-        return _page(request, _SchedulePageState(said=DONE.get(done, "")))
+        return _page(request, _SchedulePageState(notice=NOTICES.get(done, "")))
     try:
         schedule = parts.schedules.show(edit)
     except MaestroError as error:
-        return refused(request, "schedules", error)
+        return refused(request, HERE, error)
     return _page(request, _SchedulePageState(_form_of_schedule(schedule), open=True))
 
 
 @router.post("")
-def plan(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> Response:
-    """Plan something, and lead back to the list; what cannot be planned is said on the page."""
-    return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, typed.fields()), OPERATOR), typed)
+def add(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+    """Add a schedule, and redirect to the list; an error is shown on the page."""
+    return _submit(request, lambda: parts.schedules.add(read(NewScheduleOfKind, form.fields()), OPERATOR), form)
 
 
 @router.post("/change")
-def change(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> Response:
-    """Change what is planned, and lead back to the list."""
+def change(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> Response:
+    """Change a schedule, and redirect to the list."""
     return _submit(
-        request,
-        lambda: parts.schedules.change(typed.ref, read(ScheduleChange, typed.fields("kind")), OPERATOR),
-        typed,
+        request, lambda: parts.schedules.change(form.ref, read(ScheduleChange, form.fields("kind")), OPERATOR), form
     )
 
 
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
-def preview(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
-    """Show when what was typed would come, where no script does it; nothing is planned."""
-    return _page(request, _SchedulePageState(typed, times=_times(parts, typed), open=True))
+def preview(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
+    """Show the next times of the entered schedule, for browsers without scripts; nothing is changed."""
+    return _page(request, _SchedulePageState(form, times=_next_times(parts, form), open=True))
 
 
 @router.get("/times")
-def times(request: Request, parts: Parts, typed: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
-    """Return that part of the page alone, for a script; an incomplete schedule is no error while it is typed."""
-    return render(request, "schedule-times.html", title=TITLE, times=_times(parts, typed))
+def times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
+    """Return the next times alone, for a script; an invalid schedule has status 200, because it is still typed."""
+    return render(request, "schedule-times.html", title=TITLE, times=_next_times(parts, form))
 
 
 @router.post("/run")
-def run(request: Request, parts: Parts, ref: Ref) -> Response:
-    """Begin a run, and lead back to the list, which has its job."""
+def run(request: Request, parts: Parts, ref: FormText) -> Response:
+    """Start a run, and redirect to the list, which links to its job."""
     return _submit(request, lambda: parts.schedules.run_now(ref, OPERATOR))
 
 
 @router.post("/pause")
-def pause(request: Request, parts: Parts, ref: Ref) -> Response:
-    """Let a schedule rest, and lead back to the list."""
+def pause(request: Request, parts: Parts, ref: FormText) -> Response:
+    """Pause a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=False), OPERATOR))
 
 
 @router.post("/resume")
-def resume(request: Request, parts: Parts, ref: Ref) -> Response:
-    """Let a schedule run again, and lead back to the list."""
+def resume(request: Request, parts: Parts, ref: FormText) -> Response:
+    """Resume a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.change(ref, ScheduleChange(enabled=True), OPERATOR))
 
 
 @router.post("/remove")
-def remove(request: Request, parts: Parts, ref: Ref) -> Response:
-    """Remove a schedule, and lead back to the list."""
+def remove(request: Request, parts: Parts, ref: FormText) -> Response:
+    """Remove a schedule, and redirect to the list."""
     return _submit(request, lambda: parts.schedules.remove(ref, OPERATOR))
 
 
-def _times(parts: ApiParts, typed: ScheduleForm) -> _NextTimes:
-    wanted = {name: text.strip() for name, text in typed.model_dump(include=set(TIMING)).items()}
+def _next_times(parts: ApiParts, form: ScheduleForm) -> _NextTimes:
+    fields = {"schedule": form.schedule, "timezone": form.timezone, "jitter_seconds": form.jitter_seconds}
     try:
-        return _NextTimes(parts.schedules.preview(read(SchedulePreviewRequest, wanted)))
+        stripped = {name: text.strip() for name, text in fields.items()}
+        return _NextTimes(parts.schedules.preview(read(SchedulePreviewRequest, stripped)))
     except MaestroError as error:
         return _NextTimes(problem=str(error))
 
 
-def _submit(request: Request, operation: Callable[[], object], typed: ScheduleForm | None = None) -> Response:
+def _submit(request: Request, operation: Callable[[], object], form: ScheduleForm | None = None) -> Response:
     return submit(
         operation,
         lambda _: lead_back(PAGE),
-        lambda error: _page(request, _SchedulePageState(typed or ScheduleForm(), error, open=typed is not None)),
+        lambda error: _page(request, _SchedulePageState(form or ScheduleForm(), error, open=form is not None)),
     )
 
 
-def _page(request: Request, shown: _SchedulePageState) -> HTMLResponse:
-    given = request.query_params if request.method == "GET" else {}
-    wanted = {name: given.get(name, "") for name in FILTERS}
-    cursor = given.get("cursor") or None
-    parts = parts_of(request)
+def _page(request: Request, state: _SchedulePageState) -> HTMLResponse:
+    parts, reading = parts_of(request), request.method == "GET"
+    filters = read_filters(request, FILTERS) if reading else dict.fromkeys(FILTERS, "")
+    cursor = request.query_params.get("cursor") or None if reading else None
     with parts.store.view() as tx:
-        agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
+        agents = [agent for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED]
     try:
-        page = parts.schedules.page(_filter(wanted), SHOWN, cursor)
+        page = parts.schedules.page(read(ScheduleFilter, without_empty(filters)), PAGE_SIZE, cursor)
     except InvalidEdit as error:
-        page, shown = SchedulePage(items=(), next=None), _SchedulePageState(problem=error)
+        page, state = SchedulePage(items=(), next=None), _SchedulePageState(problem=error)
     return render(
         request,
         "schedules.html",
         at=PAGE,
         title=TITLE,
         agents=agents,
-        slugs=[one.slug for one in agents],
-        schedules=page.items,
-        following=page.next,
+        slugs=[agent.slug for agent in agents],
+        page=page,
         first=cursor is None,
-        wanted=wanted,
-        filtered=any(wanted.values()),
-        kinds=[kind.value for kind in ScheduleKind],
-        states=[state.value for state in ScheduleState],
-        shown=shown,
-        problem=shown.problem,
+        filters=filters,
+        filtered=any(filters.values()),
+        kinds=tuple(ScheduleKind),
+        states=tuple(ScheduleState),
+        state=state,
+        problem=state.problem,
     )
 
 
-def _filter(wanted: Mapping[str, str]) -> ScheduleFilter:
-    return read(ScheduleFilter, {name: text for name, text in wanted.items() if text})
-
-
 def _form_of_schedule(schedule: ScheduleView) -> ScheduleForm:
-    """Return what stands in the form to change a schedule."""
+    """Return the form that changes a schedule."""
     known = schedule.model_dump(by_alias=False, include=set(ScheduleForm.model_fields))
     script = "" if schedule.script is None else schedule.script.model_dump_json(indent=2)
     return ScheduleForm(**{**{name: str(value) for name, value in known.items()}, "script": script})
 
 
-def _script(text: str) -> Any:
-    if not text.strip():
-        return None
+def _parse_script(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text) if text.strip() else None
     except (ValueError, RecursionError):
         raise InvalidEdit("script: expected JSON, an object with url, template and condition") from None
 
 
 @dataclass(frozen=True)
 class BackfillForm:
-    """The stretch that was typed."""
+    """The entered period."""
 
     start: str = ""
     end: str = ""
 
-    def wish(self, *, preview: bool) -> BackfillRequest:
-        """Return what is asked for; raises ``InvalidEdit``."""
-        return read(
-            BackfillRequest,
-            {"from": moment_with_zone(self.start), "to": moment_with_zone(self.end), "preview": preview},
-        )
+    def request(self, *, preview: bool) -> BackfillRequest:
+        """Return the requested backfill; raises ``InvalidEdit``."""
+        start, end = moment_with_zone(self.start), moment_with_zone(self.end)
+        return read(BackfillRequest, {"from": start, "to": end, "preview": preview})
 
 
-@backfill_router.get("")
-def show_backfill(request: Request, parts: Parts, ref: str = "") -> HTMLResponse:
-    """Ask for a stretch, and tell which of its times would get a run."""
-    given = request.query_params
-    typed = BackfillForm(given.get("from", "").strip(), given.get("to", "").strip())
-    if not (typed.start or typed.end):
-        return _backfill_page(request, ref, typed)
-    try:
-        return _backfill_page(
-            request, ref, typed, found=parts.schedules.backfill(ref, typed.wish(preview=True), OPERATOR)
-        )
-    except MaestroError as error:
-        return _backfill_page(request, ref, typed, error)
+@router.get("/backfill")
+def show_backfill(request: Request, parts: Parts, ref: str = "") -> Response:
+    """Show the form for a period, and the times in the entered one that would get a run."""
+    filters = read_filters(request, ("from", "to"))
+    form = BackfillForm(filters["from"], filters["to"])
+    if not (form.start or form.end):
+        return _backfill_page(request, ref, form)
+    return submit(
+        lambda: parts.schedules.backfill(ref, form.request(preview=True), OPERATOR),
+        lambda backfill: _backfill_page(request, ref, form, backfill=backfill),
+        lambda error: _backfill_page(request, ref, form, error),
+    )
 
 
-@backfill_router.post("")
+@router.post("/backfill")
 def begin_backfill(
     request: Request,
     parts: Parts,
-    ref: Annotated[str, Form()],
+    ref: FormText,
     start: Annotated[str, Form(alias="from")] = "",
     end: Annotated[str, Form(alias="to")] = "",
 ) -> Response:
-    """Begin the runs, and lead back to the list."""
-    typed = BackfillForm(start.strip(), end.strip())
+    """Start the runs, and redirect to the list."""
+    form = BackfillForm(start.strip(), end.strip())
     return submit(
-        lambda: parts.schedules.backfill(ref, typed.wish(preview=False), OPERATOR),
+        lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
         lambda _: lead_back(PAGE, done="backfilled"),
-        lambda error: _backfill_page(request, ref, typed, error),
+        lambda error: _backfill_page(request, ref, form, error),
     )
 
 
 def _backfill_page(
     request: Request,
     ref: str,
-    typed: BackfillForm,
+    form: BackfillForm,
     problem: MaestroError | None = None,
-    found: BackfillView | None = None,
+    backfill: BackfillView | None = None,
 ) -> HTMLResponse:
     try:
-        one = parts_of(request).schedules.show(ref)
+        schedule = parts_of(request).schedules.show(ref)
     except MaestroError as error:
         return refused(request, HERE, error)
     return render(
         request,
         "schedule-backfill.html",
         title=f"Make up for {ref} – Maestro",
-        one=one,
-        typed=typed,
-        found=found,
+        schedule=schedule,
+        form=form,
+        backfill=backfill,
         problem=problem,
     )

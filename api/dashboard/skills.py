@@ -1,5 +1,6 @@
-"""The pages of skills: the list with what is wrong with files, a message tried, and one read, changed and switched."""
+"""The pages of skills: the list with faulty files and a trial of a message, and one skill with its file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -7,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import submit
+from api.dashboard.forms import FormText, read_filters, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
@@ -20,18 +21,17 @@ from maestro.domain.skills.views import SkillChange, SkillDetail, SkillTrial, Sk
 
 PAGE = "/skills"
 HERE = "skills"
-TITLE = "Skills – Maestro"
-SHOWN = 100
+PAGE_SIZE = 100
 SOURCES = ("own", "shipped")
 STATES = ("enabled", "disabled")
-DONE = {
+NOTICES = {
     "added": "The skill is used from the next message on.",
     "enabled": "Messages bring it in again.",
     "disabled": "No message brings it in, until it is enabled.",
     "removed": "The file is gone.",
 }
-"""What was done, by the word that stands in the address: no text of an address is shown."""
-BEGINNING = """---
+"""Notices of completed forms, by the word in the address: a text from the address is never shown."""
+EXAMPLE = """---
 slug: tea
 name: Making tea
 description: How to make tea.
@@ -42,73 +42,71 @@ required_tools: []
 ---
 Boil the water first. Tell the person how long to wait.
 """
-"""What a new skill may look like."""
+"""The text in the form of a new skill."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
-Text = Annotated[str, Form()]
-
 
 class TrialForm(BaseModel):
-    """A message that is tried, and for which agent."""
+    """A message to try, and its agent."""
 
     message: str = ""
     agent: str = ""
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """What was typed to be tried, and what would become of it."""
+class _TrialState:
+    """The entered message and the skills that it would bring in, or the error."""
 
-    typed: TrialForm = field(default_factory=TrialForm)
-    found: SkillTrial | None = None
+    form: TrialForm = field(default_factory=TrialForm)
+    result: SkillTrial | None = None
     problem: MaestroError | None = None
 
 
-_UNTRIED = _Tried()
+_NO_TRIAL = _TrialState()
 
 
 @router.get("")
 def show(request: Request, done: str = "") -> HTMLResponse:
-    """List the skills by slug, and what is wrong with files."""
-    return _list(request, _UNTRIED, DONE.get(done, ""))
+    """List the skills by slug, and the faulty files."""
+    return _list(request, _NO_TRIAL, NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
-def try_message(request: Request, parts: Parts, typed: Annotated[TrialForm, Form()]) -> HTMLResponse:
-    """Show which skills a message would bring in, and why not; nothing is sent and nothing is paid."""
-    try:
-        wish = read(SkillTrialRequest, typed.model_dump())
-        return _list(request, _Tried(typed, parts.skills.trial(wish)))
-    except MaestroError as error:
-        return _list(request, _Tried(typed, problem=error))
+def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form()]) -> Response:
+    """Show which skills a message would bring in, and why not the others; no model is called."""
+    return submit(
+        lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
+        lambda result: _list(request, _TrialState(form, result)),
+        lambda error: _list(request, _TrialState(form, problem=error)),
+    )
 
 
 @router.get("/new")
-def ask(request: Request) -> HTMLResponse:
-    """Show the form for a skill that is to be made."""
-    return _form(request, BEGINNING)
+def show_new(request: Request) -> HTMLResponse:
+    """Show the form for a new skill."""
+    return _form(request, EXAMPLE)
 
 
 @router.post("")
-def add(request: Request, parts: Parts, text: Text = "") -> Response:
-    """Put a skill into the folder, and lead to its page; what cannot be is said above the form."""
+def add(request: Request, parts: Parts, text: FormText = "") -> Response:
+    """Add a skill to the folder, and redirect to its page; an error is shown above the form."""
     return submit(
-        lambda: parts.skills.add(_form_fields(text), OPERATOR), _added, lambda error: _form(request, text, error)
+        lambda: parts.skills.add(_file_content(text), OPERATOR), _added, lambda error: _form(request, text, error)
     )
 
 
 @router.get("/{slug}")
 def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
-    """Show a skill: what brings it in, and what it tells the model."""
-    return _one(request, slug, said=DONE.get(done, ""))
+    """Show a skill: its triggers and its instructions."""
+    return _one(request, slug, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{slug}")
-def change(request: Request, parts: Parts, slug: str, text: Text = "") -> Response:
-    """Write the file of a skill anew; one that comes with Maestro gets one of the operator's own in its place."""
+def change(request: Request, parts: Parts, slug: str, text: FormText = "") -> Response:
+    """Replace the file of a skill; for a shipped skill, add a file of the operator that takes its place."""
     return submit(
-        lambda: parts.skills.add(_form_fields(text), OPERATOR, replace=True),
+        lambda: parts.skills.add(_file_content(text), OPERATOR, replace=True),
         _added,
         lambda error: _one(request, slug, error, text=text),
     )
@@ -116,19 +114,19 @@ def change(request: Request, parts: Parts, slug: str, text: Text = "") -> Respon
 
 @router.post("/{slug}/enable")
 def enable(request: Request, parts: Parts, slug: str) -> Response:
-    """Let messages bring in a skill."""
+    """Enable a skill, so that messages bring it in."""
     return _switch(request, parts, slug, enabled=True)
 
 
 @router.post("/{slug}/disable")
 def disable(request: Request, parts: Parts, slug: str) -> Response:
-    """Let no message bring in a skill."""
+    """Disable a skill, so that no message brings it in."""
     return _switch(request, parts, slug, enabled=False)
 
 
 @router.post("/{slug}/remove")
 def remove(request: Request, parts: Parts, slug: str) -> Response:
-    """Delete the file of an own skill, and lead back to the list."""
+    """Delete the file of the operator's own skill, and redirect to the list."""
     return submit(
         lambda: parts.skills.remove(slug, OPERATOR),
         lambda _: lead_back(PAGE, done="removed"),
@@ -148,40 +146,40 @@ def _added(skill: SkillDetail) -> Response:
     return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 
-def _form_fields(text: str) -> bytes:
-    """Return a file of what was typed; browsers send the end of a line as two characters."""
+def _file_content(text: str) -> bytes:
+    # Browsers send line ends as CR LF.
     return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
 
 
-def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
-    typed = {name: request.query_params.get(name, "").strip() for name in ("q", "source", "state")}
+def _list(request: Request, trial: _TrialState, notice: str = "") -> HTMLResponse:
+    filters = read_filters(request, ("q", "source", "state"))
     cursor = request.query_params.get("cursor") or None
     with parts_of(request).store.view() as tx:
         rows = tx.agents.skills.all()
-        shown = skill_page([row for row in rows if _fits(row, typed)], tx.agents.skills.problems(), cursor, SHOWN)
+        page = skill_page([row for row in rows if _fits(row, filters)], tx.agents.skills.problems(), cursor, PAGE_SIZE)
         agents = tx.agents.slugs()
     return render(
         request,
         "skills.html",
         at=PAGE,
-        title=TITLE,
-        shown=shown,
-        typed=typed,
+        title="Skills – Maestro",
+        page=page,
+        filters=filters,
         first=cursor is None,
         sources=SOURCES,
         states=STATES,
         agents=agents,
-        tried=tried,
-        problem=tried.problem,
-        said=said,
+        trial=trial,
+        problem=trial.problem,
+        notice=notice,
     )
 
 
-def _fits(row: SkillRow, typed: dict[str, str]) -> bool:
-    wanted, source, state = typed["q"].casefold(), typed["source"], typed["state"]
+def _fits(row: SkillRow, filters: Mapping[str, str]) -> bool:
+    q, source, state = filters["q"].casefold(), filters["source"], filters["state"]
     texts = (row.slug, row.name, row.description, row.category, row.keywords)
     return (
-        (not wanted or any(wanted in text.casefold() for text in texts))
+        (not q or any(q in text.casefold() for text in texts))
         and (not source or row.shipped is (source == "shipped"))
         and (not state or row.enabled is (state == "enabled"))
     )
@@ -192,30 +190,27 @@ def _form(request: Request, text: str, problem: MaestroError | None = None) -> H
 
 
 def _one(
-    request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", said: str = ""
+    request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", notice: str = ""
 ) -> HTMLResponse:
     parts = parts_of(request)
     try:
         skill = parts.skills.show(slug)
     except MaestroError as error:
         return refused(request, HERE, error)
-    file, unread = (text, "") if text else _file(request, slug)
+    file, unreadable = text, ""
+    if not file:
+        try:
+            file = parts.skills.text(slug)
+        except Conflict as error:
+            unreadable = str(error)
     return render(
         request,
         "skill.html",
         title=f"{slug} – Maestro",
         skill=skill,
         text=file,
-        unread=unread,
-        typing=bool(text),
+        unreadable=unreadable,
+        editing=bool(text),
         problem=problem,
-        said=said,
+        notice=notice,
     )
-
-
-def _file(request: Request, slug: str) -> tuple[str, str]:
-    """Return the file of a skill, or why it cannot be read here."""
-    try:
-        return parts_of(request).skills.text(slug), ""
-    except Conflict as error:
-        return "", str(error)

@@ -47,7 +47,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 class TextExcerpt(NamedTuple):
     """A text or its beginning; ``more`` is the number of characters left out."""
 
-    shown: str
+    text: str
     more: int = 0
 
 
@@ -103,7 +103,7 @@ class JobContent:
 
     def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text, in full if requested."""
-        return beginning(text, None if self.whole == name else SHORT)
+        return excerpt(text, None if self.whole == name else SHORT)
 
     @property
     def held(self) -> bool:
@@ -191,7 +191,7 @@ def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
     )
 
 
-def beginning(text: str, most: int | None) -> TextExcerpt:
+def excerpt(text: str, most: int | None) -> TextExcerpt:
     """Return the beginning of a text; all of it for None, or if the rest is shorter than the link to it."""
     if most is None or len(text) <= most + most // 10:
         return TextExcerpt(text)
@@ -215,7 +215,7 @@ def _turns(seen: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
         PromptEntry(
             number,
             turn,
-            beginning(turn.text, None if number == whole else most),
+            excerpt(turn.text, None if number == whole else most),
             len(turn.text) > FOLDED and number not in (whole, len(seen.messages)),
         )
         for number, turn in enumerate(seen.messages, start=1)

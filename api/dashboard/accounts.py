@@ -1,0 +1,363 @@
+"""The page of accounts, connectors, clients and users, with its forms."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.forms import FormText, TextForm, submit
+from api.dashboard.pages import lead_back, render
+from api.guards import OPERATOR, PasswordRoute
+from api.parts import ApiParts
+from api.routes.dependencies import Parts, parts_of
+from connectors.platforms import platform, platforms
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.connectors import ConnectorChange, NewConnector, disabled_page
+from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.fields import read
+from maestro.domain.llm.account_views import AccountChange, NewAccount, account_view
+from maestro.domain.llm.accounts import AccountStatus
+from maestro.domain.llm.clients import ClientChange, NewClient, client_view
+from maestro.domain.llm.usage import UsageBy
+from maestro.domain.llm.usage_views import MOST, UsageQuery
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.people.people import PairingStatus
+from maestro.domain.people.views import InvitationView, PairingApproval, pairing_view, person_view
+from maestro.store.transaction import Transaction
+
+PAGE = "/accounts"
+LISTED = 100
+"""Refused pairings, users and channels that the page lists; the commands and the API list all."""
+SECRET = "secret_"  # noqa: S105 - the prefix of form fields that hold secrets
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+FormFlag = Annotated[bool, Form()]
+
+
+class AccountForm(TextForm):
+    """The form of an account; its ``name`` cannot change later."""
+
+    name: str = ""
+    type: str = "api_key"
+    provider: str = "anthropic"
+    model: str = ""
+    models: str = ""
+    api_key: str = ""
+    base_url: str = ""
+    home_dir: str = ""
+    priority: str = "20"
+    requests_per_minute: str = "0"
+    tokens_per_minute: str = "0"
+    concurrency: str = "0"
+
+    def fields(self, *left_out: str) -> dict[str, object]:
+        """Return the fields without surrounding blanks; blanks or commas separate models."""
+        return {**super().fields(*left_out), "models": self.models.replace(",", " ").split()}
+
+    def without_key(self) -> "AccountForm":
+        """Return the form without its key, to show it again beside an error."""
+        return self.model_copy(update={"api_key": ""})
+
+
+class ConnectorForm(BaseModel, extra="allow"):
+    """The form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
+
+    platform: str = ""
+    account: str = DEFAULT_ACCOUNT
+    agent: str = ""
+    options: str = "{}"
+
+    def secrets(self) -> Mapping[str, str]:
+        """Return the entered secrets by their names."""
+        extra = {name: str(value).strip() for name, value in (self.model_extra or {}).items()}
+        return {name.removeprefix(SECRET): text for name, text in extra.items() if name.startswith(SECRET) and text}
+
+    def parse_options(self) -> dict[str, Any]:
+        """Return the options; raises ``InvalidEdit`` for text that is not a JSON object."""
+        try:
+            options = json.loads(self.options.strip() or "{}")
+        except (ValueError, RecursionError):
+            options = None
+        if not isinstance(options, dict):
+            raise InvalidEdit('options: expected a JSON object, such as {"requireMention": false}')
+        return options
+
+    def without_secrets(self) -> "ConnectorForm":
+        """Return the form without its secrets, to show it again beside an error."""
+        return ConnectorForm(**self.model_dump(include=set(ConnectorForm.model_fields)))
+
+
+class ClientForm(TextForm):
+    """The form of a client."""
+
+    name: str = ""
+    slug: str = ""
+    plan: str = "per_task"
+    daily_budget_usd: str = ""
+    weight: str = "1"
+
+    def fields(self, *left_out: str) -> dict[str, object]:
+        """Return the fields without surrounding blanks; an empty budget means no budget of its own."""
+        fields = super().fields(*left_out)
+        return {**fields, "daily_budget_usd": fields["daily_budget_usd"] or None}
+
+
+@dataclass(frozen=True)
+class AccountsPageState:
+    """The entered text of the forms of the page, and the result of the one that was sent.
+
+    ``form`` is the open form: of an account, a connector or a client, for a new one or, with ``editing``, for a known
+    one.
+    """
+
+    form: str = ""
+    editing: bool = False
+    account: AccountForm = field(default_factory=AccountForm)
+    connector: ConnectorForm = field(default_factory=ConnectorForm)
+    client: ClientForm = field(default_factory=ClientForm)
+    problem: MaestroError | None = None
+    invitation: InvitationView | None = None
+
+
+@router.get("")
+def show(request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = "") -> HTMLResponse:
+    """Show all lists of the page, with the form for the named item open."""
+    try:
+        return _page(request, _state_for(parts, edit, connector, client))
+    except MaestroError as error:
+        return _page(request, AccountsPageState(problem=error))
+
+
+def _state_for(parts: ApiParts, edit: str, connector: str, client: str) -> AccountsPageState:
+    if connector:
+        name, _, account = connector.partition("/")
+        view = parts.connectors.show(name, account)
+        options = json.dumps(view.options, indent=2, ensure_ascii=False)
+        form = ConnectorForm(platform=view.platform, account=view.account, agent=view.agent, options=options)
+        return AccountsPageState("connector", editing=True, connector=form)
+    if client:
+        return AccountsPageState("client", editing=True, client=_client_form(parts, client))
+    return AccountsPageState("account", editing=True, account=_account_form(parts, edit)) if edit else _CLOSED
+
+
+def _account_form(parts: ApiParts, name: str) -> AccountForm:
+    view = parts.accounts.show(name)
+    known = view.model_dump(by_alias=False, include=set(AccountForm.model_fields) - {"models"})
+    return AccountForm(**{name: str(value) for name, value in known.items()}, models=" ".join(view.models))
+
+
+def _client_form(parts: ApiParts, name: str) -> ClientForm:
+    view = parts.clients.show(name)
+    budget = "" if view.daily_budget_usd is None else f"{view.daily_budget_usd:g}"
+    return ClientForm(
+        name=view.name, slug=view.slug, plan=view.plan, daily_budget_usd=budget, weight=f"{view.weight:g}"
+    )
+
+
+@router.post("/add")
+def add_account(request: Request, parts: Parts, form: Annotated[AccountForm, Form()]) -> Response:
+    """Add an account, and redirect to the list."""
+    state = AccountsPageState("account", account=form.without_key())
+    return _submit(request, "added", lambda: parts.accounts.add(read(NewAccount, form.fields()), OPERATOR), state)
+
+
+@router.post("/change")
+def change_account(
+    request: Request, parts: Parts, form: Annotated[AccountForm, Form()], forget_key: FormFlag = False
+) -> Response:
+    """Change an account, and redirect to the list; an empty key stays unless the form asks to delete it."""
+    fields = form.fields("name", "type", "provider")
+    if not fields["api_key"] and not forget_key:
+        del fields["api_key"]
+    return _submit(
+        request,
+        "changed",
+        lambda: parts.accounts.change(form.name, read(AccountChange, fields), OPERATOR),
+        AccountsPageState("account", editing=True, account=form.without_key()),
+    )
+
+
+@router.post("/enable")
+def enable_account(request: Request, parts: Parts, name: FormText) -> Response:
+    """Enable an account and clear its limits."""
+    change = AccountChange(status=AccountStatus.ACTIVE)
+    return _submit(request, "enabled", lambda: parts.accounts.change(name, change, OPERATOR))
+
+
+@router.post("/disable")
+def disable_account(request: Request, parts: Parts, name: FormText) -> Response:
+    """Disable an account for further calls."""
+    change = AccountChange(status=AccountStatus.DISABLED)
+    return _submit(request, "disabled", lambda: parts.accounts.change(name, change, OPERATOR))
+
+
+@router.post("/remove")
+def remove_account(request: Request, parts: Parts, name: FormText) -> Response:
+    """Remove an account with its key."""
+    return _submit(request, "removed", lambda: parts.accounts.remove(name, OPERATOR))
+
+
+@router.post("/connectors/add")
+def add_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm, Form()]) -> Response:
+    """Add a connector, which connects at once, and redirect to the list."""
+
+    def operation() -> None:
+        names = {"platform": form.platform, "account": form.account.strip(), "agent": form.agent}
+        fields = {**names, "secrets": form.secrets(), "options": form.parse_options()}
+        parts.connectors.add(read(NewConnector, fields), OPERATOR)
+
+    return _submit(request, "connecting", operation, AccountsPageState("connector", connector=form.without_secrets()))
+
+
+@router.post("/connectors/change")
+def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm, Form()]) -> Response:
+    """Change a connector, and redirect to the list; an empty secret stays."""
+
+    def operation() -> None:
+        before = parts.connectors.show(form.platform, form.account).options
+        options = dict.fromkeys(before) | form.parse_options()
+        fields = {"agent": form.agent, "secrets": form.secrets(), "options": options}
+        parts.connectors.change(form.platform, form.account, read(ConnectorChange, fields), OPERATOR)
+
+    state = AccountsPageState("connector", editing=True, connector=form.without_secrets())
+    return _submit(request, "changed", operation, state)
+
+
+@router.post("/connectors/enable")
+def enable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
+    """Enable a connector, which connects again."""
+    change = ConnectorChange(enabled=True)
+    return _submit(request, "enabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
+
+
+@router.post("/connectors/disable")
+def disable_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
+    """Disable a connector: it neither receives nor sends."""
+    change = ConnectorChange(enabled=False)
+    return _submit(request, "disabled", lambda: parts.connectors.change(platform, account, change, OPERATOR))
+
+
+@router.post("/connectors/remove")
+def remove_connector(request: Request, parts: Parts, platform: FormText, account: FormText) -> Response:
+    """Remove a connector with its secrets."""
+    return _submit(request, "removed", lambda: parts.connectors.remove(platform, account, OPERATOR))
+
+
+@router.post("/connectors/open-channel")
+def open_channel(request: Request, parts: Parts, platform: FormText, account: FormText, channel: FormText) -> Response:
+    """Allow sends again to a channel that its platform had refused."""
+    return _submit(request, "opened", lambda: parts.connectors.enable_channel(platform, account, channel, OPERATOR))
+
+
+@router.post("/pairings/approve")
+def approve(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
+    """Give a user access, as a user or as an owner, and notify them."""
+    approval = PairingApproval(owner=owner)
+    done = "owner" if owner else "user"
+    return _submit(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
+
+
+@router.post("/pairings/refuse")
+def refuse(request: Request, parts: Parts, pairing: FormText) -> Response:
+    """Refuse a user access without a notification."""
+    return _submit(request, "refused", lambda: parts.people.refuse(pairing, OPERATOR))
+
+
+@router.post("/pairings/invite")
+def invite(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
+    """Create a pairing code and show it once."""
+    invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
+    return _page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
+
+
+@router.post("/people/remove")
+def remove_person(request: Request, parts: Parts, person: FormText) -> Response:
+    """Remove a user's access, from the next message on."""
+    return _submit(request, "forgotten", lambda: parts.people.remove(person, OPERATOR))
+
+
+@router.post("/clients/add")
+def add_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
+    """Add a client, which agents and channels may name."""
+    state = AccountsPageState("client", client=form)
+    return _submit(request, "added", lambda: parts.clients.add(read(NewClient, form.fields()), OPERATOR), state)
+
+
+@router.post("/clients/change")
+def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
+    """Change a client."""
+    return _submit(
+        request,
+        "changed",
+        lambda: parts.clients.change(form.name, read(ClientChange, form.fields("name")), OPERATOR),
+        AccountsPageState("client", editing=True, client=form),
+    )
+
+
+@router.post("/clients/remove")
+def remove_client(request: Request, parts: Parts, name: FormText) -> Response:
+    """Remove a client that nothing refers to."""
+    return _submit(request, "removed", lambda: parts.clients.remove(name, OPERATOR))
+
+
+_CLOSED = AccountsPageState()
+
+
+def _submit(
+    request: Request, done: str, operation: Callable[[], object], state: AccountsPageState = _CLOSED
+) -> Response:
+    """Carry out the form and redirect to the page; on an error show the page with the reason and the entered text."""
+    return submit(
+        operation,
+        lambda _: lead_back(PAGE, done=done),
+        lambda error: _page(request, replace(state, problem=error)),
+    )
+
+
+def _page(request: Request, state: AccountsPageState, status: HTTPStatus | None = None) -> HTMLResponse:
+    parts = parts_of(request)
+    with parts.store.view() as tx:
+        lists = _read_lists(tx)
+    return render(
+        request,
+        "accounts.html",
+        status,
+        title="Accounts and connectors – Maestro",
+        state=state,
+        problem=state.problem,
+        lists=lists,
+        connectors=parts.connectors.list().items,
+        platforms=_platforms(),
+        done=request.query_params.get("done", "") if not state.problem else "",
+    )
+
+
+@cache
+def _platforms() -> Mapping[str, Mapping[str, str]]:
+    """Return the descriptions of each platform's secrets; the installed platforms are looked up once."""
+    return {name: platform(name).secrets for name in platforms()}
+
+
+def _read_lists(tx: Transaction) -> Mapping[str, object]:
+    """Read the lists of the page; ``spent`` is today's cost of each account."""
+    limits, levels = tx.llm.accounts.limits(), tx.llm.budgets.client_levels()
+    today = tx.llm.budgets.today
+    usage = tx.llm.usage.page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
+    newest = tx.users.pairings.page(None, LISTED)
+    return {
+        "accounts": [account_view(account, limits) for account in tx.llm.accounts.all()],
+        "spent": {total.key or "": total.cost_usd for total in usage.items},
+        "pairings": [pairing_view(row, tx.now) for row in tx.users.pairings.pending()],
+        "refused": [pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
+        "people": [person_view(row) for row in tx.users.pairings.known_users(None, LISTED)],
+        "channels": disabled_page(tx.bots.channels.disabled()[:LISTED]).items,
+        "clients": [client_view(client, levels[client.name]) for client in tx.llm.budgets.clients()],
+        "agents": [agent.slug for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED],
+    }
