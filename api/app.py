@@ -66,8 +66,6 @@ ROUTERS = (
     overview.router,
     pages.router,
     conversations.chat_router,
-    agent_versions.token_router,
-    agent_pages.list_router,
     agent_versions.router,
     agent_pages.router,
     conversations.router,

@@ -37,12 +37,12 @@ def read_filters(request: Request, names: Iterable[str]) -> dict[str, str]:
     return {name: request.query_params.get(name, "").strip() for name in names}
 
 
-def without_empty(fields: Mapping[str, str]) -> dict[str, str]:
+def without_empty(fields: Mapping[str, Result]) -> dict[str, Result]:
     """Return the fields that are not empty: an empty filter does not filter."""
-    return {name: text for name, text in fields.items() if text}
+    return {name: value for name, value in fields.items() if value}
 
 
-def read_query(model: type[Query], fields: Mapping[str, str]) -> tuple[Query, InvalidEdit | None]:
+def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query, InvalidEdit | None]:
     """Return the query with the fields that are not empty; where one is invalid, the default query and the error."""
     try:
         return read(model, without_empty(fields)), None

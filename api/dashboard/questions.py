@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.dashboard.forms import FormRow, FormText, submit
+from api.dashboard.forms import FormRow, FormText, read_query, submit
 from api.dashboard.pages import lead_back, link, render
 from api.front import SAFE_METHODS
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
 from api.routes.dependencies import Parts, parts_of
-from maestro.domain.errors import InvalidEdit, MaestroError
-from maestro.domain.fields import read
+from maestro.domain.errors import MaestroError
 from maestro.domain.questions.question import QuestionStatus
 from maestro.operations.questions import QuestionQuery
 
@@ -71,15 +70,11 @@ def _settle(request: Request, parts: ApiParts, form: _AnswerForm, *, approves: b
 
 
 def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = None) -> Response:
-    query, questions = QuestionQuery(), parts_of(request).questions
-    reading = request.method in SAFE_METHODS  # a refused form has no filter in its address
-    if reading:
-        fields: dict[str, object] = {"status": list(filter(None, request.query_params.getlist("status")))}
-        cursor = request.query_params.get("cursor")
-        try:
-            query = read(QuestionQuery, {**fields, "cursor": cursor} if cursor else fields)
-        except InvalidEdit as error:
-            problem = error
+    questions, reading = parts_of(request).questions, request.method in SAFE_METHODS
+    query = QuestionQuery()
+    if reading:  # a refused form has no filter in its address
+        states = list(filter(None, request.query_params.getlist("status")))
+        query, problem = read_query(QuestionQuery, {"status": states, "cursor": request.query_params.get("cursor")})
     waiting = questions.waiting(MOST_OPEN + 1)
     settled = tuple(status for status in query.status if status in SETTLED) or SETTLED
     return render(

@@ -1,4 +1,4 @@
-"""The pages of one agent's versions and of its tokens."""
+"""The pages of one agent's versions, and of the tokens of all agents."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.agents.pages import AGENT_PAGE
-from api.dashboard.forms import FormRow, reason_of, submit
+from api.dashboard.forms import FormRow, FormText, reason_of, submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.guards import OPERATOR, PasswordRoute
@@ -22,58 +22,53 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.fields import read
 
 HERE = "agents"
-SHOWN = 50
+HISTORY_PAGE = f"{AGENT_PAGE}/{{slug}}/history"
+EDITS = 50
+TOKENS_PAGE = "/agents/tokens"
+TOKENS = 40
 
-router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=f"{AGENT_PAGE}/{{slug}}/history")
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
-Version = Annotated[int | None, Query(ge=1, le=LARGEST)]
-
-PAGE = "/agents/tokens"
-TITLE = "Tokens of agents – Maestro"
-TOKENS_ON_A_PAGE = 40
-
-token_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
-
-Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
+QueryRow = Annotated[int | None, Query(ge=1, le=LARGEST)]
+"""The number of a row, in the query of an address."""
 
 
-@router.get("")
-def show(request: Request, parts: Parts, slug: str, cursor: Version = None) -> HTMLResponse:
+@router.get(HISTORY_PAGE)
+def show(request: Request, parts: Parts, slug: str, cursor: QueryRow = None) -> HTMLResponse:
     """List the edits of an agent, newest first."""
     try:
         newest = parts.agents.show(slug).version
-        shown = parts.agents.versions(slug, SHOWN, str(cursor) if cursor is not None else None)
+        page = parts.agents.versions(slug, EDITS, str(cursor) if cursor is not None else None)
     except MaestroError as error:
         return refused(request, HERE, error)
     title = f"History of {slug} – Maestro"
-    first = cursor is None
-    return render(request, "agent-history.html", title=title, slug=slug, shown=shown, first=first, newest=newest)
+    return render(request, "agent-history.html", title=title, slug=slug, page=page, first=cursor is None, newest=newest)
 
 
-@router.get("/{number}")
-def show_version(request: Request, slug: str, number: Number, against: Version = None) -> HTMLResponse:
-    """Show what an edit changed, or what is different between it and another version."""
-    return _version(request, slug, number, against)
+@router.get(f"{HISTORY_PAGE}/{{number}}")
+def show_version(request: Request, slug: str, number: Number, against: QueryRow = None) -> HTMLResponse:
+    """Show the changes of an edit, or the differences from another version."""
+    return _version_page(request, slug, number, against)
 
 
-@router.post("/{number}/rollback")
+@router.post(f"{HISTORY_PAGE}/{{number}}/rollback")
 def roll_back(
     request: Request,
     slug: str,
     number: Number,
-    reason: Annotated[str, Form()] = "",
+    reason: FormText = "",
     force: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Make a new version with the content of an earlier one, and lead back to the agent."""
+    """Create a version with the content of an earlier one, and redirect to the agent."""
     rollback = Rollback(version=number, reason=reason_of(reason), force=force)
     return submit(
         lambda: parts_of(request).agents.roll_back(slug, rollback, OPERATOR),
         lambda _: lead_back(f"{AGENT_PAGE}/{slug}", done="rolled"),
-        lambda error: _version(request, slug, number, None, error),
+        lambda error: _version_page(request, slug, number, None, error),
     )
 
 
-def _version(
+def _version_page(
     request: Request, slug: str, number: int, against: int | None, problem: MaestroError | None = None
 ) -> HTMLResponse:
     agents = parts_of(request).agents
@@ -103,52 +98,47 @@ class _TokenFormState:
     made: IssuedToken | None = None
 
 
-_EMPTY = _TokenFormState()
-
-
-@token_router.get("")
-def show_tokens(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
+@router.get(TOKENS_PAGE)
+def show_tokens(request: Request, agent: str = "", cursor: QueryRow = None) -> HTMLResponse:
     """List the active tokens, with the form for another one, for ``agent`` if given."""
-    return _page(request, _TokenFormState(agent), before=cursor)
+    return _tokens_page(request, _TokenFormState(agent), before=cursor)
 
 
-@token_router.post("")
-def make(
-    request: Request, parts: Parts, agent: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
-) -> Response:
+@router.post(TOKENS_PAGE)
+def add_token(request: Request, parts: Parts, agent: FormText = "", name: FormText = "") -> Response:
     """Create a token and show it once; an error is shown on the page."""
     return submit(
         lambda: parts.tokens.add(agent, read(NewToken, {"name": name.strip()}), OPERATOR),
-        lambda made: _page(request, _TokenFormState(agent, made=made)),
-        lambda error: _page(request, _TokenFormState(agent, name, error)),
+        lambda made: _tokens_page(request, _TokenFormState(agent, made=made)),
+        lambda error: _tokens_page(request, _TokenFormState(agent, name, error)),
     )
 
 
-@token_router.post("/revoke")
-def revoke(request: Request, parts: Parts, agent: Annotated[str, Form()], number: FormRow) -> Response:
+@router.post(f"{TOKENS_PAGE}/revoke")
+def revoke(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
     """Revoke a token, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
-        lambda _: lead_back(PAGE),
-        lambda error: _page(request, _TokenFormState(agent, problem=error)),
+        lambda _: lead_back(TOKENS_PAGE),
+        lambda error: _tokens_page(request, _TokenFormState(agent, problem=error)),
     )
 
 
-def _page(request: Request, form: _TokenFormState = _EMPTY, before: int | None = None) -> HTMLResponse:
+def _tokens_page(request: Request, form: _TokenFormState, before: int | None = None) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:
-        agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        held = tx.agents.tokens.all_valid(before, TOKENS_ON_A_PAGE + 1)
+        agents = [agent for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED]
+        tokens = tx.agents.tokens.all_valid(before, TOKENS + 1)
     return render(
         request,
         "agent-tokens.html",
         HTTPStatus.CREATED if form.made else None,
         problem=form.problem,
-        at=PAGE,
-        title=TITLE,
+        at=TOKENS_PAGE,
+        title="Tokens of agents – Maestro",
         agents=agents,
-        held=held[:TOKENS_ON_A_PAGE],
-        following=held[TOKENS_ON_A_PAGE - 1].token.id if len(held) > TOKENS_ON_A_PAGE else None,
+        tokens=tokens[:TOKENS],
+        following=tokens[TOKENS - 1].token.id if len(tokens) > TOKENS else None,
         first=before is None,
         form=form,
         address=f"{request.url.scheme}://{request.headers['host']}/mcp" if parts.outside is not None else "",

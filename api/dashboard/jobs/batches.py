@@ -1,16 +1,17 @@
 """The pages of batches: preview an action on many jobs, start it after confirmation, and follow it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import read_query, without_empty
 from api.dashboard.jobs.pages import PAGE, page_of, words_of
-from api.dashboard.pages import lead_back, render
+from api.dashboard.pages import address, lead_back, render
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
@@ -24,17 +25,17 @@ from maestro.operations.batches import ItemQuery
 
 TITLE = "Batches – Maestro"
 BATCHES = f"{PAGE}/batches"
-SHOWN = 20
+PAGE_SIZE = 20
 """Batches on one page."""
 ITEMS = 100
 """Jobs of a batch on one page."""
-LOOK_MS = 1_000
-REST_MS = 5_000
-"""Milliseconds between two looks, while a batch goes on, and while none does."""
+BUSY_REFRESH_MS = 1_000
+IDLE_REFRESH_MS = 5_000
+"""Milliseconds between two refreshes, while a batch runs, and while none does."""
 WITH_EDITS = "edit"
-"""The button that begins with the form of a restart's edits open."""
-NOTHING_CHOSEN = "No job is selected. Go back and tick some, or all that match the filter."
-BROKEN = "what was selected cannot be read; go back to the list and select it again"
+"""The action of the button that opens the form for the edits of a restart."""
+NO_JOB_SELECTED = "No job is selected. Go back and tick some, or all that match the filter."
+UNREADABLE = "what was selected cannot be read; go back to the list and select it again"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -56,7 +57,7 @@ class JobSelectionForm(BaseModel):
     prompt: str = ""
 
     @property
-    def picked(self) -> tuple[str, ...]:
+    def selected_ids(self) -> tuple[str, ...]:
         """The ids without duplicates."""
         return tuple(dict.fromkeys(" ".join(self.ids).split()))
 
@@ -68,16 +69,16 @@ class JobSelectionForm(BaseModel):
     @property
     def edits(self) -> dict[str, str]:
         """The changes of a restart, without empty fields."""
-        typed = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
-        return {name: text for name, text in typed.items() if text.strip()}
+        prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
+        return without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
 
-    def wish(self) -> BatchRequest:
+    def request(self) -> BatchRequest:
         """Return the requested batch; raises ``InvalidEdit``."""
-        if not self.all and not self.picked:
-            raise InvalidEdit(NOTHING_CHOSEN)
+        if not self.all and not self.selected_ids:
+            raise InvalidEdit(NO_JOB_SELECTED)
         fields: dict[str, Any] = {
             "action": self.kind,
-            **({"filter": self._fields()} if self.all else {"ids": self.picked}),
+            **({"filter": self._filter_fields()} if self.all else {"ids": self.selected_ids}),
         }
         if self.edits and self.kind == BatchAction.RESTART:
             fields["edits"] = self.edits
@@ -88,21 +89,21 @@ class JobSelectionForm(BaseModel):
     def origin(self) -> str:
         """Return the address of the list that the jobs were selected in."""
         try:
-            return page_of(read(JobFilter, self._fields()))
+            return page_of(read(JobFilter, self._filter_fields()))
         except InvalidEdit:
             return PAGE
 
-    def _fields(self) -> dict[str, Any]:
+    def _filter_fields(self) -> dict[str, Any]:
         try:
-            found = json.loads(self.filter)
+            fields = json.loads(self.filter)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise InvalidEdit(BROKEN)
-        return found
+            fields = None
+        if not isinstance(fields, dict):
+            raise InvalidEdit(UNREADABLE)
+        return fields
 
 
-Form_ = Annotated[JobSelectionForm, Form()]
+SelectionForm = Annotated[JobSelectionForm, Form()]
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,18 @@ class _BatchPlan:
 
 
 @router.post("/replay/preview")
-def preview(request: Request, parts: Parts, chosen: Form_) -> HTMLResponse:
-    """Show what a batch would do with the chosen jobs; nothing is changed."""
-    return _confirm(request, chosen, _plan(parts, chosen))
+def preview(request: Request, parts: Parts, form: SelectionForm) -> HTMLResponse:
+    """Show what a batch would do with the selected jobs; nothing is changed."""
+    return _confirmation_page(request, form, _plan(parts, form))
 
 
 @router.post("/replay")
-def begin(request: Request, parts: Parts, chosen: Form_) -> Response:
+def begin(request: Request, parts: Parts, form: SelectionForm) -> Response:
     """Start a batch and redirect to it; an error is shown beside a new preview."""
     try:
-        batch = parts.batches.begin(chosen.wish(), OPERATOR)
+        batch = parts.batches.begin(form.request(), OPERATOR)
     except MaestroError as error:
-        return _confirm(request, chosen, _BatchPlan(_plan(parts, chosen).forecast, error))
+        return _confirmation_page(request, form, _BatchPlan(_plan(parts, form).forecast, error))
     return lead_back(f"{BATCHES}/{batch.id}")
 
 
@@ -135,13 +136,13 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
     same = unchanged(request)
     if same is not None:
         return same
-    page = parts.batches.page(SHOWN, cursor or None)
+    page = parts.batches.page(PAGE_SIZE, cursor or None)
     return render(
         request,
         "batches.html",
         title=TITLE,
         batches=page.items,
-        pause=_pause(*page.items),
+        refresh_ms=_refresh_ms(*page.items),
         next=page.next,
         first=not cursor,
         page_of=page_of,
@@ -152,8 +153,7 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
 @router.get("/batches/{batch_id}")
 def show(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
     """Show the progress of a batch and the result of each job."""
-    same = unchanged(request)
-    return same if same is not None else _batch(request, batch_id, (state, cursor))
+    return unchanged(request) or _batch_page(request, batch_id, {"state": state, "cursor": cursor})
 
 
 @router.post("/batches/{batch_id}/stop")
@@ -162,44 +162,43 @@ def stop(request: Request, parts: Parts, batch_id: str) -> Response:
     try:
         parts.batches.stop(batch_id, OPERATOR)
     except MaestroError as error:
-        return _batch(request, batch_id, ("", ""), error)
+        return _batch_page(request, batch_id, {"state": "", "cursor": ""}, error)
     return lead_back(f"{BATCHES}/{batch_id}")
 
 
-def _pause(*batches: BatchView) -> int:
-    return LOOK_MS if any(batch.ended_at is None or batch.open for batch in batches) else REST_MS
+def _refresh_ms(*batches: BatchView) -> int:
+    return BUSY_REFRESH_MS if any(batch.ended_at is None or batch.open for batch in batches) else IDLE_REFRESH_MS
 
 
-def _plan(parts: ApiParts, chosen: JobSelectionForm) -> _BatchPlan:
+def _plan(parts: ApiParts, form: JobSelectionForm) -> _BatchPlan:
     try:
-        return _BatchPlan(parts.batches.forecast(chosen.wish()))
+        return _BatchPlan(parts.batches.forecast(form.request()))
     except MaestroError as error:
         return _BatchPlan(problem=error)
 
 
-def _confirm(request: Request, chosen: JobSelectionForm, told: _BatchPlan) -> HTMLResponse:
+def _confirmation_page(request: Request, form: JobSelectionForm, plan: _BatchPlan) -> HTMLResponse:
     with parts_of(request).store.view() as tx:
         agents = [agent.slug for agent in tx.agents.active()]
     return render(
         request,
         "jobs-confirm.html",
         title=TITLE,
-        chosen=chosen,
-        forecast=told.forecast,
-        problem=told.problem,
+        form=form,
+        forecast=plan.forecast,
+        problem=plan.problem,
         agents=agents,
-        origin=chosen.origin(),
+        origin=form.origin(),
     )
 
 
-def _batch(
-    request: Request, batch_id: str, asked: tuple[str, str], problem: MaestroError | None = None
+def _batch_page(
+    request: Request, batch_id: str, filters: Mapping[str, str], problem: MaestroError | None = None
 ) -> HTMLResponse:
-    """Return the page of a batch; ``asked`` are the state and the place after which it begins."""
-    try:
-        query = read(ItemQuery, {"state": tuple(filter(None, asked[:1])), "cursor": asked[1] or 0, "limit": ITEMS})
-    except InvalidEdit as error:
-        query, problem = ItemQuery(limit=ITEMS), problem or error
+    """Return the page of a batch, with its items in a ``state``, from a ``cursor`` on."""
+    states = [filters["state"]] if filters["state"] else []
+    query, invalid = read_query(ItemQuery, {**filters, "state": states})
+    query, problem = query.model_copy(update={"limit": ITEMS}), problem or invalid
     try:
         operations = parts_of(request).batches
         batch, items = operations.show(batch_id), operations.items(batch_id, query)
@@ -210,12 +209,12 @@ def _batch(
         "batch.html",
         title=TITLE,
         batch=batch,
-        pause=_pause(batch),
+        refresh_ms=_refresh_ms(batch),
         items=items,
         states=tuple(ItemState),
-        state=asked[0],
+        state=filters["state"],
         first=not query.cursor,
-        query=urlencode({name: text for name, text in zip(("state", "cursor"), asked, strict=True) if text}),
+        address=address(f"{BATCHES}/{batch_id}", without_empty(filters)),
         problem=problem,
         page_of=page_of,
         words_of=words_of,

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request
-from pydantic import JsonValue
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.pages import render
@@ -23,23 +23,23 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.page import JobTimeline, RunTimeline, build_timeline, current_step
 from maestro.domain.jobs.replay import is_script
 from maestro.domain.jobs.steps import purpose_of
-from maestro.domain.jobs.timeline import ActionView, CallView, StepView
-from maestro.domain.jobs.views import JobDetail, JobRecord, job_detail
+from maestro.domain.jobs.timeline import ActionView, StepView
+from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"
 SHORT = 600
 """Characters of a text that the page of a job shows at once; the rest is one click away."""
 LONG = 6_000
-"""Characters of one turn that the page of a prompt shows at once."""
-ROOM = 100_000
-"""Characters of all turns together that it shows at once: a long conversation shows less of each."""
+"""Characters of one message that the page of a prompt shows at once."""
+TOTAL_CHARS = 100_000
+"""Characters of all messages together that it shows at once: a long conversation shows less of each."""
 LEAST = 200
-"""Characters of each turn that it shows in any case."""
+"""Characters of each message that it shows in any case."""
 STEPS = 100
-"""Steps that the page shows at once: a job that waited for days for an account has hundreds of runs."""
+"""Steps that the page shows at once; a job that waited days for an account has hundreds of runs."""
 FOLDED = 1_200
-"""Characters above which a turn of a prompt is folded."""
+"""Characters above which a message of a prompt is folded."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -49,28 +49,6 @@ class TextExcerpt(NamedTuple):
 
     text: str
     more: int = 0
-
-
-@dataclass(frozen=True)
-class CallTotals:
-    """The sums over all model calls of a job."""
-
-    calls: int
-    answered: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-
-    @classmethod
-    def of(cls, calls: Sequence[CallView]) -> "CallTotals":
-        """Return the sums of these calls."""
-        return cls(
-            calls=len(calls),
-            answered=sum(call.state == "answered" for call in calls),
-            input_tokens=sum(call.input_tokens for call in calls),
-            output_tokens=sum(call.output_tokens for call in calls),
-            cached_tokens=sum(call.cached_tokens for call in calls),
-        )
 
 
 @dataclass(frozen=True)
@@ -88,26 +66,25 @@ class JobContent:
 
     job: JobDetail
     row: Job
-    papers: JobPageTexts
-    course: JobTimeline
-    work: StepView | None
-    sums: CallTotals
-    real: OriginalJob | None = None
+    texts: JobPageTexts
+    timeline: JobTimeline
+    step: StepView | None
+    original: OriginalJob | None = None
     whole: str = ""
-    every: bool = False
+    all_runs: bool = False
 
     @property
-    def stretches(self) -> Sequence[RunTimeline]:
+    def runs(self) -> Sequence[RunTimeline]:
         """The runs to show: the newest, or all if requested."""
-        return self.course.runs if self.every else self.course.newest(STEPS)
+        return self.timeline.runs if self.all_runs else self.timeline.newest(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
         """Return a text, in full if requested."""
         return excerpt(text, None if self.whole == name else SHORT)
 
     @property
-    def held(self) -> bool:
-        """Whether an unconfirmed chunk of the answer was held back and can be sent now."""
+    def can_send_again(self) -> bool:
+        """Whether the outcome of a send is unknown, so that the operator may repeat it."""
         unconfirmed = any(chunk.state is DeliveryState.UNCONFIRMED for chunk in self.job.deliveries)
         return unconfirmed and self.row.status is JobStatus.COMPLETED
 
@@ -117,9 +94,9 @@ class JobContent:
         return not (self.row.notice or is_script(self.row))
 
     @property
-    def work_words(self) -> str:
-        """The current work of the job, in words."""
-        return purpose_of(self.work.step) if self.work is not None else ""
+    def step_purpose(self) -> str:
+        """The purpose of the current step, in words."""
+        return purpose_of(self.step.step) if self.step is not None else ""
 
     @property
     def waited_ms(self) -> float | None:
@@ -139,20 +116,20 @@ class JobContent:
 
 @router.get("")
 def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
-    """Show a job; ``whole`` names the text that is shown to its end: message, task or answer.
+    """Show a job; ``whole`` names the text to show in full: message, task or answer.
 
-    With ``runs`` every run is shown, however many there were.
+    With ``runs`` every run is shown, else the newest ones.
     """
     same = unchanged(request)
     if same is not None:
         return same
     try:
         with parts.store.view() as tx:
-            sheet = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), every=bool(runs))
+            content = replace(read_job(tx, job_id, whole, parts.budgets().fallback_model), all_runs=bool(runs))
     except NotFound as error:
         return gone(request, str(error))
-    ui = parts.jobs.temporal.link(sheet.job).temporal_url
-    return render(request, "job.html", title=f"{job_id} – Maestro", sheet=sheet, temporal_url=ui)
+    url = parts.jobs.temporal.link(content.job).temporal_url
+    return render(request, "job.html", title=f"{job_id} – Maestro", content=content, temporal_url=url)
 
 
 @router.get("/calls/{call_id}")
@@ -160,26 +137,30 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     """Show one model call as the model saw it; ``turn``, counted from 1, is shown in full."""
     try:
         with parts.store.view() as tx:
-            seen = recorded_call_view(tx.llm.requests.seen(job_id, call_id))
+            call = recorded_call_view(tx.llm.requests.seen(job_id, call_id))
     except NotFound as error:
         return gone(request, str(error), job_id)
-    tools = [(tool.name, tool.description, _schema(tool.parameters)) for tool in seen.tools]
-    title = f"Prompt – {job_id} – Maestro"
-    return render(request, "job-call.html", title=title, seen=seen, turns=_turns(seen, turn), tools=tools)
+    return render(
+        request,
+        "job-call.html",
+        title=f"Prompt – {job_id} – Maestro",
+        call=call,
+        entries=_prompt_entries(call, turn),
+        schema=partial(json.dumps, indent=2, ensure_ascii=False),
+    )
 
 
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
-    """Read everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
+    """Read everything about a job; ``cheaper`` is the model for used-up budgets. Raises ``NotFound``."""
     record = tx.jobs.lists.job(job_id, cheaper)
     row, job = record.listed.job, job_detail(record)
     return JobContent(
         job=job,
         row=row,
-        papers=tx.jobs.texts.of(row),
-        course=build_timeline(record, job, tx.now),
-        work=current_step(job),
-        sums=CallTotals.of(job.calls),
-        real=_real(tx, record),
+        texts=tx.jobs.texts.of(row),
+        timeline=build_timeline(record, job, tx.now),
+        step=current_step(job),
+        original=_read_original(tx, row),
         whole=whole,
     )
 
@@ -191,49 +172,44 @@ def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
     )
 
 
-def excerpt(text: str, most: int | None) -> TextExcerpt:
-    """Return the beginning of a text; all of it for None, or if the rest is shorter than the link to it."""
-    if most is None or len(text) <= most + most // 10:
+def excerpt(text: str, limit: int | None) -> TextExcerpt:
+    """Return the beginning of a text; all of it without a limit, or up to a tenth above it."""
+    if limit is None or len(text) <= limit + limit // 10:
         return TextExcerpt(text)
-    return TextExcerpt(text[:most], len(text) - most)
+    return TextExcerpt(text[:limit], len(text) - limit)
 
 
 class PromptEntry(NamedTuple):
     """A message of a prompt by its number, and whether it is folded."""
 
     number: int
-    turn: TurnView
+    message: TurnView
     text: TextExcerpt
     folded: bool
 
 
-def _turns(seen: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
-    """Return the messages of a prompt; the last one, which is answered, is never folded."""
-    fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
-    most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
+def _prompt_entries(call: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
+    """Return the messages of a prompt; the last one, which the model answers, is never folded."""
+    fits = sum(min(len(message.text), LONG) for message in call.messages) <= TOTAL_CHARS
+    limit = LONG if fits else max(LEAST, TOTAL_CHARS // len(call.messages))
     return [
         PromptEntry(
             number,
-            turn,
-            excerpt(turn.text, None if number == whole else most),
-            len(turn.text) > FOLDED and number not in (whole, len(seen.messages)),
+            message,
+            excerpt(message.text, None if number == whole else limit),
+            len(message.text) > FOLDED and number not in (whole, len(call.messages)),
         )
-        for number, turn in enumerate(seen.messages, start=1)
+        for number, message in enumerate(call.messages, start=1)
     ]
 
 
-def _real(tx: Transaction, record: JobRecord) -> OriginalJob | None:
+def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
     """Return the actual answer of the job to which a what-if belongs."""
-    job = record.listed.job
     original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
     if original is None:
         return None
     actions = [ActionView.model_validate(action) for action in tx.jobs.actions.of(original.id)]
     return OriginalJob(original.id, tx.jobs.texts.answer(original), actions)
-
-
-def _schema(parameters: JsonValue) -> str:
-    return json.dumps(parameters, indent=2, ensure_ascii=False)
 
 
 def _between(began: datetime | None, ended: datetime | None) -> float | None:

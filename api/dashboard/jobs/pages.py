@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.dashboard.forms import moment_with_zone
-from api.dashboard.pages import render
+from api.dashboard.pages import address, render
 from api.dashboard.words import clock
 from api.guards import PasswordRoute
 from api.live import unchanged
@@ -28,35 +27,34 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/queue"
 AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-"""How far back the page looks, by the words of its address."""
-SEVERAL = frozenset({"status", "kind"})
-OFFERED = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
-"""What the form asks for; the other fields come with links, and the form keeps them."""
+"""The ages that the page offers, by the word in its address."""
+LISTS = frozenset({"status", "kind"})
+FORM_FIELDS = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
+"""The filters that the form has fields for; links set the others, and the form keeps them."""
 MAY_BE_EMPTY = frozenset({"step", "reason"})
-"""A failure may have none of it, and a link may mean just these; no form sends them empty."""
-LONGEST = 80
-"""Characters of one value that are said in words."""
+"""Filters that an empty value does not disable: a failure may have no step or reason, and a link may select these."""
+MAX_VALUE_CHARS = 80
+"""Characters of one value in the description of a filter."""
 
-TITLE = "Jobs – Maestro"
-SHOWN = 50
+PAGE_SIZE = 50
 """Jobs on one page."""
-MANY = 5
-"""Failures of one kind on a page that are shown as one outage."""
+OUTAGE_FAILURES = 5
+"""Failures of one kind on a page from which on the page shows them as one outage."""
 MOST_OUTAGES = 3
-"""Outages that are looked for on one page: each takes two queries."""
+"""Outages that one page shows at most: each takes two queries."""
 GROUPS = 100
-"""Kinds of failures on the page; more of them than anybody reads would make it heavy."""
-LOOK_MS = 1_000
-REST_MS = 3_000
-"""Milliseconds between two looks, while something is open, and while only new jobs can change the page.
+"""Kinds of failures that the page shows at most."""
+BUSY_REFRESH_MS = 1_000
+IDLE_REFRESH_MS = 3_000
+"""Milliseconds between two refreshes, while a job is open, and while only new jobs can change the page.
 
-A text is looked for in every message, which is too much work for each second.
+A text search counts as idle, because it reads every message.
 """
-GROUPS_MS = 5_000
-"""Milliseconds between two looks at failures, every one of which is read."""
+GROUPS_REFRESH_MS = 5_000
+"""Milliseconds between two refreshes of grouped failures, which read every failure."""
 BY_ERROR = "error"
 WEB = "web"
-"""Is part of Maestro, so no package brings it."""
+"""The built-in platform, which ``platforms`` does not list."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -92,57 +90,56 @@ class JobListQuery(BaseModel):
 
     def filter(self, now: datetime) -> JobFilter:
         """Return the job filter; raises ``InvalidEdit``."""
-        found: dict[str, Any] = {name: value for name, value in self._given() if name in JobFilter.model_fields}
-        if "at" in found:
-            found["at"] = moment_with_zone(found["at"])
+        fields: dict[str, Any] = {name: value for name, value in self._filled() if name in JobFilter.model_fields}
+        if "at" in fields:
+            fields["at"] = moment_with_zone(fields["at"])
         if self.age in AGES:
-            found["since"] = now - AGES[self.age]
-        return read(JobFilter, found)
+            fields["since"] = now - AGES[self.age]
+        return read(JobFilter, fields)
 
-    def besides(self) -> Mapping[str, str]:
+    def without_field(self) -> Mapping[str, str]:
         """Return the filters that have no field in the form."""
-        return {name: str(value) for name, value in self._given() if name in _BESIDES}
+        return {
+            name: str(value)
+            for name, value in self._filled()
+            if name in JobFilter.model_fields and name not in FORM_FIELDS
+        }
 
-    def _given(self) -> Iterator[tuple[str, Any]]:
+    def _filled(self) -> Iterator[tuple[str, Any]]:
         for name, value in self:
-            if name in SEVERAL:
-                words = tuple(word for word in value if word)
-                if words:
+            if name in LISTS:
+                if words := tuple(filter(None, value)):
                     yield name, words
             elif value.strip() or (name in MAY_BE_EMPTY and name in self.model_fields_set):
                 yield name, value.strip()
 
 
-_BESIDES = frozenset(JobFilter.model_fields) - OFFERED
-
-
-def page_of(wanted: JobFilter) -> str:
+def page_of(filter_: JobFilter) -> str:
     """Return the address of the job list with this filter."""
-    given = wanted.model_dump(mode="json", exclude_defaults=True)
-    return PAGE + (f"?{urlencode(given, doseq=True)}" if given else "")
+    return address(PAGE, filter_.model_dump(mode="json", exclude_defaults=True))
 
 
-def words_of(wanted: JobFilter) -> str:
+def words_of(filter_: JobFilter) -> str:
     """Return a filter in words, such as ``status failed, agent ada``."""
-    given = wanted.model_dump(exclude_defaults=True)
-    return ", ".join(f"{name} {_word(value)}" for name, value in given.items()) or "every job"
+    fields = filter_.model_dump(exclude_defaults=True)
+    return ", ".join(f"{name} {_value_words(value)}" for name, value in fields.items()) or "every job"
 
 
-def _word(value: object) -> str:
+def _value_words(value: object) -> str:
     if isinstance(value, datetime):
         return clock(value)
     text = " or ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
 
 
 @dataclass(frozen=True)
 class JobListing:
-    """What the page shows of the jobs that match; ``counts`` are of every status, ``total`` is of those listed.
+    """A page of the jobs that match a filter; ``counts`` are of every status, ``total`` only of the selected ones.
 
     The jobs of the ``outages`` are not among the ``jobs``.
     """
 
-    wanted: JobFilter
+    filter: JobFilter
     counts: Mapping[JobStatus, int] = field(default_factory=dict)
     jobs: Sequence[JobSummary] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -154,7 +151,11 @@ class JobListing:
     @property
     def entries(self) -> Sequence[JobSummary | Outage]:
         """Jobs and outages, those with the newest job first."""
-        return sorted((*self.jobs, *self.outages), key=_newest, reverse=True)
+        return sorted(
+            (*self.jobs, *self.outages),
+            key=lambda entry: entry.created_at if isinstance(entry, JobSummary) else entry.until,
+            reverse=True,
+        )
 
     @property
     def every(self) -> int:
@@ -164,20 +165,19 @@ class JobListing:
     @property
     def total(self) -> int:
         """The number of matching jobs."""
-        chosen = self.wanted.status or tuple(self.counts)
-        return sum(self.counts.get(status, 0) for status in set(chosen))
+        return sum(self.counts.get(status, 0) for status in set(self.filter.status or self.counts))
 
     @property
-    def pause(self) -> int:
+    def refresh_ms(self) -> int:
         """Milliseconds until the page refreshes."""
         if self.grouped:
-            return GROUPS_MS
-        busy = any(self.counts.get(status) for status in OPEN) and not self.wanted.q
-        return LOOK_MS if busy else REST_MS
+            return GROUPS_REFRESH_MS
+        busy = any(self.counts.get(status) for status in OPEN) and not self.filter.q
+        return BUSY_REFRESH_MS if busy else IDLE_REFRESH_MS
 
 
 @router.get("")
-def show(request: Request, parts: Parts, asked: Annotated[JobListQuery, Query()]) -> Response:
+def show(request: Request, parts: Parts, query: Annotated[JobListQuery, Query()]) -> Response:
     """List the jobs of a filter, newest first, or group those that failed."""
     same = unchanged(request)
     if same is not None:
@@ -185,85 +185,77 @@ def show(request: Request, parts: Parts, asked: Annotated[JobListQuery, Query()]
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.all())
         try:
-            found, problem = _listing(tx, asked), None
+            listing, problem = _listing(tx, query), None
         except MaestroError as error:
-            found, problem = JobListing(JobFilter()), error
+            listing, problem = JobListing(JobFilter()), error
     return render(
         request,
         "jobs.html",
-        title=TITLE,
-        asked=asked,
-        listing=found,
+        title="Jobs – Maestro",
+        query=query,
+        listing=listing,
         problem=problem,
         agents=agents,
         platforms=(WEB, *platforms()),
         statuses=tuple(JobStatus),
         kinds=tuple(JobKind),
         ages=tuple(AGES),
-        around=f"{found.wanted.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if found.wanted.at else "",
-        errors=sorted({job.error for job in found.jobs if job.error}),
-        shown=GROUPS,
+        at_time=f"{listing.filter.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if listing.filter.at else "",
+        errors=sorted({job.error for job in listing.jobs if job.error}),
+        most_groups=GROUPS,
         page_of=page_of,
         group_filter=group_filter,
     )
 
 
-def group_filter(wanted: JobFilter, group: ErrorGroup) -> JobFilter:
+def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
     """Return the filter of a group of failures: same error and step, and a similar reason."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
-    return wanted.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
+    return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
 
-def _listing(tx: Transaction, asked: JobListQuery) -> JobListing:
-    wanted = asked.filter(tx.now)
-    if asked.group == BY_ERROR:
-        wanted = wanted.model_copy(update={"status": ()})
-        return JobListing(wanted, groups=grouped(tx.jobs.counts.failures(wanted)).items, grouped=True)
-    statuses = tx.jobs.counts.statuses(wanted)
-    if not any(count for status, count in statuses.items() if status in (wanted.status or statuses)):
+def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
+    filter_ = query.filter(tx.now)
+    if query.group == BY_ERROR:
+        filter_ = filter_.model_copy(update={"status": ()})
+        return JobListing(filter_, groups=grouped(tx.jobs.counts.failures(filter_)).items, grouped=True)
+    counts = tx.jobs.counts.statuses(filter_)
+    if not any(count for status, count in counts.items() if status in (filter_.status or counts)):
         # No job matches. A list would repeat the scan of the counts, which for a text search reads all messages.
-        return JobListing(wanted, statuses)
-    after, hidden = _after(asked), list[Outage]()
-    found, following = tx.jobs.lists.jobs(wanted, after, SHOWN)
-    while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
-        hidden.append(hides)
-        found, following = tx.jobs.lists.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
+        return JobListing(filter_, counts)
+    try:
+        after = PageCursor.decode(query.cursor) if query.cursor else None
+    except ValueError:
+        raise InvalidEdit("this page of the list does not exist; go back to the first one") from None
+    outages: list[Outage] = []
+    found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE)
+    while len(outages) < MOST_OUTAGES and (next_outage := _find_outage(tx, filter_, found)):
+        outages.append(next_outage)
+        excluded = [one.filter(filter_) for one in outages]
+        found, following = tx.jobs.lists.jobs(filter_, after, PAGE_SIZE, excluded)
     jobs = tuple(map(job_summary, found))
     return JobListing(
-        wanted,
-        statuses,
+        filter_,
+        counts,
         jobs,
         tx.llm.calls.costs([job.id for job in jobs]),
-        outages=hidden,
+        outages=outages,
         next=following.encode() if following else None,
     )
 
 
-def _outage(tx: Transaction, wanted: JobFilter, found: Sequence[ListedJob]) -> Outage | None:
+def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob]) -> Outage | None:
     """Return the outage that most jobs of a page belong to; none in a list of failures of one kind."""
-    if wanted.error is not None or wanted.reason is not None:
+    if filter_.error is not None or filter_.reason is not None:
         return None
-    failed = [one.job for one in found if one.job.status is JobStatus.FAILED]
+    failed = [entry.job for entry in listed if entry.job.status is JobStatus.FAILED]
     kinds = Counter((job.error, pattern_of(job.reason)) for job in failed)
     kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
-    if count < MANY:
+    if count < OUTAGE_FAILURES:
         return None
     newest = next(job for job in failed if (job.error, pattern_of(job.reason)) == kind)
-    since = max(filter(None, (wanted.since, newest.created_at - LOOK_BACK)))
-    alike = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
-    earlier = tx.jobs.counts.failed(wanted.model_copy(update=alike))
+    since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
+    similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
+    earlier = tx.jobs.counts.failed(filter_.model_copy(update=similar))
     whole = outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
-    return whole if whole.count >= MANY else None
-
-
-def _newest(entry: JobSummary | Outage) -> datetime:
-    return entry.created_at if isinstance(entry, JobSummary) else entry.until
-
-
-def _after(asked: JobListQuery) -> PageCursor | None:
-    if not asked.cursor:
-        return None
-    try:
-        return PageCursor.decode(asked.cursor)
-    except ValueError:
-        raise InvalidEdit("this page of the list does not exist; go back to the first one") from None
+    return whole if whole.count >= OUTAGE_FAILURES else None

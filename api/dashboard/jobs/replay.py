@@ -6,12 +6,11 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import submit_async
+from api.dashboard.forms import submit_async, without_empty
 from api.dashboard.jobs.job import PAGE, gone, read_job
 from api.dashboard.pages import lead_back, render
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.dependencies import Parts, parts_of
-from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
 from maestro.domain.fields import read
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, edits_of
@@ -21,8 +20,8 @@ from maestro.domain.jobs.steps import purpose_of
 from maestro.store.replays import foreseen
 from maestro.store.transaction import Transaction
 
-PLACES = {START: "From the top, as a new job", END: "Nothing is left to do but to close it"}
-"""Where a replay goes on that is no step."""
+POSITIONS = {START: "From the top, as a new job", END: "Nothing is left to do but to close it"}
+"""Where a replay continues if not at a step, in words."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -42,60 +41,61 @@ class ReplayForm(BaseModel):
         if not self.edited:
             return None
         # Browsers send line ends as CR LF.
-        given = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
-        return read(JobEdits, {name: text for name, text in given.items() if text.strip()})
+        prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
+        return read(
+            JobEdits, without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
+        )
 
     @classmethod
     def of(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
         """Return the form for these edits."""
         if edits is None:
             return cls(mode=mode)
-        given = edits.model_dump(by_alias=False, exclude_none=True)
-        return cls(mode=mode, edited=True, **given)
+        return cls(mode=mode, edited=True, **edits.model_dump(by_alias=False, exclude_none=True))
 
     @property
     def fields(self) -> dict[str, str]:
         """Return the hidden fields of the form."""
-        told = {"agent": self.agent, "model": self.model, "prompt": self.prompt} if self.edited else {}
-        return {"mode": str(self.mode), **({"edited": "true"} if self.edited else {}), **told}
+        edits = {"edited": "true", "agent": self.agent, "model": self.model, "prompt": self.prompt}
+        return {"mode": str(self.mode), **(edits if self.edited else {})}
 
 
 @router.get("/replay")
 def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
     """Show what a replay would do, cost and repeat, and ask for confirmation."""
-    return _plan(request, job_id, ReplayForm(mode=mode))
+    return _plan_page(request, job_id, ReplayForm(mode=mode))
 
 
 @router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
-def confirm_edits(request: Request, job_id: str, typed: Annotated[ReplayForm, Form()]) -> HTMLResponse:
+def confirm_edits(request: Request, job_id: str, form: Annotated[ReplayForm, Form()]) -> HTMLResponse:
     """Show what a replay with these edits would do, and ask; an error is shown above the form."""
-    return _plan(request, job_id, typed)
+    return _plan_page(request, job_id, form)
 
 
 @router.post("/replay")
-async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[ReplayForm, Form()]) -> Response:
+async def replay(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
     """Replay the job, and redirect to the new run."""
 
     async def operation() -> str:
-        return await parts.jobs.replay(job_id, typed.mode, OPERATOR, typed.edits)
+        return await parts.jobs.replay(job_id, form.mode, OPERATOR, form.edits)
 
     return await submit_async(
         operation,
         lambda running: lead_back(f"/queue/{running}"),
-        lambda error: _plan(request, job_id, typed, error),
+        lambda error: _plan_page(request, job_id, form, error),
     )
 
 
 @router.get("/edit")
-def edit(request: Request, job_id: str, typed: Annotated[ReplayForm, Query()]) -> HTMLResponse:
+def edit(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
     """Show the form for the agent, the model and the prompt."""
-    return _form(request, job_id, typed)
+    return _edit_page(request, job_id, form)
 
 
 @router.get("/cancel")
-def ask_to_cancel(request: Request, job_id: str) -> HTMLResponse:
+def confirm_cancellation_page(request: Request, job_id: str) -> HTMLResponse:
     """Show what a cancellation does, and ask for confirmation."""
-    return _cancellation(request, job_id)
+    return _cancellation_page(request, job_id)
 
 
 @router.post("/cancel")
@@ -104,71 +104,71 @@ async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
         lambda job: lead_back(f"/queue/{job.id}"),
-        lambda error: _cancellation(request, job_id, error),
+        lambda error: _cancellation_page(request, job_id, error),
     )
 
 
-def _plan(request: Request, job_id: str, typed: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
+def _plan_page(request: Request, job_id: str, form: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
             job = tx.jobs.get(job_id)
-            edits = _changed(tx, job, typed.edits)
-            plan, sheet = foreseen(tx, job_id, typed.mode, edits), read_job(tx, job_id)
+            edits = _without_unchanged_prompt(tx, job, form.edits)
+            plan, content = foreseen(tx, job_id, form.mode, edits), read_job(tx, job_id)
     except NotFound as error:
         return gone(request, str(error))
     except InvalidEdit as error:
-        return _form(request, job_id, typed, error)
+        return _edit_page(request, job_id, form, error)
     return render(
         request,
         "job-replay.html",
         title=f"Replay – {job_id} – Maestro",
-        sheet=sheet,
+        content=content,
         plan=plan,
-        place=PLACES.get(plan.step) or purpose_of(plan.step),
-        kept=[purpose_of(step) for step in plan.kept],
-        typed=ReplayForm.of(typed.mode, edits),
+        position=POSITIONS.get(plan.step) or purpose_of(plan.step),
+        kept_steps=[purpose_of(step) for step in plan.kept],
+        form=ReplayForm.of(form.mode, edits),
         problem=problem or plan.problem,
     )
 
 
-def _form(request: Request, job_id: str, typed: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
+def _edit_page(request: Request, job_id: str, form: ReplayForm, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
-            sheet = read_job(tx, job_id)
-            agents = [one.slug for one in tx.agents.all() if one.status is AgentStatus.ACTIVE]
-            said = _request_text(tx, sheet.row)
+            content = read_job(tx, job_id)
+            agents = sorted(agent.slug for agent in tx.agents.active())
+            prompt = _request_text(tx, content.row)
     except NotFound as error:
         return gone(request, str(error))
-    kept = edits_of(sheet.row)
-    before = ReplayForm.of(typed.mode, kept.model_copy(update={"prompt": kept.prompt or said or None}))
+    edits = edits_of(content.row)
+    before = ReplayForm.of(form.mode, edits.model_copy(update={"prompt": edits.prompt or prompt or None}))
     return render(
         request,
         "job-edit.html",
         title=f"Edit – {job_id} – Maestro",
-        sheet=sheet,
+        content=content,
         agents=agents,
-        typed=typed if typed.edited else before,
-        said=said,
+        form=form if form.edited else before,
+        prompt=prompt,
         problem=problem,
     )
 
 
-def _cancellation(request: Request, job_id: str, problem: MaestroError | None = None) -> HTMLResponse:
+def _cancellation_page(request: Request, job_id: str, problem: MaestroError | None = None) -> HTMLResponse:
     try:
         with parts_of(request).store.view() as tx:
-            sheet = read_job(tx, job_id)
+            content = read_job(tx, job_id)
     except NotFound as error:
         return gone(request, str(error))
     title = f"Cancel – {job_id} – Maestro"
-    return render(request, "job-cancel.html", title=title, sheet=sheet, problem=problem)
+    return render(request, "job-cancel.html", title=title, content=content, problem=problem)
 
 
-def _changed(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
+def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
     """Remove an unchanged prompt from the edits: the form is filled in with the original one."""
     if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits
-    left = edits.model_copy(update={"prompt": None})
-    return left if left.any else NO_EDITS
+    others = edits.model_copy(update={"prompt": None})
+    return others if others.any else NO_EDITS
 
 
 def _request_text(tx: Transaction, job: Job) -> str:
