@@ -13,7 +13,6 @@ from maestro.domain.schedules.views import (
     ScheduleView,
     StartedRun,
     preview_view,
-    schedule_page,
 )
 from maestro.domain.settings.background import ScheduleSettings
 from maestro.operations.inputs import LIMIT
@@ -43,7 +42,8 @@ class ScheduleOperations:
     def page(self, wanted: ScheduleFilter, limit: int, cursor: str | None) -> SchedulePage:
         """Return a page of any length of the schedules that a filter admits."""
         with self._store.view() as tx:
-            return schedule_page(tx.background.schedules.page(wanted, cursor, limit + 1), limit)
+            found = tx.background.schedules.page(wanted, cursor, limit + 1)
+        return SchedulePage(items=tuple(found[:limit]), next=found[limit - 1].ref if len(found) > limit else None)
 
     def show(self, ref: str) -> ScheduleView:
         """Return a heartbeat or a cron by its ref, such as cron-3."""

@@ -6,16 +6,15 @@ import secrets
 from pydantic import SecretStr
 
 from maestro.domain.errors import InvalidEdit
+from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.webhooks.views import (
-    REFERENCES,
     NewWebhook,
     SecretRotation,
     WebhookChange,
     WebhookPage,
     WebhookView,
     WebhookWithSecret,
-    webhook_page,
     webhook_with_secret,
 )
 from maestro.domain.webhooks.webhook import KEY_PREFIX, SignatureScheme, checked_secret
@@ -35,7 +34,8 @@ class WebhookOperations:
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> WebhookPage:
         """List the webhooks by path, with what came to them; the cursor is the last path of the page before."""
         with self._store.view() as tx:
-            return webhook_page(tx.background.webhooks.page(cursor, limit + 1), limit)
+            found = tx.background.webhooks.page(cursor, limit + 1)
+        return WebhookPage(items=tuple(found[:limit]), next=found[limit - 1].path if len(found) > limit else None)
 
     def show(self, path: str) -> WebhookView:
         """Return a webhook."""

@@ -25,7 +25,6 @@ INCOMPLETE = "it was not written completely"
 QUOTED = "it repeats what I was given to read; ask for it in your own words"
 """The reason given for a tag that is a quotation."""
 
-_SUBJECT_CHARS = 64
 _FAILED_CHANGES = {
     TagName.CREATE_AGENT: ("The agent", "was not created"),
     TagName.UPDATE_AGENT: ("The agent", "was not changed"),
@@ -40,13 +39,8 @@ _NOT_DONE = {
     TagName.DELEGATE: "A task was not passed on",
 }
 
-_DETAIL_CHARS = 300
-_MAX_REPORTED = 10
 NOTED = "Noted."
-"""The text of an answer that contains only tags, so that every message gets an answer.
-
-See docs/invariants.md: no silent end.
-"""
+"""The text of an answer that contains only tags: every message gets an answer (docs/invariants.md: no silent end)."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,9 @@ class ActionOutcome:
 
 def failure_sentence(tag: Tag, reason: str) -> str:
     """Return the sentence that gives the reason why one of a conductor's tags failed."""
-    what, outcome = _FAILED_CHANGES[tag.name]
-    about = subject_of(tag)
-    return f"{what} {f'“{about}” ' if about else ''}{outcome}: {reason.rstrip('.')}."
+    noun, outcome = _FAILED_CHANGES[tag.name]
+    subject = subject_of(tag)
+    return f"{noun} {f'“{subject}” ' if subject else ''}{outcome}: {reason.rstrip('.')}."
 
 
 def quotation_refused(tag: Tag) -> str:
@@ -117,8 +111,8 @@ def quotation_refused(tag: Tag) -> str:
 def subject_of(tag: Tag) -> str:
     """Return the subject of a tag that was not executed: its key, else its slug or name, else an empty text."""
     lines = (line.partition(":") for line in tag.body.splitlines())
-    named = {name.strip().lower(): value.strip() for name, _, value in lines}
-    return (tag.key or named.get("slug") or named.get("name") or "")[:_SUBJECT_CHARS]
+    fields = {name.strip().lower(): value.strip() for name, _, value in lines}
+    return (tag.key or fields.get("slug") or fields.get("name") or "")[:64]
 
 
 def without_tags(text: str) -> str:
@@ -131,8 +125,11 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
     An answer with no text of its own gets a fixed sentence, so that the user sees that the message was received.
     """
-    words = visible or _delegation_sentence(passed_on) or ("" if outcome_lines else NOTED)
-    return "\n\n".join(part for part in (words, "\n".join(outcome_lines)) if part)
+    awaited = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
+    given_away = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
+    sentences = f"I am asking {awaited}." if awaited else "", f"I passed this on to {given_away}." if given_away else ""
+    words = visible or " ".join(filter(None, sentences)) or ("" if outcome_lines else NOTED)
+    return "\n\n".join(filter(None, (words, "\n".join(outcome_lines))))
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
@@ -141,17 +138,5 @@ def outcomes_note(actions: Sequence[Action]) -> str:
     The details are quoted, because they may contain text written by models.
     """
     news = [action for action in actions if is_news(action.state, action.detail)]
-    lines = [
-        f"- {action.tag}, {action.state}: {quoted(action.detail, _DETAIL_CHARS)}" for action in news[:_MAX_REPORTED]
-    ]
+    lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
-
-
-def _delegation_sentence(passed_on: Sequence[DelegatedTask]) -> str:
-    asked = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
-    given = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
-    return " ".join(
-        sentence
-        for sentence in (f"I am asking {asked}." if asked else "", f"I passed this on to {given}." if given else "")
-        if sentence
-    )

@@ -12,7 +12,7 @@ from maestro.domain.fields import read
 from maestro.domain.llm.clients import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.domain.schedules.edits import NewSchedule
-from maestro.domain.tags.fields import read_fields
+from maestro.domain.tags.fields import field_key, read_fields
 from maestro.domain.tags.grammar import Tag, TagName
 
 HERE = "here"
@@ -25,25 +25,13 @@ AGENT_FIELDS = (
     "daily_budget",
     "channels",
 )
-SCHEDULE_FIELDS = (
-    "agent",
-    "name",
-    "schedule",
-    "prompt",
-    "timezone",
-    "jitter",
-    "platform",
-    "account",
-    "channel",
-    "thread",
-)
-CLIENT_FIELDS = ("name", "slug", "plan", "daily_budget")
+_SCHEDULE = "agent", "name", "schedule", "prompt", "timezone", "jitter", "platform", "account", "channel", "thread"
 FIELDS: Mapping[TagName, Sequence[str]] = {
     TagName.CREATE_AGENT: ("slug", *AGENT_FIELDS),
     TagName.UPDATE_AGENT: (*AGENT_FIELDS, "status"),
-    TagName.CREATE_CRON: SCHEDULE_FIELDS,
-    TagName.CREATE_HEARTBEAT: (*SCHEDULE_FIELDS, "script"),
-    TagName.CREATE_CLIENT: CLIENT_FIELDS,
+    TagName.CREATE_CRON: _SCHEDULE,
+    TagName.CREATE_HEARTBEAT: (*_SCHEDULE, "script"),
+    TagName.CREATE_CLIENT: ("name", "slug", "plan", "daily_budget"),
 }
 """The fields of each tag, as the prompt lists them."""
 
@@ -63,7 +51,6 @@ _TEXTS = (
     - _LISTS
     - {"quirks", "channels", "daily_budget", "jitter", "script"}
 )
-_CHANNEL_FIELDS = ("platform", "channel", "account", "permission", "key_by_user")
 
 
 class _NewClient(NewClient):
@@ -143,21 +130,22 @@ def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the fields of a tag; ``null`` in a text field becomes an empty text."""
     written = {**read_fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
-    fields = _without_aliases(
-        {**written, **_as_object(personality, "personality", "voice and quirks")}
-        if personality is not None
-        else written
-    )
+    if personality is not None:
+        written |= _as_object(personality, "personality", "voice and quirks")
+    fields = _without_aliases(written)
     _check_names(fields, FIELDS[tag.name])
     return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
 
 
 def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the fields with the names and the types of the API's fields."""
-    for name in _LISTS & fields.keys():
-        fields[name] = _name_list(fields[name])
-    if "quirks" in fields:
-        fields["quirks"] = _sentence_list(fields["quirks"])
+    for name in (_LISTS | {"quirks"}) & fields.keys():
+        value = _bracket_list(fields[name])
+        if isinstance(value, str) and name == "quirks":  # sentences, one per line
+            value = [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
+        elif isinstance(value, str):  # names, separated by commas or white space
+            value = [*value.replace(",", " ").split()]
+        fields[name] = value
     if "daily_budget" in fields:
         budget = fields.pop("daily_budget")
         fields["daily_budget_usd"] = None if budget == "" else budget
@@ -189,18 +177,6 @@ def _as_object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue
     return value
 
 
-def _name_list(value: JsonValue) -> JsonValue:
-    """Return a list of names, which may be separated by commas or white space."""
-    return [*value.replace(",", " ").split()] if isinstance(value := _bracket_list(value), str) else value
-
-
-def _sentence_list(value: JsonValue) -> JsonValue:
-    """Return a list of sentences, which may be written one per line."""
-    if not isinstance(value := _bracket_list(value), str):
-        return value
-    return [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
-
-
 def _bracket_list(value: JsonValue) -> JsonValue:
     """Return a text in brackets as a list, because models omit the quotation marks of JSON."""
     if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
@@ -211,17 +187,14 @@ def _bracket_list(value: JsonValue) -> JsonValue:
 def _take_channels(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Remove the channels from the fields and return them as bindings."""
     written = _bracket_list(fields.pop("channels", None))
-    listed = written if isinstance(written, list) else [written] if written not in (None, "") else []
-    return tuple(_binding(one, asked_in) for one in listed)
-
-
-def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
-    if isinstance(written, str | int):
-        written = {"channel": written}
-    binding_fields = _as_object(written, "channels", "platform and channel")
-    fields = _without_aliases({_snake_case(name): value for name, value in binding_fields.items()})
-    _check_names(fields, _CHANNEL_FIELDS)
-    return read(NewBinding, {**fields, **_address_fields(fields, asked_in)})
+    bindings = []
+    for channel in written if isinstance(written, list) else [written] if written not in (None, "") else []:
+        binding: JsonValue = {"channel": channel} if isinstance(channel, str | int) else channel
+        named = _as_object(binding, "channels", "platform and channel")
+        values = _without_aliases({field_key(name): value for name, value in named.items()})
+        _check_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
+        bindings.append(read(NewBinding, {**values, **_address_fields(values, asked_in)}))
+    return tuple(bindings)
 
 
 def _address_fields(fields: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
@@ -242,7 +215,3 @@ def _text_field(fields: Mapping[str, JsonValue], name: str) -> str:
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value).strip()
     raise InvalidEdit(f"{name}: expected a text")
-
-
-def _snake_case(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -1,6 +1,5 @@
 """Views of schedules for operators, used by API, command line and pages."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -184,12 +183,6 @@ def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
         if planned.last_job_id
         else None,
     )
-
-
-def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
-    """Build a page of up to ``limit`` schedules; ``found`` has one more if there is a next page."""
-    page = tuple(found[:limit])
-    return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
 
 
 def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:

@@ -30,45 +30,36 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
 
     Raises ``InvalidEdit`` for text before the first key and for a key that occurs twice.
     """
-    text = _unfenced(body.strip())
+    lines = body.strip().split("\n")
+    is_fenced = len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES
+    text = textwrap.dedent("\n".join(lines[1:-1] if is_fenced else lines)).strip("\n")
     whole = _json(text)
     if isinstance(whole, dict):
-        return {_key(key): value for key, value in whole.items()}
+        return {field_key(key): value for key, value in whole.items()}
     return _read_lines(text, texts, _DEEPEST)
 
 
+def field_key(written: str) -> str:
+    """Return the name of a field as a model wrote it, in lower case with ``_`` between words."""
+    return _WORD_BREAK.sub("_", written).lower()
+
+
 def _read_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
-    fields: dict[str, JsonValue] = {}
-    for key, lines in _entries(text):
-        if key in fields:
-            raise InvalidEdit(f"the field {key} is given twice; write it once")
-        fields[key] = _text_value(lines) if key in texts else _decoded_value(lines, depth)
-    return fields
-
-
-def _unfenced(text: str) -> str:
-    """Return a text without the code fence that models often put around it."""
-    lines = text.split("\n")
-    fenced = len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES
-    return textwrap.dedent("\n".join(lines[1:-1] if fenced else lines)).strip("\n")
-
-
-def _entries(text: str) -> list[tuple[str, list[str]]]:
-    """Split a text into keys and the lines of their values."""
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         start = _KEY.fullmatch(line)
         if start is not None:
-            entries.append((_key(start[1]), [start[2].strip()]))
+            entries.append((field_key(start[1]), [start[2].strip()]))
         elif entries:
             entries[-1][1].append(line.rstrip())
         elif line.strip():
             raise InvalidEdit("the fields begin with a line that has no key; write each as key: value")
-    return entries
-
-
-def _key(written: str) -> str:
-    return _WORD_BREAK.sub("_", written).lower()
+    fields: dict[str, JsonValue] = {}
+    for key, lines in entries:
+        if key in fields:
+            raise InvalidEdit(f"the field {key} is given twice; write it once")
+        fields[key] = _text_value(lines) if key in texts else _decoded_value(lines, depth)
+    return fields
 
 
 def _raw_value(lines: Sequence[str]) -> str:
@@ -99,31 +90,15 @@ def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
     text = _raw_value(lines)
     if lines[0] in _BLOCK_MARKS:
         return text
-    return _scalar(text) if lines[0] or depth == 0 else _nested_value(text, depth - 1)
-
-
-def _nested_value(text: str, depth: int) -> JsonValue:
-    lines = [line for line in text.split("\n") if line.strip()]
-    if lines and lines[0].startswith("- "):
-        return [_list_item(item, depth) for item in _list_items(lines)]
-    if lines and all(line[0].isspace() or _KEY.fullmatch(line) for line in lines):
-        return _read_lines(text, (), depth)
-    return _scalar(text)
-
-
-def _list_items(lines: Sequence[str]) -> list[list[str]]:
-    items: list[list[str]] = []
-    for line in lines:
-        if line.startswith("- "):
-            items.append([f"  {line[2:]}"])
-        else:
-            items[-1].append(line)
-    return items
-
-
-def _list_item(lines: Sequence[str], depth: int) -> JsonValue:
-    text = textwrap.dedent("\n".join(lines))
-    return _read_lines(text, (), depth) if _KEY.match(text) else _scalar(text)
+    below = [line for line in text.split("\n") if line.strip()]
+    if lines[0] or depth == 0 or not below:
+        return _scalar(text)
+    if below[0].startswith("- "):
+        items = re.split(r"^- ", "\n".join(below), flags=re.MULTILINE)[1:]
+        texts = (textwrap.dedent(f"  {item}").rstrip("\n") for item in items)
+        return [_read_lines(item, (), depth - 1) if _KEY.match(item) else _scalar(item) for item in texts]
+    is_nested = all(line[0].isspace() or _KEY.fullmatch(line) for line in below)
+    return _read_lines(text, (), depth - 1) if is_nested else _scalar(text)
 
 
 def _scalar(text: str) -> JsonValue:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import parse_qsl
@@ -49,10 +49,10 @@ def read_payload(body: bytes, content_type: str) -> object:
     if kind == "application/json" or kind.endswith("+json"):
         return read_json(body)
     try:
-        found = read_json(body)
+        value = read_json(body)
     except InvalidJson:
         return _form(body) if kind == FORM else body.decode("utf-8", "replace")
-    return found if isinstance(found, list | dict) else body.decode("utf-8", "replace")
+    return value if isinstance(value, list | dict) else body.decode("utf-8", "replace")
 
 
 def read_json(body: bytes | str) -> object:
@@ -62,14 +62,14 @@ def read_json(body: bytes | str) -> object:
     Python accepts but JSON does not.
     """
     try:
-        found = json.loads(body, parse_constant=_refuse)
+        value = json.loads(body, parse_constant=_refuse)
     except RecursionError:
         raise InvalidJson(f"the JSON has more than {DEEPEST} levels") from None
     except ValueError:
         raise InvalidJson("the body is not valid JSON") from None
-    if _depth(found) > DEEPEST:
+    if _depth(value) > DEEPEST:
         raise InvalidJson(f"the JSON has more than {DEEPEST} levels")
-    return found
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -85,21 +85,12 @@ def _form(body: bytes) -> object:
 
 
 def _depth(value: object) -> int:
-    """Return the number of levels of nested lists and objects.
-
-    It works without recursion, because Python limits that.
-    """
+    """Return the number of levels of nested lists and objects, without recursion, which Python limits."""
     depth, level = 0, [value]
-    while level := [below for one in level for below in _below(one)]:
+    while containers := [one for one in level if isinstance(one, dict | list) and one]:
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
         depth += 1
     return depth
-
-
-def _below(value: object) -> Iterator[object]:
-    if isinstance(value, Mapping):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
 
 
 @dataclass(frozen=True)
@@ -115,22 +106,21 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def fill_template(template: str, values: object, shown: Callable[[object], str] = as_text) -> FilledTemplate:
+def fill_template(template: str, values: object, to_text: Callable[[object], str] = as_text) -> FilledTemplate:
     """Replace every ``{{path}}`` of a template by its value; placeholders inside the values are not replaced.
 
-    A path has keys of objects and indices of lists, from 0, with dots between: ``{{payload.items.0.name}}``. ``shown``
-    converts a value to text. A missing value becomes ``MISSING``. Text in braces that is not a path stays unchanged.
+    A path has keys of objects and indices of lists, from 0, with dots between: ``{{payload.items.0.name}}``.
+    ``to_text`` converts a value to text. A missing value becomes ``MISSING``. Text in braces that is not a path stays
+    unchanged.
     """
-    paths = {found[1].strip() for found in _PLACEHOLDER.finditer(template)}
-    found = {path: value_at(values, path) for path in sorted(paths) if _PATH.fullmatch(path)}
-    texts = {
-        path: MISSING if value is NOTHING else shortened(storable(shown(value)), LONGEST)
-        for path, value in found.items()
-    }
+    texts, missing = dict[str, str](), list[str]()
+    for path in sorted(filter(_PATH.fullmatch, {path.strip() for path in _PLACEHOLDER.findall(template)})):
+        value = value_at(values, path)
+        texts[path] = MISSING if value is NOTHING else shortened(storable(to_text(value)), LONGEST)
+        if value is NOTHING:
+            missing.append(path)
     text = _PLACEHOLDER.sub(lambda placeholder: texts.get(placeholder[1].strip(), placeholder[0]), template)
-    return FilledTemplate(
-        shortened(storable(text), LONGEST), tuple(path for path, value in found.items() if value is NOTHING)
-    )
+    return FilledTemplate(shortened(storable(text), LONGEST), tuple(missing))
 
 
 def checked_template(template: str, root: str = "") -> str:
@@ -155,10 +145,7 @@ def checked_template(template: str, root: str = "") -> str:
 
 
 def checked_prompt(template: str, root: str = "") -> str:
-    """Return the template of a prompt if it is valid.
-
-    Raises ``ValueError`` if it is empty, and as ``checked_template`` does.
-    """
+    """Return the template of a prompt; raises ``ValueError`` if it is empty, and as ``checked_template`` does."""
     if not template.strip():
         raise ValueError("is empty; write what the agent is to do")
     return checked_template(template, root)
@@ -176,19 +163,16 @@ def shortened(text: str, longest: int) -> str:
 
 def value_at(values: object, path: str) -> object:
     """Return the value at a path of keys and indices, ``NOTHING`` if there is none."""
-    found = values
+    value = values
     for key in path.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(key, NOTHING)
-        elif isinstance(found, Sequence) and not isinstance(found, str) and _is_index(key, found):
-            found = found[int(key)]
+        is_number = key.isascii() and key.isdigit() and len(key) < 10
+        if isinstance(value, Mapping):
+            value = value.get(key, NOTHING)
+        elif isinstance(value, Sequence) and not isinstance(value, str) and is_number and int(key) < len(value):
+            value = value[int(key)]
         else:
             return NOTHING
-    return found
-
-
-def _is_index(key: str, values: Sequence[object]) -> bool:
-    return key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(values)
+    return value
 
 
 def webhook_text(webhook: Webhook, payload: object) -> str:

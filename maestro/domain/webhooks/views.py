@@ -1,6 +1,5 @@
 """The API models of webhooks, for operators to edit and view."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -8,21 +7,16 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
+from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.texts import storable
 from maestro.domain.values import View
 from maestro.domain.webhooks.template import LONGEST, checked_prompt
 from maestro.domain.webhooks.webhook import ROOT, SignatureScheme, Webhook
 
-REFERENCES = ("env:", "file:")
-"""The prefixes of a reference to a secret that is stored in an environment variable or a file."""
-
-
-def _checked(template: str) -> str:
-    return checked_prompt(storable(template), ROOT)
-
-
-PromptTemplate = Annotated[str, Field(max_length=LONGEST), AfterValidator(_checked)]
+PromptTemplate = Annotated[
+    str, Field(max_length=LONGEST), AfterValidator(lambda template: checked_prompt(storable(template), ROOT))
+]
 PerMinute = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -150,9 +144,3 @@ def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
 def webhook_with_secret(view: WebhookView, secret: str) -> WebhookWithSecret:
     """Return the API model of a webhook with its new secret."""
     return WebhookWithSecret(**view.model_dump(by_alias=False), secret=secret)
-
-
-def webhook_page(found: Sequence[WebhookView], limit: int) -> WebhookPage:
-    """Return a page of up to ``limit`` webhooks; ``found`` has one more where there is another page."""
-    page = tuple(found[:limit])
-    return WebhookPage(items=page, next=page[-1].path if len(found) > limit else None)

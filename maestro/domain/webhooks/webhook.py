@@ -1,7 +1,6 @@
 """Webhooks and the signatures of their deliveries."""
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -131,8 +130,35 @@ def check_signature(
 ) -> SignedDelivery:
     """Return the delivery if its signature is valid; raises ``BadSignature`` if not."""
     if scheme is SignatureScheme.GITHUB:
-        return _signed_as_github(secret, headers, body)
-    return _signed_as_standard(secret, headers, body, now)
+        return _check_github_signature(secret, headers, body)
+    delivery_id, seconds, signatures = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
+    if not (delivery_id and seconds and signatures):
+        raise BadSignature(f"The delivery is not signed: send {ID_HEADER}, {TIME_HEADER} and {SIGNATURE_HEADER}.")
+    if not _ID.fullmatch(delivery_id) or not _SECONDS.fullmatch(seconds):
+        raise BadSignature(
+            f"{ID_HEADER} must be a word of up to 256 characters, {TIME_HEADER} must be in seconds since 1970."
+        )
+    mac = _standard_mac(secret, delivery_id, seconds, body)
+    macs = (_decode(part.removeprefix("v1,")) for part in signatures.split(" ") if part.startswith("v1,"))
+    if not any(hmac.compare_digest(candidate, mac) for candidate in macs):
+        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+    # Checked only after the signature: a sender without the secret learns nothing about the local clock.
+    if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
+        raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
+    return SignedDelivery(delivery_id, mac.hex())
+
+
+def _check_github_signature(secret: str, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
+    signature = headers.get(GITHUB_SIGNATURE_HEADER, "")
+    if not signature:
+        raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
+    mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
+        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+    delivery_id = headers.get(GITHUB_ID_HEADER) or mac
+    if not _ID.fullmatch(delivery_id):
+        raise BadSignature("X-GitHub-Delivery must be a word of up to 256 characters.")
+    return SignedDelivery(delivery_id, mac)
 
 
 def sign_delivery(
@@ -148,10 +174,7 @@ def sign_delivery(
 
 
 def checked_secret(scheme: SignatureScheme, secret: str) -> str:
-    """Return the secret if it can be used for signatures.
-
-    Raises ``ValueError`` with a sentence for the operator that entered it.
-    """
+    """Return the secret if it can be used for signatures; raises ``ValueError`` with a sentence for the operator."""
     if scheme is SignatureScheme.STANDARD:
         _key(secret)
     elif not SHORTEST_KEY <= len(secret.encode()) <= LONGEST_KEY:
@@ -161,58 +184,24 @@ def checked_secret(scheme: SignatureScheme, secret: str) -> str:
     return secret
 
 
-def _signed_as_standard(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> SignedDelivery:
-    delivery_id, seconds, signatures = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
-    if not (delivery_id and seconds and signatures):
-        raise BadSignature(f"The delivery is not signed: send {ID_HEADER}, {TIME_HEADER} and {SIGNATURE_HEADER}.")
-    if not _ID.fullmatch(delivery_id) or not _SECONDS.fullmatch(seconds):
-        raise BadSignature(
-            f"{ID_HEADER} must be a word of up to 256 characters, {TIME_HEADER} must be in seconds since 1970."
-        )
-    mac = _standard_mac(secret, delivery_id, seconds, body)
-    if not any(_is_v1(signature, mac) for signature in signatures.split(" ")):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
-    # Checked only after the signature: a sender without the secret learns nothing about the local clock.
-    if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
-        raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
-    return SignedDelivery(delivery_id, mac.hex())
-
-
-def _signed_as_github(secret: str, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
-    signature = headers.get(GITHUB_SIGNATURE_HEADER, "")
-    if not signature:
-        raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
-    mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
-    delivery_id = headers.get(GITHUB_ID_HEADER) or mac
-    if not _ID.fullmatch(delivery_id):
-        raise BadSignature("X-GitHub-Delivery must be a word of up to 256 characters.")
-    return SignedDelivery(delivery_id, mac)
-
-
 def _standard_mac(secret: str, delivery_id: str, seconds: str, body: bytes) -> bytes:
     return hmac.new(_key(secret), f"{delivery_id}.{seconds}.".encode() + body, hashlib.sha256).digest()
 
 
-def _is_v1(signature: str, mac: bytes) -> bool:
-    version, _, encoded = signature.partition(",")
-    try:
-        given = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return version == "v1" and hmac.compare_digest(given, mac)
-
-
 def _key(secret: str) -> bytes:
     """Return the key of a secret of the scheme ``standard``; raises ``ValueError`` if the secret is malformed."""
-    try:
-        key = base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
+    key = _decode(secret.removeprefix(KEY_PREFIX))
     if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise ValueError(
             f"expected {KEY_PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes as base64, as the sender shows it; "
             "leave it out to have one generated"
         )
     return key
+
+
+def _decode(encoded: str) -> bytes:
+    """Return the bytes of a base64 text, none for a text that is not valid."""
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return b""
