@@ -266,9 +266,9 @@ def _content(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> UsagePageCont
     given = wanted.model_dump(exclude_none=True)
     with parts.store.view() as tx:
         period = wanted.period(tx.llm.budgets.today)
-        every = tx.llm.usage.parts(by, period, wanted.whose)
+        every = tx.llm.usage.parts(by, period, wanted.scope)
         days = by_day(every)
-        totals = added("", days), tx.llm.usage.total(period.before, wanted.whose)
+        totals = added("", days), tx.llm.usage.total(period.before, wanted.scope)
         jobs_of = LatencyQuery(**{name: value for name, value in given.items() if name in JOBS})
         return UsagePageContent(
             days=usage_page(days[: SHOWN + 1], SHOWN, period, totals),

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache
 from typing import Self
 
 import structlog
@@ -23,7 +23,7 @@ from maestro.domain.llm.accounts import (
     able_accounts,
     candidates,
     choose_account,
-    soonest,
+    first_recovery,
 )
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.errors import (
@@ -70,10 +70,7 @@ WindowOf = Callable[[str], int]
 ANSWER_SHARE = 4
 """The share of a context window's reserve that is kept for the answer; tool definitions may use the remainder."""
 
-OF_THE_ACCOUNT = (
-    *(RateLimited, QuotaExhausted, AuthenticationFailed),
-    *(AccountUnusable, ProviderUnavailable, ModelTimeout),
-)
+OF_THE_ACCOUNT = (RateLimited, QuotaExhausted, AuthenticationFailed, AccountUnusable, ProviderUnavailable, ModelTimeout)
 """Failures that count against the account; Maestro's own limits and invalid requests do not."""
 
 MARGIN = 500
@@ -94,51 +91,59 @@ class Roster:
     unfit: frozenset[AccountModel] = frozenset()
 
     def choose(
-        self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
+        self, models: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> AccountChoice | None:
         """Return the account and model to call; the demo model without any account (docs/decisions.md: demo model)."""
-        accounts = self.usable if self.known else (_demo(self.now),)
-        return choose_account(accounts, wanted, self.limited, self.unfit.union(tried), underway)
+        accounts = self.usable
+        if not self.known:
+            demo = ModelAccount(
+                name=DEMO,
+                provider=DEMO,
+                model=DEMO,
+                source=AccountSource.CONFIGURATION,
+                created_at=self.now,
+                updated_at=self.now,
+            )
+            accounts = (demo,)
+        return choose_account(accounts, models, self.limited, self.unfit.union(tried), underway)
 
-    def able(self, wanted: Sequence[str]) -> Self:
-        """Return the usable accounts that offer one of the requested models."""
-        return replace(self, usable=able_accounts(self.usable, wanted))
+    def able(self, models: Sequence[str]) -> Self:
+        """Return the roster with only those usable accounts that offer one of the models."""
+        return replace(self, usable=able_accounts(self.usable, models))
 
-    def fitting(self, wanted: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
+    def fitting(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
         """Return the accounts, with models whose context window is too small for the request marked as unfit.
 
         Nothing is marked where no model is large enough, or where there is only one choice.
         """
-        choices = candidates(self.usable, wanted)
+        choices = candidates(self.usable, models)
         if len(choices) < 2:
             return self
         fit = {choice.keys for choice in choices if fits(choice)}
         unfit = {choice.keys for choice in choices} - fit
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
-    def unavailable(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
+    def unavailable(self, models: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
         """Return the error that says why no account can be called; ``limited`` says that one hit a limit in this call.
 
         Such a limit may have ended already, and the job then retries at once. ``room_in`` is the time until a request
         may pass Maestro's own rate limits.
         """
-        recovered = soonest(self.usable, wanted, self.limited, self.unfit) or (self.now if limited else None)
+        recovered = first_recovery(self.usable, models, self.limited, self.unfit) or (self.now if limited else None)
         room_at = self.now + room_in if room_in is not None else None
         wake_at = min(filter(None, (recovered, room_at)), default=None)
         if wake_at is None:
-            return NoAccount(f"{NoAccount.public} {self._fix()}")
+            active = ", ".join(account.name for account in self.known if account.status is AccountStatus.ACTIVE)
+            fix = f"This process has no key for {active}: start it with the same configuration as the others."
+            if not active:
+                fix = "Every account is disabled: give one a working key, or enable it with `maestro accounts enable`."
+            return NoAccount(f"{NoAccount.public} {fix}")
         failure = AccountsExhausted(
             f"{AccountsExhausted.public} The first of them may be asked again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
             f"another account would answer sooner.{TOO_SMALL if self.unfit else ''}"
         )
         failure.wake_at = wake_at
         return failure
-
-    def _fix(self) -> str:
-        active = [account.name for account in self.known if account.status is AccountStatus.ACTIVE]
-        if not active:
-            return "Every account is disabled: give one a working key, or enable it with `maestro accounts enable`."
-        return f"This process has no key for {', '.join(active)}: start it with the same configuration as the others."
 
 
 @dataclass(frozen=True)
@@ -149,10 +154,6 @@ class RevealedKey:
     at: float
     account: Account | None = None
     reason: str = ""
-
-    def holds(self, row: ModelAccount, now: float) -> bool:
-        """Return whether the result is still valid, so that the key need not be read again."""
-        return self.version == row.updated_at and (self.account is not None or now < self.at + READ_AGAIN)
 
 
 class AccountBook:
@@ -177,12 +178,11 @@ class AccountBook:
         self._ladder = ladder
         self._clock = clock
         self._revealed: dict[str, RevealedKey] = {}
-        self._found: Mapping[str, Account] = {}
+        self._available: dict[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
         """Return an account of the last roster, without reading the store; never blocks."""
-        found = self._found.get(name)
-        return DEMO_ACCOUNT if found is None and name == DEMO else found
+        return self._available.get(name) or (DEMO_ACCOUNT if name == DEMO else None)
 
     def read(self) -> Roster:
         """Read the store and return the current roster."""
@@ -193,8 +193,8 @@ class AccountBook:
         """Return the roster, read in this transaction."""
         known, limited = tx.llm.accounts.with_limits()
         available = {row.name: account for row in known if (account := self._account(row)) is not None}
-        # An account may be removed after a call chose it and before the call reports its failure.
-        self._found = {**self._found, **available}
+        # A removed account is kept: a call may have chosen it and not ended yet.
+        self._available = {**self._available, **available}
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
     def report(self, choice: AccountChoice, failure: LLMFailure) -> None:
@@ -226,20 +226,18 @@ class AccountBook:
             own = self._own.get(row.name)
             return own if own is not None and own.provider == row.provider else None
         before, now = self._revealed.get(row.name), self._clock()
-        if before is not None and before.holds(row, now):
+        current = before is not None and before.version == row.updated_at
+        if before is not None and current and (before.account is not None or now < before.at + READ_AGAIN):
             return before.account
-        revealed = self._opened(row, now)
-        if revealed.reason and (before is None or before.reason != revealed.reason):
-            log.warning("account left out", account=row.name, reason=revealed.reason)
-        self._revealed[row.name] = revealed
-        return revealed.account
-
-    def _opened(self, row: ModelAccount, now: float) -> RevealedKey:
+        account, reason = None, ""
         try:
-            api_key = self._reveal(row.secret) if row.secret else SecretStr("")
+            account = account_of_row(row, self._reveal(row.secret) if row.secret else SecretStr(""))
         except ConfigurationError as error:
-            return RevealedKey(row.updated_at, now, reason=str(error))
-        return RevealedKey(row.updated_at, now, account_of_row(row, api_key))
+            reason = str(error)
+            if before is None or before.reason != reason:
+                log.warning("account left out", account=row.name, reason=reason)
+        self._revealed[row.name] = RevealedKey(row.updated_at, now, account, reason)
+        return account
 
 
 def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
@@ -249,28 +247,21 @@ def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
     return Account(**row.model_dump(include=shared | limits), api_key=api_key)
 
 
-def _demo(now: datetime) -> ModelAccount:
-    """Return an account row for the demo model, which has none in the store."""
-    return ModelAccount(
-        name=DEMO, provider=DEMO, model=DEMO, source=AccountSource.CONFIGURATION, created_at=now, updated_at=now
-    )
-
-
+@dataclass(slots=True)
 class Estimates:
     """Cost estimates for requests, by list prices."""
 
-    def __init__(self, directory: Directory, price: PriceOf) -> None:
-        self._directory = directory
-        self._price = price
+    directory: Directory
+    price: PriceOf
 
     def least(self, request: LLMRequest) -> CallEstimate:
         """Return the lowest possible cost of a request: that of its input alone."""
-        account = self._directory.find(request.account)
-        provider = account.provider if account is not None else ""
-        price = self._price_at(account.type, f"{provider}/{request.model}") if account is not None else None
-        tokens = estimate_input(request)
+        account, tokens = self.directory.find(request.account), estimate_input(request)
+        if account is None:
+            return CallEstimate("", request.model, tokens, None, request.account)
+        price = self._price_at(account.type, f"{account.provider}/{request.model}")
         cost = price.cost(tokens, 0) if price is not None else None
-        return CallEstimate(provider, request.model, tokens, cost, request.account)
+        return CallEstimate(account.provider, request.model, tokens, cost, request.account)
 
     def most(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
         """Return the cost of a call with the longest possible answer in US dollars; None when the price is unknown.
@@ -281,30 +272,24 @@ class Estimates:
         return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
 
     def _price_at(self, kind: AccountType, model: str) -> Price | None:
-        return SUBSCRIPTION if kind is AccountType.CLI else self._price(model)
+        return SUBSCRIPTION if kind is AccountType.CLI else self.price(model)
 
 
-class WindowCheck:
-    """A check whether a request fits a model's context window; its tokens are estimated once, at the first use."""
+def window_check(request: LLMRequest, window: WindowOf) -> Callable[[AccountChoice], bool]:
+    """Return a check whether the request and its answer fit the context window of a choice's model."""
+    tokens = cache(lambda: estimate_input(request))  # a call with one account never needs it
 
-    def __init__(self, request: LLMRequest, window: WindowOf) -> None:
-        self._request = request
-        self._window = window
+    def fits(choice: AccountChoice) -> bool:
+        size = window(f"{choice.account.provider}/{choice.model}")
+        return tokens() + _answer_tokens(request, size) <= size
 
-    def __call__(self, choice: AccountChoice) -> bool:
-        """Return whether the request and an answer fit the context window of the chosen model."""
-        window = self._window(f"{choice.account.provider}/{choice.model}")
-        return self._tokens + _answer(self._request, window) <= window
-
-    @cached_property
-    def _tokens(self) -> int:
-        return estimate_input(self._request)
+    return fits
 
 
 def room(request: LLMRequest, window: int) -> int:
     """Return how many tokens may still be added to a request before its model's context window is full."""
-    return window - estimate_input(request) - _answer(request, window) - MARGIN
+    return window - estimate_input(request) - _answer_tokens(request, window) - MARGIN
 
 
-def _answer(request: LLMRequest, window: int) -> int:
+def _answer_tokens(request: LLMRequest, window: int) -> int:
     return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)

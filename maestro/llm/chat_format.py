@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maestro.domain.llm.models import OLLAMA
-from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
+from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall, Usage
 from maestro.domain.texts import storable
 from maestro.domain.tools import call_id
 
@@ -26,11 +26,16 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request in chat format; ``images`` are the data URLs of each message."""
-    sent = zip(request.messages, images, strict=True)
-    found = list(_turns(provider, [one for one in sent if _says_something(one[0])]))
+    # litellm would fill an empty message of the assistant with its own sentence.
+    sent = [
+        (message, urls)
+        for message, urls in zip(request.messages, images, strict=True)
+        if message.role is not Role.ASSISTANT or message.content.strip() or message.tool_calls
+    ]
+    messages = list(_turns(provider, sent))
     if request.tools and request.final and provider == OLLAMA:
-        found[0] = {**found[0], "content": f"{found[0]['content']}\n\n{ANSWER_NOW}"}
-    return found
+        messages[0] = {**messages[0], "content": f"{messages[0]['content']}\n\n{ANSWER_NOW}"}
+    return messages
 
 
 def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
@@ -41,15 +46,19 @@ def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
     """
     if not request.tools or (request.final and provider == OLLAMA):
         return {}
-    offered: dict[str, Any] = {"tools": [_definition(tool) for tool in request.tools]}
+    functions = (
+        {"name": tool.name, "description": tool.description, "parameters": json.loads(tool.parameters)}
+        for tool in request.tools
+    )
+    offered: dict[str, Any] = {"tools": [{"type": "function", "function": function} for function in functions]}
     return {**offered, "tool_choice": "none"} if request.final else offered
 
 
 def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
     """Read the tool calls in an answer to the model call with this number; their arguments are not parsed."""
-    for place, call in enumerate(message.tool_calls or ()):
+    for index, call in enumerate(message.tool_calls or ()):
         name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
-        yield ToolCall(id=call_id(number, place), name=name, arguments=arguments)
+        yield ToolCall(id=call_id(number, index), name=name, arguments=arguments)
 
 
 def usage(answer: Any) -> Usage:
@@ -66,11 +75,6 @@ def usage(answer: Any) -> Usage:
     )
 
 
-def _says_something(message: PromptMessage) -> bool:
-    """Return whether a message has content; litellm would fill an empty assistant message with its own sentence."""
-    return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
-
-
 def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
     """Yield the messages; images returned by tools follow the last tool result of their round.
 
@@ -80,18 +84,14 @@ def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -
     pictures: list[str] = []
     for message, urls in sent:
         if message.role is not Role.TOOL and pictures:
-            yield _pictures(pictures)
+            yield {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, pictures)}
             pictures = []
         if message.role is Role.TOOL and provider != ANTHROPIC:
             pictures += urls
             urls = ()
         yield _turn(provider, message, urls)
     if pictures:
-        yield _pictures(pictures)
-
-
-def _pictures(urls: Sequence[str]) -> dict[str, Any]:
-    return {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, urls)}
+        yield {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, pictures)}
 
 
 def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
@@ -99,8 +99,16 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
     if message.role is Role.TOOL:
         turn |= {"tool_call_id": message.call_id, "content": _result(provider, message, urls)}
     if message.tool_calls:
-        turn |= {"content": turn["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
-    return _marked(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
+        turn["content"] = turn["content"] or None
+        turn["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": _name(call.name), "arguments": _arguments(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    return _with_cache_marks(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
 
 
 def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
@@ -125,14 +133,14 @@ def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str |
             return _content(message, urls)
 
 
-def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
+def _with_cache_marks(turn: dict[str, Any], stable: int) -> dict[str, Any]:
     """Return a message with cache marks at its end, and at the end of its ``stable`` characters.
 
     A change after the stable characters then leaves the cached beginning valid.
     """
     if 0 < stable < len(turn["content"] or ""):
-        beginning, rest = turn["content"][:stable], turn["content"][stable:]
-        return {**turn, "content": [_cached_text(beginning), _cached_text(rest)]}
+        texts = (turn["content"][:stable], turn["content"][stable:])
+        return {**turn, "content": [{"type": "text", "text": text, "cache_control": _CACHE} for text in texts]}
     if turn["role"] == Role.TOOL.value:
         return {**turn, "cache_control": _CACHE}
     content = turn["content"]
@@ -141,23 +149,6 @@ def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
         return {**turn, "tool_calls": [*before, {**last, "cache_control": _CACHE}]}
     *parts, end = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return {**turn, "content": [*parts, {**end, "cache_control": _CACHE}]}
-
-
-def _cached_text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "cache_control": _CACHE}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": _name(call.name), "arguments": _arguments(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _definition(tool: ToolSpec) -> dict[str, Any]:
-    parameters = json.loads(tool.parameters)
-    return {
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
-    }
 
 
 def _name(name: str) -> str:

@@ -22,7 +22,7 @@ from maestro.domain.llm.errors import (
 from maestro.domain.llm.prompts import Usage
 from maestro.llm.failures import LONGEST
 
-UNTOLD = timedelta(hours=1)
+DEFAULT_COOL_DOWN = timedelta(hours=1)
 """The cool-down after a limit whose message does not say when it ends."""
 
 _LIMIT = re.compile(
@@ -78,7 +78,7 @@ def limit_of(text: str, now: datetime) -> timedelta | None:
     if not _LIMIT.search(text):
         return None
     until = _moment(text, now)
-    return min(max(until - now, timedelta()), LONGEST) if until else UNTOLD
+    return min(max(until - now, timedelta()), LONGEST) if until else DEFAULT_COOL_DOWN
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
@@ -87,33 +87,29 @@ def _moment(text: str, now: datetime) -> datetime | None:
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])
             return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
-        found = _RESETS.search(text)
-        return _next(found, now) if found else None
+        reset = _RESETS.search(text)
+        return _next_reset(reset, now) if reset else None
     except (ValueError, KeyError, OverflowError, OSError):  # an impossible date, hour or zone counts as unreadable
         return None
 
 
-def _next(found: "re.Match[str]", now: datetime) -> datetime:
-    """Return the next occurrence of a date or an hour of the day; raises ``ValueError`` for any other text."""
-    zone = ZoneInfo(found["zone"]) if found["zone"] else None
+def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
+    """Return the next occurrence of a date or an hour of the day; raises ``ValueError`` for an impossible one."""
+    zone = ZoneInfo(reset["zone"]) if reset["zone"] else None
     local = now.astimezone(zone)
-    hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
-    if found["month"]:
-        month, day = _MONTHS.index(found["month"].lower()) + 1, int(found["day"])
+    hour, minute, half = int(reset["hour"]), int(reset["minute"] or 0), reset["half"]
+    if half is not None:
+        if not 1 <= hour <= 12:
+            raise ValueError(f"{hour} {half} is no hour")
+        hour = hour % 12 + (12 if half.lower() == "pm" else 0)
+    if reset["month"]:
+        month, day = _MONTHS.index(reset["month"].lower()) + 1, int(reset["day"])
         moment = _utc(datetime(local.year, month, day, hour, minute), zone)
         return moment if now - moment < _LONG_AGO else _utc(datetime(local.year + 1, month, day, hour, minute), zone)
     today = datetime(local.year, local.month, local.day, hour, minute)
     moment = _utc(today, zone)
     # Add a calendar day, which has 23 or 25 hours when daylight saving time begins or ends.
     return moment if moment > now else _utc(today + timedelta(days=1), zone)
-
-
-def _hour(hour: int, half: str | None) -> int:
-    if half is None:
-        return hour
-    if not 1 <= hour <= 12:
-        raise ValueError(f"{hour} {half} is no hour")
-    return hour % 12 + (12 if half.lower() == "pm" else 0)
 
 
 def _utc(local: datetime, zone: tzinfo | None) -> datetime:
@@ -132,84 +128,70 @@ class CommandAnswer:
 
 def read(ended: ProgramResult, *, as_json: bool) -> CommandAnswer:
     """Parse the output; the command may write plain text although JSON was requested, above all for errors."""
-    output = ended.output.decode(errors="replace")
-    failed = ended.code != 0
-    result = _result(output) if as_json else None
-    if result is None:
+    output, failed = ended.output.decode(errors="replace"), ended.code != 0
+    try:
+        data: Any = json.loads(output) if as_json else None
+    except ValueError:
+        data = None
+    # Some releases write a list of all events, of which the result is the last.
+    result = data[-1] if isinstance(data, list) and data else data
+    if not isinstance(result, dict) or result.get("type") != "result":
         return CommandAnswer(output.strip(), failed)
-    text = result.get("result")
-    return CommandAnswer(
-        text if isinstance(text, str) else "",
-        failed or result.get("is_error") is True,
-        _usage(result.get("usage")),
-    )
+    text, usage = result.get("result"), _usage(result.get("usage"))
+    return CommandAnswer(text if isinstance(text, str) else "", failed or result.get("is_error") is True, usage)
 
 
 def failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
     """Return the failure in the output, without any text of the command; None when the command answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
+    failed: LLMFailure
     if ended.outcome is ProgramEnd.TOO_LONG:
-        return _at(site, ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}"))
-    if ended.outcome is ProgramEnd.TOO_MUCH:
-        return _at(site, ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}"))
-    if not answer.failed:
+        failed = ModelTimeout(f"{where}: no whole answer in time. {ModelTimeout.public}")
+    elif ended.outcome is ProgramEnd.TOO_MUCH:
+        failed = ProviderUnavailable(f"{where}: it wrote more than any answer. {_UNAVAILABLE}")
+    elif answer.failed:
+        failed = _refusal(f"{where}, exit {ended.code}", _all_text(ended, answer), now)
+    else:
         return None
-    return _at(site, _refusal(f"{where}, exit {ended.code}", _words(ended, answer), now))
-
-
-def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command reported that the session to continue does not exist."""
-    return answer.failed and _NO_SESSION.search(_words(ended, answer)) is not None
-
-
-def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the installed release of the command lacks an option; it then has called no model."""
-    return answer.failed and _NO_OPTION.search(_words(ended, answer)) is not None
-
-
-def _refusal(where: str, words: str, now: datetime) -> LLMFailure:
-    wait = limit_of(words, now)
-    if wait is not None:
-        seconds = f"{wait.total_seconds():.0f}"
-        return RateLimited(f"{where}: the subscription's limit is reached; it resets in {seconds} s.", wait)
-    for kind, pattern, advice in _KINDS:
-        if pattern.search(words):
-            return kind(f"{where}: {kind.public} {advice}")
-    return ProviderUnavailable(f"{where}: {ProviderUnavailable.public} {_UNAVAILABLE}")
-
-
-def _at(site: CallSite, failed: LLMFailure) -> LLMFailure:
     failed.site = site
     return failed
 
 
-def _words(ended: ProgramResult, answer: CommandAnswer) -> str:
+def has_no_session(ended: ProgramResult, answer: CommandAnswer) -> bool:
+    """Return whether the command reported that the session to continue does not exist."""
+    return answer.failed and _NO_SESSION.search(_all_text(ended, answer)) is not None
+
+
+def knows_no_option(ended: ProgramResult, answer: CommandAnswer) -> bool:
+    """Return whether the installed release of the command lacks an option; it then has called no model."""
+    return answer.failed and _NO_OPTION.search(_all_text(ended, answer)) is not None
+
+
+def _refusal(where: str, text: str, now: datetime) -> LLMFailure:
+    wait = limit_of(text, now)
+    if wait is not None:
+        seconds = f"{wait.total_seconds():.0f}"
+        return RateLimited(f"{where}: the subscription's limit is reached; it resets in {seconds} s.", wait)
+    for kind, pattern, advice in _KINDS:
+        if pattern.search(text):
+            return kind(f"{where}: {kind.public} {advice}")
+    return ProviderUnavailable(f"{where}: {ProviderUnavailable.public} {_UNAVAILABLE}")
+
+
+def _all_text(ended: ProgramResult, answer: CommandAnswer) -> str:
     return f"{answer.text}\n{ended.errors.decode(errors='replace')}"
-
-
-def _result(output: str) -> dict[str, Any] | None:
-    """Return the result object; some releases write a list of all events, of which the result is the last."""
-    try:
-        data: Any = json.loads(output)
-    except ValueError:
-        return None
-    last = data[-1] if isinstance(data, list) and data else data
-    return last if isinstance(last, dict) and last.get("type") == "result" else None
 
 
 def _usage(data: Any) -> Usage | None:
     """Return the token usage; the command counts cached tokens apart from the input, Maestro within it."""
     if not isinstance(data, dict):
         return None
-    read_, written = _count(data, "cache_read_input_tokens"), _count(data, "cache_creation_input_tokens")
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    reported = (data.get(name) for name in names)
+    uncached, output, cached, written = (max(count, 0) if isinstance(count, int) else 0 for count in reported)
     return Usage(
-        input_tokens=_count(data, "input_tokens") + read_ + written,
-        output_tokens=_count(data, "output_tokens"),
-        cached_tokens=read_,
+        input_tokens=uncached + cached + written,
+        output_tokens=output,
+        cached_tokens=cached,
         cache_write_tokens=written,
     )
-
-
-def _count(data: dict[str, Any], name: str) -> int:
-    number = data.get(name)
-    return number if isinstance(number, int) and number > 0 else 0

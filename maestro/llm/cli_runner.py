@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -17,6 +17,7 @@ from maestro.domain.llm.models import bare, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.llm.cli_answers import CommandAnswer, failure, has_no_session, knows_no_option, read
 from maestro.llm.protocols import Account
+from maestro.store.store import utc_now
 
 CLAUDE = "claude"
 SECONDS = 180.0
@@ -48,28 +49,19 @@ def prompt_of(messages: Sequence[PromptMessage]) -> str:
     Further lines of a message are indented, so that no text in it can be taken for another message (docs/decisions.md:
     prompt layers).
     """
-    return "\n\n".join(_turn_text(message) for message in messages) + "\n"
+    return "\n\n".join(map(_message_text, messages)) + "\n"
 
 
-def _turn_text(message: PromptMessage) -> str:
+def _message_text(message: PromptMessage) -> str:
     if message.role is Role.SYSTEM:
         return message.content
-    speaker = f"tool {message.tool}" if message.role is Role.TOOL else message.role.value
-    first, *more = list(_turn_lines(message)) or [""]
-    return "\n".join([f"[{speaker}]: {first}", *(f"  {line}" for line in more)])
-
-
-def _turn_lines(message: PromptMessage) -> Iterator[str]:
-    yield from message.content.splitlines()
-    yield from (f"(calls {call.name} with {' '.join(call.arguments.split())})" for call in message.tool_calls)
+    lines = message.content.splitlines()
+    lines += [f"(calls {call.name} with {' '.join(call.arguments.split())})" for call in message.tool_calls]
     if message.images:
-        count = len(message.images)
-        yield f"({'an image that' if count == 1 else f'{count} images that'} cannot be shown here)"
-
-
-def utc_now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
+        count = "an image" if len(message.images) == 1 else f"{len(message.images)} images"
+        lines.append(f"({count} that cannot be shown here)")
+    speaker = f"tool {message.tool}" if message.role is Role.TOOL else message.role.value
+    return f"[{speaker}]: " + "\n  ".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +73,7 @@ class _CommandSession:
     continues: bool
 
 
+@dataclass(slots=True)
 class CliRunner:
     """Runs the command once for each call, at a cost of 0: the fee of a subscription does not depend on use.
 
@@ -89,19 +82,12 @@ class CliRunner:
     tools and images, and says where one was left out.
     """
 
-    def __init__(
-        self,
-        sessions: Path,
-        environment: Mapping[str, str],
-        *,
-        clock: Callable[[], datetime] = utc_now,
-        seconds: float = SECONDS,
-    ) -> None:
-        self._sessions = sessions
-        self._environment = environment
-        self._clock = clock
-        self._seconds = seconds
-        self._knows_options = True
+    sessions: Path
+    environment: Mapping[str, str]
+    _: KW_ONLY
+    clock: Callable[[], datetime] = utc_now
+    seconds: float = SECONDS
+    _knows_options: bool = field(default=True, init=False)
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer the request with one model call; raises an ``LLMFailure`` without any text of the call.
@@ -112,7 +98,7 @@ class CliRunner:
         session = await asyncio.to_thread(self._open, account, request)
         started = time.monotonic()
         ended, answer = await self._run(session, site)
-        failed = failure(ended, answer, site, self._clock())
+        failed = failure(ended, answer, site, self.clock())
         await asyncio.to_thread(self._close, session, ended, failed)
         if failed is not None:
             raise failed
@@ -120,12 +106,17 @@ class CliRunner:
 
     async def _run(self, session: _CommandSession, site: CallSite) -> tuple[ProgramResult, CommandAnswer]:
         """Run the command and return its result; run it again where it failed before it called the model."""
-        until = time.monotonic() + self._seconds
+        until = time.monotonic() + self.seconds
         continues = session.continues
         while True:
             options = _EXTRA_OPTIONS if self._knows_options else ()
             words = (*session.command.words, *(("--continue",) if continues else ()), *options)
-            ended = await self._started(replace(session.command, words=words), until - time.monotonic(), site)
+            limits = ProgramLimits(until - time.monotonic(), OUTPUT_BYTES)
+            try:
+                ended = await run(replace(session.command, words=words), limits)
+            except OSError as error:
+                failed = _not_started(site, f"it cannot be started ({error.strerror})")
+                break
             answer = read(ended, as_json=bool(options))
             if continues and has_no_session(ended, answer):
                 continues = False
@@ -133,12 +124,6 @@ class CliRunner:
                 self._knows_options = False
             else:
                 return ended, answer
-
-    async def _started(self, command: ProgramCommand, seconds: float, site: CallSite) -> ProgramResult:
-        try:
-            return await run(command, ProgramLimits(seconds, OUTPUT_BYTES))
-        except OSError as error:
-            failed = _not_started(site, f"it cannot be started ({error.strerror})")
         raise failed
 
     def _open(self, account: Account, request: LLMRequest) -> _CommandSession:
@@ -148,7 +133,7 @@ class CliRunner:
         an old one never gets the same message twice.
         """
         site = CallSite(account.provider, account.name, request.model)
-        program = shutil.which(CLAUDE, path=self._environment.get("PATH", ""))
+        program = shutil.which(CLAUDE, path=self.environment.get("PATH", ""))
         if program is None:
             raise _not_started(site, "it is not on the PATH of Maestro")
         folder = self._folder(request)
@@ -167,19 +152,21 @@ class CliRunner:
     def _close(self, session: _CommandSession, ended: ProgramResult, failed: LLMFailure | None) -> None:
         if failed is None:
             session.marker.touch()
-        errors = _loggable(ended.errors.decode(errors="replace"), session.command.said.decode())
-        if errors:
-            log.warning("the command claude wrote to its error output", exit=ended.code, text=errors)
+        errors, prompt = ended.errors.decode(errors="replace"), session.command.said.decode()
+        lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
+        text = "\n".join(line for line in lines if line and not _quotes(line, prompt))
+        if text:
+            log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
 
     def _folder(self, request: LLMRequest) -> Path:
         """Return the session folder of the conversation, or of the job; each purpose has a folder of its own."""
         name = str(request.conversation_id or request.key.job_id)
         purpose = request.key.purpose
-        return self._sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
+        return self.sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
 
     def _environment_of(self, account: Account) -> dict[str, str]:
-        environment = plain_environment(self._environment) | _QUIET
-        environment |= {name: value for name, value in self._environment.items() if name in _PASSED_ON}
+        environment = plain_environment(self.environment) | _QUIET
+        environment |= {name: value for name, value in self.environment.items() if name in _PASSED_ON}
         if account.home_dir:
             environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
             # The token in the environment belongs to another account than the login in this folder.
@@ -210,12 +197,7 @@ def _not_started(site: CallSite, why: str) -> LLMFailure:
     return failed
 
 
-def _loggable(errors: str, prompt: str) -> str:
-    """Return the beginning of the error output, without lines that quote the prompt."""
-    lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
-    return "\n".join(line for line in lines if line and not _quotes(line, prompt))
-
-
 def _quotes(line: str, prompt: str) -> bool:
+    """Return whether a line of the error output contains a passage of the prompt."""
     starts = range(0, max(1, len(line) - _WINDOW + 1), _STEP)
     return any(line[start : start + _WINDOW] in prompt for start in starts)

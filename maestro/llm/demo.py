@@ -6,19 +6,21 @@ See docs/decisions.md: demo model.
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.models import estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.llm.protocols import Account
-from maestro.llm.wire import listener
+from maestro.llm.wire import current_listener
 
 WEB = "web"
 QUOTE_LENGTH = 120
 """Characters of the user's message that are quoted back."""
 
 
+@dataclass(slots=True)
 class DemoClient:
     """The demo model: answers deterministically, offline and free of charge, and says that it is only the demo model.
 
@@ -27,20 +29,20 @@ class DemoClient:
     the server is bound to loopback, so that no user of another platform ever gets a demo answer.
     """
 
-    def __init__(self, duration: Callable[[], timedelta], *, loopback: bool) -> None:
-        self._duration = duration
-        self._loopback = loopback
+    duration: Callable[[], timedelta]
+    _: KW_ONLY
+    loopback: bool
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer from the request alone; raises ``NoAccount`` for any user except the local one of the web page."""
-        if not (self._loopback and request.platform == WEB):
+        if not (self.loopback and request.platform == WEB):
             raise NoAccount(
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
                 "Add one with `maestro accounts add`, or set ANTHROPIC_API_KEY or llm.accounts and restart."
             )
         content, duration = _answer(request), timedelta()
         if request.key.purpose is CallPurpose.ANSWER:
-            duration = self._duration()
+            duration = self.duration()
             await _write(content, duration)
         return LLMResponse(
             content=content,
@@ -57,7 +59,7 @@ class DemoClient:
 
 async def _write(content: str, duration: timedelta) -> None:
     """Stream the answer word by word to the listener, if there is one, within this time."""
-    hear, words = listener(), re.findall(r"\S+\s*", content)
+    hear, words = current_listener(), re.findall(r"\S+\s*", content)
     for word in words:
         await asyncio.sleep(duration.total_seconds() / len(words))
         if hear is not None:
@@ -72,22 +74,15 @@ def _answer(request: LLMRequest) -> str:
         case CallPurpose.SUMMARY:
             return "Older messages were archived; the demo model cannot tell what they said."
         case CallPurpose.ANSWER:
-            return _reply(request)
-
-
-def _reply(request: LLMRequest) -> str:
-    """Write the demo answer: a quote, what can be seen of the conversation, and how to get a real model."""
-    turns = [message for message in request.messages if message.role is not Role.SYSTEM and not message.chat]
-    question = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")
-    visible = "1 message" if len(turns) == 1 else f"{len(turns)} messages"
-    return (
-        f'You said: "{_quote(question)}"\n\n'
-        f"I am Maestro's built-in demo model. I can see {visible} of this conversation, but I cannot think about "
-        "them. To talk to a real model, set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart Maestro."
-    )
-
-
-def _quote(text: str) -> str:
-    """Shorten a text to one line of at most ``QUOTE_LENGTH`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1].rstrip() + "…"
+            messages = [message for message in request.messages if message.role is not Role.SYSTEM and not message.chat]
+            question = next((message.content for message in reversed(messages) if message.role is Role.USER), "")
+            quote = " ".join(question.split())
+            if len(quote) > QUOTE_LENGTH:
+                quote = quote[: QUOTE_LENGTH - 1].rstrip() + "…"
+            visible = "1 message" if len(messages) == 1 else f"{len(messages)} messages"
+            return (
+                f'You said: "{quote}"\n\n'
+                f"I am Maestro's built-in demo model. I can see {visible} of this conversation, but I cannot think "
+                "about them. To talk to a real model, set ANTHROPIC_API_KEY or llm.accounts in maestro.json and "
+                "restart Maestro."
+            )

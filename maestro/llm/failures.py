@@ -85,15 +85,8 @@ _NO_TOOLS = re.compile(
 
 # The request was invalid before it was sent, and a retry cannot help; litellm reports it as a 500 of the provider.
 _MISTAKES = frozenset(
-    (
-        "AttributeError",
-        "ImportError",
-        "KeyError",
-        "ModuleNotFoundError",
-        "TypeError",
-        "UnicodeEncodeError",
-        "ValueError",
-    )
+    kind.__name__
+    for kind in (AttributeError, ImportError, KeyError, ModuleNotFoundError, TypeError, UnicodeEncodeError, ValueError)
 )
 
 # Refusals of the account, not of the request.
@@ -152,27 +145,18 @@ def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
     error = whole.get("error") or whole
     if not isinstance(error, Mapping):
         return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
-    metadata = _mapping(error.get("metadata"))
-    # OpenRouter wraps the error of the provider to which it forwarded the request.
-    vendor = _vendor(metadata.get("raw"))
-    codes = [
-        *_fields(error, _CODES),
-        *_detail_fields(error.get("details")),
-        *([f'"{_FLAG}"'] if _FLAG in metadata else []),
-    ]
-    sentences = _sentences(error.get("message") or error.get("detail"))
-    return ErrorBodyText("\n".join(filter(None, [*codes, vendor.codes])), (*sentences, *vendor.sentences))
-
-
-def _vendor(raw: Any) -> ErrorBodyText:
-    if not isinstance(raw, str):
-        return ErrorBodyText()
-    return read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
-
-
-def _detail_fields(details: Any) -> Iterator[str]:
+    details, metadata = error.get("details"), _mapping(error.get("metadata"))
+    codes = list(_fields(error, _CODES))
     for detail in details if isinstance(details, list) else ():
-        yield from _fields(_mapping(detail), _DETAILS)
+        codes += _fields(_mapping(detail), _DETAILS)
+    if _FLAG in metadata:
+        codes.append(f'"{_FLAG}"')
+    # OpenRouter wraps the error of the provider to which it forwarded the request.
+    raw, wrapped = metadata.get("raw"), ErrorBodyText()
+    if isinstance(raw, str):
+        wrapped = read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
+    sentences = _sentences(error.get("message") or error.get("detail"))
+    return ErrorBodyText("\n".join(filter(None, [*codes, wrapped.codes])), (*sentences, *wrapped.sentences))
 
 
 def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
@@ -197,22 +181,20 @@ def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timede
     seconds or as a date; Gemini's ``retryDelay``; "try again in 1m2.5s" of OpenAI and similar providers; the date (UTC)
     in Anthropic's spending-limit message.
     """
-    wait = _wait(headers, text, now)
-    return min(max(wait, timedelta()), LONGEST) if wait is not None else None
-
-
-def _wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
     milliseconds, after = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
     if _NUMBER.fullmatch(milliseconds):
-        return timedelta(milliseconds=float(milliseconds))
-    if _NUMBER.fullmatch(after):
-        return timedelta(seconds=float(after))
-    if delay := _GEMINI_DELAY.search(text):
-        return timedelta(seconds=float(delay[1]))
-    if not after and (delay := _OPENAI_DELAY.search(text)):
-        return sum((float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(delay[1])), timedelta())
-    moment = _moment(after, text)
-    return moment - now if moment else None
+        wait = timedelta(milliseconds=float(milliseconds))
+    elif _NUMBER.fullmatch(after):
+        wait = timedelta(seconds=float(after))
+    elif delay := _GEMINI_DELAY.search(text):
+        wait = timedelta(seconds=float(delay[1]))
+    elif not after and (delay := _OPENAI_DELAY.search(text)):
+        wait = sum((float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(delay[1])), timedelta())
+    elif moment := _moment(after, text):
+        wait = moment - now
+    else:
+        return None
+    return min(max(wait, timedelta()), LONGEST)
 
 
 def _moment(after: str, text: str) -> datetime | None:
@@ -250,11 +232,13 @@ class FailureEvidence:
 
 def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     """Collect the facts of a failure from the HTTP exchange and the chain of causes."""
-    chain = list(_causes(error))
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < CAUSES_LIMIT:
+        chain.append(cause)
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
-        cause, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
-        return FailureEvidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, cause, oversized)
+        name, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
+        return FailureEvidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, name, oversized)
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     reported = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, reported), {})
@@ -263,15 +247,15 @@ def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
-def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailure:
+def classify(site: CallSite, facts: FailureEvidence, now: datetime) -> LLMFailure:
     """Return the classified failure, without any of its text; ``now`` converts dates to waiting times."""
-    body = read_body(found.text) if found.sent else read_sentence(found.text)
-    wait = waiting_time(found.headers, body.text, now)
-    kind = _kind(found, body, asks_to_wait=wait is not None)
-    status = found.status if kind is not AccountUnusable else None
-    answer = f"HTTP {status}" if status else "no answer" if found.sent else "no request"
-    if found.cause and (status or 0) < 300:
-        answer += f" ({found.cause})"
+    body = read_body(facts.text) if facts.sent else read_sentence(facts.text)
+    wait = waiting_time(facts.headers, body.text, now)
+    kind = _kind(facts, body, asks_to_wait=wait is not None)
+    status = facts.status if kind is not AccountUnusable else None
+    answer = f"HTTP {status}" if status else "no answer" if facts.sent else "no request"
+    if facts.cause and (status or 0) < 300:
+        answer += f" ({facts.cause})"
     wait_request = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
     where = f"{site.provider} account {site.account!r}, model {site.model!r}, {answer}"
     failure = kind(f"{where}: {kind.public}{wait_request} {_ADVICE[kind]}")
@@ -280,25 +264,25 @@ def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailur
     return failure
 
 
-def _kind(found: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
+def _kind(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Choose the error class by status; the text counts only where the provider refused the request."""
-    status = found.status or 0
-    if found.oversized:
+    status = facts.status or 0
+    if facts.oversized:
         return AnswerTooLarge
     if 300 <= status < 500 and status not in _PASSING:
         refusal = _kind_of_refusal(status, body, asks_to_wait=asks_to_wait)
-        return AccountUnusable if refusal is BadRequest and not found.sent else refusal
-    if not found.sent and found.cause in _MISTAKES:
+        return AccountUnusable if refusal is BadRequest and not facts.sent else refusal
+    if not facts.sent and facts.cause in _MISTAKES:
         return AccountUnusable
     # litellm reports some error statuses as timeouts; here only a missing answer is a timeout.
-    return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
+    return ModelTimeout if facts.timed_out and status < 300 else ProviderUnavailable
 
 
 def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
     """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.text):
         return BadRequest
-    if status == 402 or _says_quota(status, body, asks_to_wait=asks_to_wait):
+    if status == 402 or _is_about_quota(status, body, asks_to_wait=asks_to_wait):
         return QuotaExhausted
     if status == 429:
         return RateLimited
@@ -309,21 +293,11 @@ def _kind_of_refusal(status: int, body: ErrorBodyText, *, asks_to_wait: bool) ->
     return ContextOverflow if _CONTEXT.search(body.text) else BadRequest
 
 
-def _says_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
+def _is_about_quota(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
     if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
     text = body.text if status in _OF_THE_ACCOUNT else body.codes
     return bool(_QUOTA.search(text) or (not asks_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and the chain of its causes, the outermost first."""
-    cause: BaseException | None = error
-    for _ in range(CAUSES_LIMIT):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:

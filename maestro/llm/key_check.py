@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import httpx
 
@@ -53,27 +52,22 @@ _REQUESTS: Mapping[str, _KeyCheckRequest] = {
 
 async def check_key(account: Account, seconds: float) -> KeyCheck:
     """Check a key; never raises. The key is sent only to the address used for calls, and redirects are not followed."""
-    question, address = _REQUESTS.get(account.provider), base_url(account)
-    if question is None or address is None:
+    request, address = _REQUESTS.get(account.provider), base_url(account)
+    if request is None or address is None:
         return KeyCheck(KeyStatus.UNKNOWN, "this provider has no question that costs nothing")
     try:
-        headers = question.header(account.api_key.get_secret_value())
+        headers = request.header(account.api_key.get_secret_value())
         async with httpx.AsyncClient(timeout=seconds) as http:
-            answer = await http.get(f"{address}{question.path}", headers=headers)
+            answer = await http.get(f"{address}{request.path}", headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         # The text of an error may quote the header with the key, so only its class is reported.
         return KeyCheck(KeyStatus.UNREACHABLE, type(error).__name__)
-    if answer.status_code in question.refusals:
+    if answer.status_code in request.refusals:
         return KeyCheck(KeyStatus.REFUSED, f"HTTP {answer.status_code}")
     if not answer.is_success:
         return KeyCheck(KeyStatus.UNKNOWN, f"HTTP {answer.status_code}")
-    return KeyCheck(KeyStatus.ACCEPTED, models=_names(answer))
-
-
-def _names(answer: httpx.Response) -> tuple[str, ...]:
-    """Return the names of the models that Ollama has installed; empty for other providers."""
     try:
-        listed: Any = answer.json()
-        return tuple(str(model["name"]) for model in listed["models"] if "name" in model)
+        models = tuple(str(model["name"]) for model in answer.json()["models"] if "name" in model)
     except (ValueError, KeyError, TypeError):
-        return ()
+        models = ()  # only Ollama answers with the names of the models that it has installed
+    return KeyCheck(KeyStatus.ACCEPTED, models=models)

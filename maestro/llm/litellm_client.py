@@ -7,10 +7,10 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -19,7 +19,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict
 
 from maestro.domain.llm.accounts import DEMO, AccountType
-from maestro.domain.llm.errors import CallSite, LLMFailure, NoAccount
+from maestro.domain.llm.errors import CallSite, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse
 from maestro.domain.texts import storable
@@ -105,37 +105,33 @@ class LiteLLMLibrary:
         """Whether the import is under way."""
         return self._imported is not None and not self._imported.done()
 
-    async def loaded(self) -> None:
-        """Begin the import unless it has begun, and return when the library is imported."""
-        await self._loaded()
-
     async def settled(self) -> None:
         """Return when a begun import is over; at once where none was begun."""
         if self._imported is not None:
-            await self._loaded()
+            await self.loaded()
 
     async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
         """Answer a chat request with exactly one HTTP request, and return the answer as parsed by ``read``.
 
         Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
-        imported = await self._loaded()
-        return _raised(await self._outcome(site, imported.complete(chat), read))
+        imported = await self.loaded()
+        return await self._outcome(site, imported.complete(chat), read)
 
     async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
         """Transcribe a recording, with the guarantees of ``complete``."""
-        imported = await self._loaded()
-        return _raised(await self._outcome(site, imported.litellm.atranscription(**arguments), read))
+        imported = await self.loaded()
+        return await self._outcome(site, imported.litellm.atranscription(**arguments), read)
 
     async def close(self) -> None:
         """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
         if self._imported is not None:
-            transports = (await self._loaded()).transports
+            transports = (await self.loaded()).transports
             while transports:
                 await transports.pop().aclose()
 
-    async def _loaded(self) -> ImportedLibrary:
-        """Wait for the import and return the library."""
+    async def loaded(self) -> ImportedLibrary:
+        """Begin the import unless it has begun, wait for it, and return the library."""
         self.warm_up()
         assert self._imported is not None
         if self._imported.done():
@@ -143,24 +139,16 @@ class LiteLLMLibrary:
         # Shielded: a cancelled call must not cancel the import that other calls wait for.
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
-    async def _outcome(
-        self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]
-    ) -> Answer | LLMFailure:
-        """Send the one request and return its result; a failure is returned as a value, not raised."""
+    async def _outcome(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
+        """Send the one request and return its parsed answer."""
         with observed(self._answer_limit()) as exchange:
             try:
                 return read(await call)
             # litellm raises its own errors, those of openai, httpx and aiohttp, and KeyErrors for unexpected answers.
             except Exception as error:  # noqa: BLE001
-                found = evidence(error, exchange)
-        return classify(site, found, datetime.now(UTC))
-
-
-def _raised(outcome: Answer | LLMFailure) -> Answer:
-    """Raise a failure outside of any handler: an exception context would carry prompt and key along."""
-    if isinstance(outcome, LLMFailure):
-        raise outcome
-    return outcome
+                failure = classify(site, evidence(error, exchange), datetime.now(UTC))
+        # Raised outside of the handler: an exception context would carry prompt and key along.
+        raise failure
 
 
 def _import_litellm() -> ImportedLibrary:
@@ -248,32 +236,18 @@ def _observe(handler: Any) -> Transports:
     return transports
 
 
+@dataclass(slots=True)
 class LiteLLMClient:
     """Calls an account once over HTTP; Temporal retries, and the chain's ``Failover`` chooses another account.
 
-    Share one library per process: its owner warms it up and closes it. A client that is given none creates its own.
+    Share one library per process: its owner warms it up and closes it.
     """
 
-    def __init__(
-        self,
-        load_image: LoadImage,
-        models: ModelTable | None = None,
-        library: LiteLLMLibrary | None = None,
-        *,
-        read_timeout: timedelta = READ_TIMEOUT,
-    ) -> None:
-        self._load_image = load_image
-        self._models = models or model_table()
-        self._library = library or LiteLLMLibrary()
-        self._read_timeout = read_timeout
-
-    def warm_up(self) -> None:
-        """Begin to import the library; returns at once and may be called again."""
-        self._library.warm_up()
-
-    async def close(self) -> None:
-        """Close the connections that litellm keeps open."""
-        await self._library.close()
+    load_image: LoadImage
+    models: ModelTable = field(default_factory=model_table)
+    library: LiteLLMLibrary = field(default_factory=LiteLLMLibrary)
+    _: KW_ONLY
+    read_timeout: timedelta = READ_TIMEOUT
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer with exactly one HTTP request; raises an ``LLMFailure`` without any text of the call."""
@@ -285,13 +259,15 @@ class LiteLLMClient:
             return self._response(account, request, answer, timedelta(seconds=time.monotonic() - started))
 
         site = CallSite(account.provider, account.name, account.model)
-        return await self._library.complete(site, chat, read)
+        return await self.library.complete(site, chat, read)
 
     async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
         """Return the request in OpenAI's chat format, which litellm translates."""
-        images = [await self._data_urls(message.images) if message.images else () for message in request.messages]
+        images = [
+            [await asyncio.to_thread(self._data_url, image) for image in message.images] for message in request.messages
+        ]
         # Without this parameter Ollama silently truncates a prompt to its default window.
-        window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
+        window = {"num_ctx": self.models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
         return ChatRequest(
             model=model_name(account),
             messages=chat_format.turns(account.provider, request, images),
@@ -299,75 +275,58 @@ class LiteLLMClient:
             options=window,
             api_key=key(account),
             base_url=base_url(account),
-            timeout=self._read_timeout.total_seconds(),
+            timeout=self.read_timeout.total_seconds(),
         )
 
-    async def _data_urls(self, images: Sequence[ImageRef]) -> Sequence[str]:
-        return [await asyncio.to_thread(self._data_url, image) for image in images]
-
     def _data_url(self, image: ImageRef) -> str:
-        return f"data:{image.content_type};base64,{base64.b64encode(self._load_image(image)).decode('ascii')}"
+        return f"data:{image.content_type};base64,{base64.b64encode(self.load_image(image)).decode('ascii')}"
 
     def _response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         """Convert litellm's untyped answer to a response."""
         choice, usage = answer.choices[0], chat_format.usage(answer)
+        # The name enters workflow histories, which must hold no other text of a provider.
+        model = str(answer.model or "").removeprefix("ollama_chat/")
         return LLMResponse(
             content=storable(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
-            model=_reported_model(answer) or account.model,
+            model=model if _NAME.fullmatch(model) else account.model,
             provider=account.provider,
             account=account.name,
-            cost_usd=self._models.cost(_full_name(account), usage),
+            cost_usd=self.models.cost(_full_name(account), usage),
             duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason=str(choice.finish_reason or ""),
             **usage.model_dump(),
         )
 
 
+@dataclass(slots=True)
 class AccountTransport:
     """Calls the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        library: LiteLLMLibrary,
-        *,
-        http: AccountClient,
-        command: AccountClient,
-        demo: AccountClient,
-    ) -> None:
-        self._directory = directory
-        self._library = library
-        self._http = http
-        self._command = command
-        self._demo = demo
+    directory: Directory
+    library: LiteLLMLibrary
+    _: KW_ONLY
+    http: AccountClient
+    command: AccountClient
+    demo: AccountClient
 
     async def ready(self, request: LLMRequest) -> None:
         """Return when the request can be sent at once; a request over HTTP waits for the import of litellm."""
-        account = self._directory.find(request.account)
-        if account is not None and self._client_of(account) is self._http:
-            await self._library.loaded()
+        account = self.directory.find(request.account)
+        if account is not None and self._client_of(account) is self.http:
+            await self.library.loaded()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer the request; raises ``NoAccount`` when its account was removed after it was chosen."""
-        account = self._directory.find(request.account)
+        account = self.directory.find(request.account)
         if account is None:
             raise NoAccount(f"This process has no account {request.account!r}; see `maestro accounts list`.")
         return await self._client_of(account).ask(account, request)
 
     def _client_of(self, account: Account) -> AccountClient:
         if account.provider == DEMO:
-            return self._demo
-        return self._command if account.type is AccountType.CLI else self._http
-
-
-def _reported_model(answer: Any) -> str:
-    """Return the model name that the provider reports, empty unless it has the form of a name.
-
-    The name enters workflow histories, which must hold no other text of a provider.
-    """
-    name = str(answer.model or "").removeprefix("ollama_chat/")
-    return name if _NAME.fullmatch(name) else ""
+            return self.demo
+        return self.command if account.type is AccountType.CLI else self.http
 
 
 def _full_name(account: Account) -> str:

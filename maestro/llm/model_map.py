@@ -18,15 +18,20 @@ def model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 
     See docs/decisions.md: tokens.
     """
-    return ModelTable({model.name: _facts_of(model) for model in configured}, library_facts)
+    facts = {}
+    for model in configured:
+        price = None
+        if model.input_usd is not None and model.output_usd is not None:
+            price = Price(model.input_usd, model.output_usd)
+        facts[model.name] = ModelFacts(model.window, price)
+    return ModelTable(facts, library_facts)
 
 
 def library_facts(model: str) -> ModelFacts:
     """Return litellm's facts about a model; a price of 0 in its table means unknown."""
-    table = _table()
-    name = model.lower()
-    names = (name, bare(name), name.rpartition("/")[2])
-    return next((table[known] for known in names if known in table), ModelFacts())
+    table, name = _table(), model.lower()
+    keys = (name, bare(name), name.rpartition("/")[2])
+    return next((table[key] for key in keys if key in table), ModelFacts())
 
 
 @cache
@@ -37,30 +42,17 @@ def _table() -> Mapping[str, ModelFacts]:
     if not path.is_file():
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))
-    return {name.lower(): ModelFacts(_window(entry), _price(entry)) for name, entry in entries.items()}
+    return {name.lower(): _facts(entry) for name, entry in entries.items()}
 
 
-def _window(entry: Mapping[str, Any]) -> int | None:
-    tokens = entry.get("max_input_tokens")
-    return tokens if isinstance(tokens, int) else None
-
-
-def _price(entry: Mapping[str, Any]) -> Price | None:
-    """Return a price per token, None for a price by another unit, such as by the second."""
+def _facts(entry: Mapping[str, Any]) -> ModelFacts:
+    """Return the facts in an entry of the table, without a price by another unit, such as by the second."""
+    tokens, price = entry.get("max_input_tokens"), None
     reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    if not reads or writes is None:
-        return None
-    cached = entry.get("cache_read_input_token_cost") or reads
-    cache_writes = entry.get("cache_creation_input_token_cost") or reads
-    return Price(_per_million(reads), _per_million(writes), round(cached / reads, 6), round(cache_writes / reads, 6))
-
-
-def _per_million(dollars: float) -> float:
-    """Return the price of a million tokens, without floating-point noise."""
-    return round(dollars * 1_000_000, 6)
-
-
-def _facts_of(model: ModelSettings) -> ModelFacts:
-    if model.input_usd is None or model.output_usd is None:
-        return ModelFacts(model.window)
-    return ModelFacts(model.window, Price(model.input_usd, model.output_usd))
+    if reads and writes is not None:
+        cached = entry.get("cache_read_input_token_cost") or reads
+        cache_writes = entry.get("cache_creation_input_token_cost") or reads
+        # Rounded against floating-point noise.
+        figures = (reads * 1_000_000, writes * 1_000_000, cached / reads, cache_writes / reads)
+        price = Price(*(round(figure, 6) for figure in figures))
+    return ModelFacts(tokens if isinstance(tokens, int) else None, price)

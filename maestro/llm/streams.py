@@ -5,6 +5,7 @@ provider's end marker counts as a failure.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,21 +26,8 @@ class StreamBroken(Exception):
     """The stream reported an error, or its format was invalid."""
 
 
-class StreamedTexts:
-    """Texts that arrive in pieces, by name; joined once at the end, because a long text has thousands of pieces."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[str, list[str]] = {}
-
-    def add(self, name: str, piece: str) -> None:
-        """Append a piece to the text of this name; raises ``TypeError`` for a value that is not text."""
-        if not isinstance(piece, str):
-            raise TypeError(name)
-        self._pieces.setdefault(name, []).append(piece)
-
-    def joined(self) -> dict[str, str]:
-        """Return each text with its pieces joined."""
-        return {name: "".join(pieces) for name, pieces in self._pieces.items()}
+StreamedTexts = defaultdict[str, list[str]]
+"""The pieces of texts, by name; joined once at the end, because a long text has thousands of them."""
 
 
 class StreamedAnswer(Protocol):
@@ -64,7 +52,7 @@ class OpenAIAnswer:
         self.whole = False
         self._head: Json = {}
         self._message: Json = {"role": "assistant", "content": None}
-        self._texts = StreamedTexts()
+        self._texts = StreamedTexts(list)
         self._calls: dict[int, Json] = {}
         self._finish = None
 
@@ -81,31 +69,30 @@ class OpenAIAnswer:
     def _grow(self, delta: Json) -> str:
         for name, value in delta.items():
             if name in _TEXTS and isinstance(value, str):
-                self._texts.add(name, value)
+                self._texts[name].append(value)
             elif name not in ("role", "tool_calls", *_TEXTS) and value is not None:
                 self._message[name] = value
         for call in delta.get("tool_calls") or ():
-            self._grow_call(call)
+            self._add_call(call)
         return delta.get("content") or ""
 
-    def _grow_call(self, call: Json) -> None:
-        index, function = call.get("index"), call.get("function") or {}
+    def _add_call(self, call: Json) -> None:
+        index: Any = call.get("index")
+        function = call.get("function") or {}
         # Some providers send each tool call whole, without an index, or with the same index for all.
-        if index is None or self._is_another(self._calls.get(index), call.get("id"), function):
+        known_id = self._calls.get(index, {}).get("id")
+        is_another = function.get("name") and call.get("id") and known_id not in (None, call["id"])
+        if index is None or is_another:
             index = len(self._calls)
-        known = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
-        known |= {name: call[name] for name in ("id", "type") if call.get(name)}
+        whole = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
+        whole |= {name: call[name] for name in ("id", "type") if call.get(name)}
         for name in ("name", "arguments"):
-            known["function"][name] += function.get(name) or ""
-
-    @staticmethod
-    def _is_another(known: Json | None, called: str | None, function: Json) -> bool:
-        return bool(known and function.get("name") and called and known.get("id") not in (None, called))
+            whole["function"][name] += function.get(name) or ""
 
     def body(self) -> Json:
         """Return the assembled completion."""
         calls = {"tool_calls": [self._calls[index] for index in sorted(self._calls)]} if self._calls else {}
-        message = {**self._message, **self._texts.joined(), **calls}
+        message = {**self._message, **_joined(self._texts), **calls}
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
@@ -137,9 +124,8 @@ class AnthropicAnswer:
         return ""
 
     def _begin(self, index: int, block: Json) -> str:
-        self._blocks[index], self._texts[index] = block, StreamedTexts()
-        for name in _GROWING & block.keys():
-            self._texts[index].add(name, block[name] or "")
+        self._blocks[index] = block
+        self._texts[index] = StreamedTexts(list, {name: [block[name] or ""] for name in _GROWING & block.keys()})
         return str(block.get("text") or "")
 
     def _grow(self, index: int, delta: Json) -> str:
@@ -147,7 +133,7 @@ class AnthropicAnswer:
         if delta["type"] == "citations_delta":
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         for name in _GROWING & delta.keys():
-            texts.add(name, delta[name])
+            texts[name].append(delta[name])
         return str(delta.get("text") or "")
 
     def body(self) -> Json:
@@ -155,7 +141,7 @@ class AnthropicAnswer:
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> Json:
-        texts = self._texts[index].joined()
+        texts = _joined(self._texts[index])
         arguments = texts.pop("partial_json", None)
         return {**self._blocks[index], **texts, **({} if arguments is None else {"input": _object(arguments)})}
 
@@ -203,14 +189,14 @@ class OllamaAnswer:
         self.whole = False
         self._last: Json = {}
         self._message: Json = {"role": "assistant", "content": ""}
-        self._texts = StreamedTexts()
+        self._texts = StreamedTexts(list)
 
     def take(self, data: Json) -> str:
         """Add a line; the last line has the usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
             if message.get(name):
-                self._texts.add(name, message[name])
+                self._texts[name].append(message[name])
         if message.get("tool_calls"):
             self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *message["tool_calls"]]
         self._last, self.whole = data, data.get("done") is True
@@ -218,7 +204,7 @@ class OllamaAnswer:
 
     def body(self) -> Json:
         """Return the last line with the assembled message."""
-        return {**self._last, "message": {**self._message, **self._texts.joined()}}
+        return {**self._last, "message": {**self._message, **_joined(self._texts)}}
 
 
 @dataclass(frozen=True)
@@ -228,7 +214,7 @@ class StreamFormat:
     ``method`` replaces the method name at the end of the address, for providers that have one there.
     """
 
-    wish: Json
+    fields: Json
     answer: Callable[[], StreamedAnswer]
     method: str = ""
 
@@ -282,6 +268,10 @@ def _event(line: bytes) -> Json | None:
         return None
     data = json.loads(content)
     return data if isinstance(data, dict) else None
+
+
+def _joined(texts: StreamedTexts) -> dict[str, str]:
+    return {name: "".join(pieces) for name, pieces in texts.items()}
 
 
 def _plain(part: Json) -> bool:

@@ -4,14 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
-from maestro.domain.llm.accounts import AccountChoice, AccountType, choose_account
+from maestro.domain.llm.accounts import AccountType, choose_account
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import bare
 from maestro.domain.settings.llm import TranscriptionSettings
-from maestro.llm.accounts import AccountBook, Roster
+from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.failover import MOVES_ON, FailoverProgress
 from maestro.llm.protocols import Account
@@ -52,39 +51,44 @@ KeepAttempt = Callable[[TranscriptionAttempt], Awaitable[None]]
 """Commits an attempt before it is sent and again with its outcome; a cancellation does not interrupt it."""
 
 
+@dataclass(slots=True)
 class Transcriber:
     """Tries one account after the other, as the chain's failover does (docs/decisions.md: failover)."""
 
-    def __init__(
-        self, book: AccountBook, library: LiteLLMLibrary, settings: Callable[[], TranscriptionSettings]
-    ) -> None:
-        """``settings`` is called for each recording."""
-        self._book = book
-        self._library = library
-        self._settings = settings
+    book: AccountBook
+    library: LiteLLMLibrary
+    settings: Callable[[], TranscriptionSettings]
 
     async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
         """Transcribe a recording; false when no account can. Each attempt is committed when it begins and ends.
 
         Raises the last failure that is worth a retry.
         """
-        settings, clock = self._settings(), asyncio.get_running_loop()
+        settings, clock = self.settings(), asyncio.get_running_loop()
         if not settings.enabled:
             return False
         progress = FailoverProgress(
             (f"{settings.provider}/{bare(settings.model)}",), clock.time() + settings.max_seconds
         )
         while progress.may_go_on(clock.time()):
-            roster = await asyncio.to_thread(self._book.read)
-            choice = _choose(roster, settings, progress)
-            account = self._book.find(choice.account.name) if choice else None
-            if choice is None or account is None:
+            roster = await asyncio.to_thread(self.book.read)
+            # An account that has another model cannot transcribe, so it is no substitute.
+            able = [
+                account
+                for account in roster.usable
+                if account.provider == settings.provider and account.type is AccountType.API_KEY
+            ]
+            choice = choose_account(able, progress.models, roster.limited, progress.tried)
+            if choice is None or choice.model != bare(settings.model):
+                break
+            account = self.book.find(choice.account.name)
+            if account is None:
                 break
             failure = await self._attempt(account, audio, keep, progress)
             if failure is None:
                 return True
             progress.note(choice, failure)
-            await uninterrupted(asyncio.to_thread(self._book.report, choice, failure))
+            await uninterrupted(asyncio.to_thread(self.book.report, choice, failure))
             if not isinstance(failure, MOVES_ON):
                 break
         if progress.repeatable:
@@ -95,7 +99,7 @@ class Transcriber:
         self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
-        site = CallSite(account.provider, account.name, bare(progress.wanted[0]))
+        site = CallSite(account.provider, account.name, bare(progress.models[0]))
         started = time.monotonic()
 
         def attempt(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:
@@ -125,24 +129,8 @@ class Transcriber:
         }
         try:
             async with asyncio.timeout_at(until):
-                return await self._library.transcribe(site, arguments, _transcript)
+                return await self.library.transcribe(site, arguments, lambda answer: str(answer.text or "").strip())
         except TimeoutError:
             failure = ModelTimeout("No whole transcript in time; see llm.transcription.maxSeconds.")
             failure.site = site
         raise failure
-
-
-def _choose(roster: Roster, settings: TranscriptionSettings, progress: FailoverProgress) -> AccountChoice | None:
-    """Return the account to call; a model for texts cannot transcribe, so there is no fallback model."""
-    able = [
-        account
-        for account in roster.usable
-        if account.provider == settings.provider and account.type is AccountType.API_KEY
-    ]
-    choice = choose_account(able, progress.wanted, roster.limited, progress.tried)
-    return choice if choice is not None and choice.model == bare(settings.model) else None
-
-
-def _transcript(answer: Any) -> str:
-    """Read the transcript from litellm's untyped answer."""
-    return str(answer.text or "").strip()

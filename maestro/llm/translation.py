@@ -178,7 +178,10 @@ class Translator:
             raise ValueError(prefix)
 
     def _translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
-        _introduce(self._litellm, name)
+        if name.startswith("gemini/gemini-") and name not in self._litellm.model_cost:
+            # litellm would send the system message of a model that its table does not have as a user's message.
+            facts = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
+            self._litellm.register_model({name: facts})
         model, prefix, _, _ = self._split(model=name, api_base=base_url)
         provider = PROVIDERS.get(prefix)
         if provider is None or base_url is None:
@@ -205,10 +208,6 @@ class TranslatedRequest:
     parameters: Json
     scratch: Json
 
-    def content(self) -> bytes:
-        """Return the bytes of the request body."""
-        return json.dumps(self.body).encode()
-
 
 class Translation:
     """The translation for one model: litellm's description of its API, and the address of its requests."""
@@ -223,8 +222,9 @@ class Translation:
     async def complete(self, chat: ChatRequest, client: httpx.AsyncClient) -> Any:
         """Send the one request and return litellm's answer; raises ``UnsuccessfulStatus`` for an error status."""
         translated = self.translate(chat)
+        content = json.dumps(translated.body).encode()
         request = client.build_request(
-            "POST", self._url, headers=translated.headers, content=translated.content(), timeout=chat.timeout
+            "POST", self._url, headers=translated.headers, content=content, timeout=chat.timeout
         )
         request.headers.setdefault("content-type", "application/json")
         response = await client.send(request, follow_redirects=False)
@@ -232,13 +232,17 @@ class Translation:
             raise UnsuccessfulStatus
         return self.read(chat, translated, response)
 
-    def translate(self, chat: ChatRequest) -> "TranslatedRequest":
-        """Return a request in the provider's format."""
-        parameters, scratch = self._parameters(chat), Json()
+    def translate(self, chat: ChatRequest) -> TranslatedRequest:
+        """Return a request in the provider's format, without the parameters that the model does not support."""
+        supported = {name: value for name, value in chat.parameters.items() if name in self._supported}
+        parameters: Json = self._config.map_openai_params(
+            non_default_params=supported, optional_params={}, model=self._model, drop_params=True
+        )
+        parameters, scratch = {**parameters, **chat.options}, Json()
         headers, body = self._request(chat, parameters, scratch)
         return TranslatedRequest(headers, body, parameters, scratch)
 
-    def read(self, chat: ChatRequest, translated: "TranslatedRequest", response: httpx.Response) -> Any:
+    def read(self, chat: ChatRequest, translated: TranslatedRequest, response: httpx.Response) -> Any:
         """Return the provider's answer as litellm's answer object."""
         answer = self._translator.new_response()
         answer.usage = self._translator.new_usage()
@@ -254,14 +258,6 @@ class Translation:
             encoding=None,
             api_key=chat.api_key,
         )
-
-    def _parameters(self, chat: ChatRequest) -> Json:
-        """Return the parameters under the provider's names, without those that the model does not support."""
-        known = {name: value for name, value in chat.parameters.items() if name in self._supported}
-        mapped = self._config.map_openai_params(
-            non_default_params=known, optional_params={}, model=self._model, drop_params=True
-        )
-        return {**mapped, **chat.options}
 
     def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
         """Return the headers and the body; litellm writes notes on the request into ``scratch``."""
@@ -323,10 +319,3 @@ class GeminiTranslation(Translation):
 
 _KINDS: Mapping[str, type[Translation]] = {"anthropic": AnthropicTranslation, "gemini": GeminiTranslation}
 """Translation classes by litellm's provider name, for providers that need more than litellm's generic transform."""
-
-
-def _introduce(litellm: Any, model: str) -> None:
-    """Register a Gemini model missing from litellm's table, so that its system message is not sent as a user's."""
-    if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
-        known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
-        litellm.register_model({model: known})

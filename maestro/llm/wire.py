@@ -79,7 +79,7 @@ def heard_by(hear: Hear) -> Iterator[None]:
         _listener.reset(token)
 
 
-def listener() -> Hear | None:
+def current_listener() -> Hear | None:
     """Return the listener for the stream of the current call, None where no stream is requested."""
     return _listener.get()
 
@@ -103,8 +103,8 @@ class ObservedTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
-        self._at_once: set[tuple[str, str]] = set()
-        """What has refused to stream: addresses and models."""
+        self._unstreamed: set[tuple[str, str]] = set()
+        """The addresses and models that have refused to stream."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request; raises ``SecondRequestError`` for a second one in the same call."""
@@ -114,9 +114,9 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         exchange.requests += 1
         if exchange.requests > 1:
             raise SecondRequestError
-        hear = listener()
-        if hear is not None and (found := format_of(request.url.path)) is not None:
-            return await self._heard(exchange, request, found, hear)
+        hear = current_listener()
+        if hear is not None and (streamed := format_of(request.url.path)) is not None:
+            return await self._stream(exchange, request, streamed, hear)
         return await self._send(exchange, request)
 
     async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
@@ -130,18 +130,18 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         exchange.body = failed.text
         return failed
 
-    async def _heard(
-        self, exchange: HttpExchange, request: httpx.Request, found: tuple[str, StreamFormat], hear: Hear
+    async def _stream(
+        self, exchange: HttpExchange, request: httpx.Request, streamed: tuple[str, StreamFormat], hear: Hear
     ) -> httpx.Response:
         """Request a stream and return the assembled answer; a model that cannot stream is called again without one."""
-        ending, dialect = found
+        ending, dialect = streamed
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
-        if target in self._at_once:
+        if target in self._unstreamed:
             return await self._send(exchange, request)
-        response = await self._send(exchange, _streaming(request, body | dialect.wish, ending, dialect.method))
+        response = await self._send(exchange, _stream_request(request, body | dialect.fields, ending, dialect.method))
         if _refuses_streams(exchange):
-            self._at_once.add(target)
+            self._unstreamed.add(target)
             exchange.body = ""
             return await self._send(exchange, request)
         if not response.is_success or _kind(response) not in STREAMS:
@@ -183,14 +183,12 @@ def _refuses_streams(exchange: HttpExchange) -> bool:
     return "stream_options" in exchange.body
 
 
-def _streaming(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
+def _stream_request(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
     """Return a copy of the request that asks for a stream."""
-    headers = httpx.Headers(request.headers)
+    headers, url = httpx.Headers(request.headers), request.url
     headers.pop("content-length", None)
-    url = request.url
     if method:
-        path = url.path.removesuffix(ending) + method
-        url = url.copy_with(path=path).copy_merge_params({"alt": "sse"})
+        url = url.copy_with(path=url.path.removesuffix(ending) + method).copy_merge_params({"alt": "sse"})
     content = json.dumps(body).encode()
     return httpx.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -31,22 +32,22 @@ NO_ANSWER = (
 )
 
 
+@dataclass(slots=True)
 class StoreHealth:
     """The health of the store, read by one question at a time: while writes fail, each takes long."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._asking: asyncio.Task[str | None] | None = None
+    store: Store
+    _asking: asyncio.Task[str | None] | None = field(default=None, init=False)
 
     async def problem(self) -> str | None:
         """Return why the store cannot be read or written, or None."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(asyncio.to_thread(self._store.problem))
+            self._asking = asyncio.create_task(asyncio.to_thread(self.store.problem))
         asking = self._asking
         await asyncio.wait([asking], timeout=STORE_SECONDS)
         if asking.done():
             return asking.result()
-        return self._store.writes.problem if self._store.writes.failing else NO_ANSWER
+        return self.store.writes.problem if self.store.writes.failing else NO_ANSWER
 
 
 class EngineHealth:

@@ -73,7 +73,7 @@ class UsageOperations:
     def export(self, table: UsageTable) -> Iterator[str]:
         """Return the sums, up to 100,000 of them, as the lines of a CSV file."""
         with self._store.view() as tx:
-            sums = tx.llm.usage.sums(table.whole(tx.llm.budgets.today), MOST_LINES)
+            sums = tx.llm.usage.sums(table.table_request(tx.llm.budgets.today), MOST_LINES)
         return usage_csv(table.by, sums)
 
     def latency(self, query: LatencyQuery) -> LatencyPage:

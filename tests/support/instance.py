@@ -247,8 +247,8 @@ async def _import_model_library() -> None:
     """Have the slow import behind us: on a busy machine no test has the patience for it."""
     if "litellm" not in sys.modules:
         client = LiteLLMClient(lambda _: b"")
-        client.warm_up()
-        await client.close()
+        client.library.warm_up()
+        await client.library.close()
 
 
 async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:

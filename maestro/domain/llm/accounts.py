@@ -140,36 +140,37 @@ class AccountChoice:
         account_id = self.account.id or 0
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
+    def cool_down_end(self, limited: Mapping[AccountModel, datetime]) -> datetime | None:
+        """Return the end of the choice's last cool-down, None without one."""
+        return max((limited[key] for key in self.keys if key in limited), default=None)
+
 
 def choose_account(
     accounts: Sequence[ModelAccount],
-    wanted: Sequence[str],
+    models: Sequence[str],
     limited: Mapping[AccountModel, datetime],
     tried: Collection[AccountModel] = (),
     underway: Mapping[int, int] = MappingProxyType({}),
 ) -> AccountChoice | None:
-    """Return the account to call: the wanted model's provider first, then its fallbacks in order, then any other.
+    """Return the account to call, None if no active account is free: the first model's provider is preferred.
 
-    ``wanted`` are names of models, ``provider/model`` or names that imply a provider. ``limited`` holds the end of each
-    cool-down, ``tried`` the choices that have failed in this call, and ``underway`` the number of calls in progress by
-    account id. Within a provider, the lowest priority wins, then the account with the fewest calls. An account of
-    another provider is called with its own default model; an account that has a wanted model is not called with another
-    one.
-
-    Returns None if no active account is free.
+    ``models`` are the requested model and its fallbacks, as ``provider/model`` or names that imply a provider.
+    ``limited`` holds the end of each cool-down, ``tried`` the choices that have failed in this call, and ``underway``
+    the number of calls in progress by account id. Within a provider, the lowest priority wins, then the account with
+    the fewest calls.
     """
 
-    def used(account: ModelAccount) -> tuple[int, int, int]:
+    def rank(account: ModelAccount) -> tuple[int, int, int]:
         account_id = account.id or 0
         return account.priority, account.calls + underway.get(account_id, 0), account_id
 
-    ordered = [account for account in sorted(accounts, key=used) if account.status is AccountStatus.ACTIVE]
-    return next((one for one in _ranked_choices(ordered, wanted) if _is_available(one, limited, tried)), None)
+    ranked = candidates(sorted(accounts, key=rank), models)
+    return next((choice for choice in ranked if not any(key in limited or key in tried for key in choice.keys)), None)
 
 
-def able_accounts(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
-    """Return the accounts that can serve one of the wanted models itself, without a substitute."""
-    return [account for account in accounts if any(can_serve(account, model) for model in filter(None, wanted))]
+def able_accounts(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
+    """Return the accounts that can serve one of the models itself, without a substitute."""
+    return [account for account in accounts if any(can_serve(account, model) for model in filter(None, models))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
@@ -179,14 +180,25 @@ def can_serve(account: ModelAccount, model: str) -> bool:
     return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
-def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
-    """Return all active accounts that a call may use, with the model for each, best first."""
-    return _ranked_choices([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
+def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
+    """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
+
+    An account may occur with several of the models. One that serves none of them comes last, with its default model.
+    """
+    active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
+    able = [
+        AccountChoice(account, account.own_name(model))
+        for model in filter(None, models)
+        for account in active
+        if can_serve(account, model)
+    ]
+    serving = {choice.account.name for choice in able}
+    return [*able, *(AccountChoice(account, account.model) for account in active if account.name not in serving)]
 
 
-def soonest(
+def first_recovery(
     accounts: Sequence[ModelAccount],
-    wanted: Sequence[str],
+    models: Sequence[str],
     limited: Mapping[AccountModel, datetime],
     unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
@@ -194,37 +206,15 @@ def soonest(
 
     Accounts and models in ``unfit`` do not count.
     """
-    fit = (one for one in candidates(accounts, wanted) if not any(key in unfit for key in one.keys))
-    return min((until for one in fit if (until := _cool_down_end(one, limited))), default=None)
+    fit = (choice for choice in candidates(accounts, models) if not any(key in unfit for key in choice.keys))
+    return min(filter(None, (choice.cool_down_end(limited) for choice in fit)), default=None)
 
 
-def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
+def cool_down(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
     """Return the length of a cool-down: the provider's requested wait, or the ladder's step if that is longer.
 
-    ``strikes`` counts the limits in a row, this one included. ``asked`` is None if the provider named no wait.
+    ``strikes`` counts the limits in a row, this one included. ``retry_after`` is None if the provider named no wait.
     ``ladder`` holds the length for each number of strikes.
     """
     step = ladder[min(strikes, len(ladder)) - 1]
-    return max(step, asked or step)
-
-
-def _ranked_choices(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[AccountChoice]:
-    """Return every usable pair of account and model, best first; an account may occur with several models."""
-    named = [
-        AccountChoice(account, account.own_name(model))
-        for model in filter(None, wanted)
-        for account in ordered
-        if can_serve(account, model)
-    ]
-    serving = {choice.account.name for choice in named}
-    return [*named, *(AccountChoice(account, account.model) for account in ordered if account.name not in serving)]
-
-
-def _is_available(
-    choice: AccountChoice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]
-) -> bool:
-    return _cool_down_end(choice, limited) is None and not any(key in tried for key in choice.keys)
-
-
-def _cool_down_end(choice: AccountChoice, limited: Mapping[AccountModel, datetime]) -> datetime | None:
-    return max((limited[key] for key in choice.keys if key in limited), default=None)
+    return max(step, retry_after or step)

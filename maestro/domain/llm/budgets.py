@@ -16,6 +16,7 @@ DUST = 1e-9
 
 NEAR = 0.8
 """The used share from which a budget counts as nearly used up."""
+
 CONVERSATIONS = 20
 """The most conversations in a list: those with the highest spending today."""
 
@@ -142,10 +143,6 @@ class SpendingLevel:
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
 
-    def uses_up(self, limit: BudgetLimit) -> bool:
-        """Return whether the spending alone, without reservations, has reached a limit."""
-        return self.spent_usd >= limit.usd - DUST
-
 
 _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
     BudgetScope.DAY: ("dayUsd", ""),
@@ -168,8 +165,8 @@ def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[BudgetLimit, ...]:
         BudgetScope.CLIENT: (client, payer.client or ""),
         BudgetScope.CONVERSATION: (budgets.conversation_usd, ""),
     }
-    every = (BudgetLimit(scope, subject, *usd[scope]) for scope, subject in payer.scopes)
-    return tuple(limit for limit in every if limit.usd > 0)
+    limits = (BudgetLimit(scope, subject, *usd[scope]) for scope, subject in payer.scopes)
+    return tuple(limit for limit in limits if limit.usd > 0)
 
 
 def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, SpendingLevel]) -> BudgetLimit | None:
@@ -178,8 +175,11 @@ def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, Spendin
     A call may start while anything remains of the budget, so a budget is exceeded by at most the estimate of one call.
     A scope without a level has spent nothing.
     """
-    spent = ((limit, levels.get((limit.scope, limit.subject), SpendingLevel())) for limit in limits)
-    return next((limit for limit, level in spent if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)
+    for limit in limits:
+        level = levels.get((limit.scope, limit.subject), SpendingLevel())
+        if level.spent_usd + level.reserved_usd >= limit.usd - DUST:
+            return limit
+    return None
 
 
 def day_of(moment: datetime) -> date:
@@ -250,42 +250,24 @@ class BudgetPage(View):
     fallback_model: str | None
 
 
-def all_limits(budgets: DailyBudgets, spenders: Spenders) -> Sequence[BudgetLimit]:
-    """Return every limit in force.
-
-    A limit of an agent's or a client's own replaces the general one; 0 is no limit.
-    """
-    of_agents = (_limit(BudgetScope.AGENT, one, budgets.agent_usd) for one in spenders.agents)
-    of_clients = (_limit(BudgetScope.CLIENT, one, budgets.client_usd) for one in spenders.clients)
-    of_conversations = (
-        BudgetLimit(BudgetScope.CONVERSATION, one, budgets.conversation_usd, one) for one in spenders.conversations
-    )
-    of_all_calls = BudgetLimit(BudgetScope.DAY, "", budgets.day_usd)
-    return [limit for limit in (of_all_calls, *of_agents, *of_clients, *of_conversations) if limit.usd > 0]
-
-
 def budget_page(
     budgets: DailyBudgets, spenders: Spenders, levels: Mapping[Scope, SpendingLevel], today: date
 ) -> BudgetPage:
-    """Return the view of every limit in force, with the used amounts."""
-    views = (
-        _view(limit, levels.get((limit.scope, limit.subject), SpendingLevel()))
-        for limit in all_limits(budgets, spenders)
+    """Return the view of every limit in force, with the used amounts; the limits are those of ``limits_of``."""
+    limits = (
+        BudgetLimit(BudgetScope.DAY, "", budgets.day_usd),
+        *(_limit(BudgetScope.AGENT, agent, budgets.agent_usd) for agent in spenders.agents),
+        *(_limit(BudgetScope.CLIENT, client, budgets.client_usd) for client in spenders.clients),
+        *(BudgetLimit(BudgetScope.CONVERSATION, id_, budgets.conversation_usd, id_) for id_ in spenders.conversations),
     )
     return BudgetPage(
-        items=tuple(views),
+        items=tuple(
+            _view(limit, levels.get((limit.scope, limit.subject), SpendingLevel())) for limit in limits if limit.usd > 0
+        ),
         day=today,
         starts_anew_at=datetime.combine(today + timedelta(days=1), time(), UTC),
         fallback_model=budgets.fallback_model or None,
     )
-
-
-def state_of(limit: BudgetLimit, level: SpendingLevel) -> BudgetState:
-    """Return the state of a budget; reservations count as used, as they do before a call."""
-    used = level.spent_usd + level.reserved_usd
-    if used >= limit.usd - DUST:
-        return BudgetState.USED_UP
-    return BudgetState.NEAR if used >= limit.usd * NEAR - DUST else BudgetState.FINE
 
 
 def _limit(scope: BudgetScope, spender: Spender, general: float) -> BudgetLimit:
@@ -293,12 +275,15 @@ def _limit(scope: BudgetScope, spender: Spender, general: float) -> BudgetLimit:
 
 
 def _view(limit: BudgetLimit, level: SpendingLevel) -> BudgetView:
+    """Return the view of a budget; reservations count as used, as they do before a call."""
+    used = level.spent_usd + level.reserved_usd
+    state = BudgetState.NEAR if used >= limit.usd * NEAR - DUST else BudgetState.FINE
     return BudgetView(
         scope=limit.scope,
         name=limit.name or None,
         limit_usd=limit.usd,
         used_usd=level.spent_usd,
         reserved_usd=level.reserved_usd,
-        share=round((level.spent_usd + level.reserved_usd) / limit.usd, 4),
-        state=state_of(limit, level),
+        share=round(used / limit.usd, 4),
+        state=BudgetState.USED_UP if used >= limit.usd - DUST else state,
     )

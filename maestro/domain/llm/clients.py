@@ -32,11 +32,6 @@ class NewClient(ClientFields):
 class ClientChange(ClientFields):
     """The changes of a client: only the fields that are given."""
 
-    @property
-    def given(self) -> frozenset[str]:
-        """The names of the fields to change."""
-        return frozenset(self.model_fields_set)
-
 
 class ClientView(View):
     """A client; ``dailyBudgetUsd`` is null without a budget of its own, ``spentUsd`` and ``reservedUsd`` are today's.
@@ -72,5 +67,4 @@ def client_page(
 
 def client_view(client: Client, level: SpendingLevel) -> ClientView:
     """Return the view of a client, with the spending and reservations of today."""
-    spending = {"spent_usd": level.spent_usd, "reserved_usd": level.reserved_usd}
-    return ClientView.model_validate(client.model_dump(exclude={"id"}) | spending)
+    return ClientView(**client.model_dump(exclude={"id"}), spent_usd=level.spent_usd, reserved_usd=level.reserved_usd)

@@ -173,34 +173,31 @@ class ModelTable:
         return [model for model in dict.fromkeys(models) if not self._window(model)]
 
     def _window(self, model: str) -> int | None:
-        known = self._configured_facts(model).window or _longest_match(model, _WINDOWS)
-        if known is None and provider_of(model) != OLLAMA:
-            known = self._lookup(model).window
-        return known
+        window = self._configured_facts(model).window or _longest_match(model, _WINDOWS)
+        if window is None and provider_of(model) != OLLAMA:
+            window = self._lookup(model).window
+        return window
 
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
         if model not in self._prices:  # cached: each call looks it up several times
-            listed, configured = self._list_price(model), self._configured_facts(model).price
+            # Ollama's models are free of charge, so a price listed for one is that of another provider.
+            listed = None if provider_of(model) == OLLAMA else price(model) or self._lookup(model).price
+            configured = self._configured_facts(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
             self._prices[model] = listed or configured
         return self._prices[model]
 
-    def cost(self, model: str, took: Usage) -> float | None:
+    def cost(self, model: str, usage: Usage) -> float | None:
         """Return the cost of a model call in US dollars, None if the price is unknown."""
-        known = self.price(model)
-        if known is None:
+        rates = self.price(model)
+        if rates is None:
             return None
-        return known.cost(took.input_tokens, took.output_tokens, took.cached_tokens, took.cache_write_tokens)
+        return rates.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens)
 
     def _configured_facts(self, model: str) -> ModelFacts:
         return _longest_match(model, self._configured) or ModelFacts()
-
-    def _list_price(self, model: str) -> Price | None:
-        if provider_of(model) == OLLAMA:
-            return None
-        return price(model) or self._lookup(model).price
 
 
 def reserve(window_tokens: int) -> int:
@@ -219,8 +216,8 @@ def prompt_budget(window_tokens: int) -> int:
 def price(model: str) -> Price | None:
     """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
     name = _base_name(model)
-    exact = (known for key, known in _PRICES.items() if _is_release_of(name, key))
-    return next(exact, None) or _longest_match(model, _FAMILY_PRICES)
+    keys = (key for key in _PRICES if name.startswith(key) and _RELEASE.fullmatch(name, len(key)))
+    return _PRICES.get(next(keys, "")) or _longest_match(model, _FAMILY_PRICES)
 
 
 def provider_of(model: str) -> str:
@@ -248,8 +245,8 @@ def own_name(provider: str, model: str) -> str:
 def _longest_match(model: str, table: Mapping[str, Entry]) -> Entry | None:
     """Return the entry with the longest key with which the model's own name begins, None without one."""
     name = _base_name(model)
-    known = [key for key in table if _matches_key(name, key)]
-    return table[max(known, key=len)] if known else None
+    keys = [key for key in table if _matches_key(name, key)]
+    return table[max(keys, key=len)] if keys else None
 
 
 def _base_name(model: str) -> str:
@@ -265,10 +262,6 @@ def _matches_key(name: str, key: str) -> bool:
     """
     rest = name.removeprefix(key)
     return name.startswith(key) and (not rest or not key[-1].isalnum() or not (rest[0].isalnum() or rest[0] == "."))
-
-
-def _is_release_of(name: str, key: str) -> bool:
-    return name.startswith(key) and _RELEASE.fullmatch(name.removeprefix(key)) is not None
 
 
 def estimate(text: str) -> int:

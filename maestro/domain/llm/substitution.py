@@ -1,7 +1,7 @@
 """Substitutions: answers by another model or account than the agent's first choice, and their reasons."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountStatus, ModelAccount, can_serve
@@ -35,8 +35,8 @@ class FirstChoice:
 
 def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
     """Return the last call with an answer for the user, None without one."""
-    answers = [one for one in calls if one.purpose is CallPurpose.ANSWER and one.state is CallState.ANSWERED]
-    return answers[-1] if answers else None
+    answers = (call for call in reversed(calls) if call.purpose is CallPurpose.ANSWER)
+    return next((call for call in answers if call.state is CallState.ANSWERED), None)
 
 
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
@@ -47,43 +47,36 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     answer = final_answer(calls)
     if answer is None:
         return None
-    first = replace(first, accounts=[one for one in first.accounts if one.created_at <= answer.started_at])
-    chosen = _first_choice_accounts(first)
-    known = any(one.name == answer.account for one in first.accounts)
-    if not known or any(_matches(answer, one) for one in chosen):
-        return None
-    return Substitution(
-        wanted=first.model, model=answer.model, account=answer.account, reason=_reason(calls, answer, first, chosen)
-    )
-
-
-def _first_choice_accounts(first: FirstChoice) -> Sequence[AccountChoice]:
-    """Return the accounts of the first choice: those with the lowest priority that serve the model."""
-    able = [one for one in first.accounts if not first.model or can_serve(one, first.model)]
-    lowest = min((one.priority for one in able), default=0)
-    return [
-        AccountChoice(one, one.own_name(first.model) if first.model else one.model)
-        for one in able
-        if one.priority == lowest
+    accounts = [account for account in first.accounts if account.created_at <= answer.started_at]
+    able = [account for account in accounts if not first.model or can_serve(account, first.model)]
+    lowest = min((account.priority for account in able), default=0)
+    choices = [
+        AccountChoice(account, account.own_name(first.model) if first.model else account.model)
+        for account in able
+        if account.priority == lowest
     ]
-
-
-def _matches(answer: LLMCall, choice: AccountChoice) -> bool:
     # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
-    return answer.account == choice.account.name and answer.model.startswith(choice.model)
+    answered = any(
+        answer.account == choice.account.name and answer.model.startswith(choice.model) for choice in choices
+    )
+    if answered or all(account.name != answer.account for account in accounts):
+        return None
+    reason = _reason(calls, answer, first, choices)
+    return Substitution(wanted=first.model, model=answer.model, account=answer.account, reason=reason)
 
 
-def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chosen: Sequence[AccountChoice]) -> str:
-    failed = [
-        f"{one.account or one.model} failed with {one.error}"
-        for one in calls
-        if (one.purpose, one.number, one.state) == (answer.purpose, answer.number, CallState.FAILED)
+def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
+    """Return why none of the first choices answered, from the failed calls or the state of the accounts."""
+    failures = [
+        f"{call.account or call.model} failed with {call.error}"
+        for call in calls
+        if (call.purpose, call.number, call.state) == (answer.purpose, answer.number, CallState.FAILED)
     ]
-    if failed:
-        return ", ".join(dict.fromkeys(failed))
-    if not chosen:
+    if failures:
+        return ", ".join(dict.fromkeys(failures))
+    if not choices:
         return f"no account takes {first.model}"
-    reasons = [_unavailable_reason(one, first.limits) for one in chosen]
+    reasons = [_unavailable_reason(choice, first.limits) for choice in choices]
     if all(reasons):
         return ", ".join(reasons)
     if first.cheaper and answer.model.startswith(first.cheaper.rpartition("/")[2]):
@@ -92,9 +85,10 @@ def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chose
 
 
 def _unavailable_reason(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:
+    """Return why the account could not be called; empty if it is active and in no cool-down."""
     account = choice.account
     if account.status is AccountStatus.DISABLED:
         refused = account.last_error == AuthenticationFailed.__name__
         return f"{account.name} is disabled{': its key was refused' if refused else ''}"
-    until = max((limits[key] for key in choice.keys if key in limits), default=None)
+    until = choice.cool_down_end(limits)
     return f"{account.name} was in cool-down until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""

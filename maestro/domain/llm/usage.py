@@ -2,10 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from operator import attrgetter
 
 from sqlmodel import Field, Index, SQLModel
 
@@ -157,7 +156,7 @@ class UsageRequest:
 
     by: UsageBy
     period: Period
-    whose: UsageScope = EVERY_SCOPE
+    scope: UsageScope = EVERY_SCOPE
     after: UsageMark | None = None
 
 
@@ -204,38 +203,31 @@ class UsagePart:
 
 def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums under another key."""
-    every = list(sums)
-    if not every:
-        return replace(NOTHING, key=key)
-    calls, failures, interrupted, tokens_in, tokens_out, cached, unknown_cost = (
-        sum(column) for column in zip(*map(_counts, every), strict=True)
+    rows = list(sums)
+    counts = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
+    return UsageSum(
+        key,
+        **{name: sum(getattr(row, name) for row in rows) for name in counts},
+        cost_usd=_sum_known(row.cost_usd for row in rows),
+        interrupted_cost_usd=_sum_known(row.interrupted_cost_usd for row in rows),
     )
-    cost, estimated = _sum_known(one.cost_usd for one in every), _sum_known(one.interrupted_cost_usd for one in every)
-    return UsageSum(key, calls, failures, interrupted, tokens_in, tokens_out, cached, cost, unknown_cost, estimated)
 
 
 def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each day, the newest first."""
-    return sorted(_sums_by_key((one.day, one.sum) for one in parts), key=lambda one: one.key, reverse=True)
+    return sorted(_sums_by_key((part.day, part.sum) for part in parts), key=lambda day: day.key, reverse=True)
 
 
 def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each key (agent, model and so on), the most expensive first."""
-    return sorted(
-        _sums_by_key((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key)
-    )
-
-
-_counts = attrgetter(
-    *("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
-)
-"""A getter of the columns that are counts."""
+    sums = _sums_by_key((part.sum.key, part.sum) for part in parts)
+    return sorted(sums, key=lambda total: (-(total.cost_usd or 0.0), total.key))
 
 
 def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
     groups: dict[str, list[UsageSum]] = defaultdict(list)
-    for key, one in keyed:
-        groups[key].append(one)
+    for key, part in keyed:
+        groups[key].append(part)
     return [added(key, sums) for key, sums in groups.items()]
 
 

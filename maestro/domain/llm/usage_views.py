@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from datetime import date, timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -36,19 +37,6 @@ MOST_DAYS = 31
 
 MOST_LINES = 100_000
 """The most lines of a CSV file; a longer table is of no use to a person."""
-
-USAGE_COLUMNS = (
-    "calls",
-    "failures",
-    "interrupted",
-    "input_tokens",
-    "output_tokens",
-    "cached_tokens",
-    "cost_usd",
-    "unknown_cost",
-    "interrupted_cost_usd",
-)
-LATENCY_COLUMNS = ("day", "stage", "count", "p50_ms", "p95_ms", "p99_ms")
 
 
 class PeriodFilter(Value):
@@ -83,9 +71,9 @@ class UsageFilter(PeriodFilter):
     platform: OptionalName = Field(default=None, description="only the calls for this platform")
 
     @property
-    def whose(self) -> UsageScope:
-        """Return the names to filter by."""
-        return UsageScope(**{one.name: getattr(self, one.name) for one in fields(UsageScope)})
+    def scope(self) -> UsageScope:
+        """The names to filter by."""
+        return UsageScope(**{field.name: getattr(self, field.name) for field in fields(UsageScope)})
 
 
 class UsageTable(UsageFilter):
@@ -93,9 +81,9 @@ class UsageTable(UsageFilter):
 
     by: UsageBy = UsageBy.DAY
 
-    def whole(self, today: date) -> UsageRequest:
+    def table_request(self, today: date) -> UsageRequest:
         """Return the request for all sums, without pages."""
-        return UsageRequest(self.by, self.period(today), self.whose)
+        return UsageRequest(self.by, self.period(today), self.scope)
 
 
 class UsageQuery(UsageTable):
@@ -104,10 +92,10 @@ class UsageQuery(UsageTable):
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(lambda text: decode_mark(text))] | None = None
 
-    def wish(self, today: date) -> UsageRequest:
+    def page_request(self, today: date) -> UsageRequest:
         """Return the request for the sums of the page."""
         after = decode_mark(self.cursor) if self.cursor is not None else None
-        return replace(self.whole(today), after=after)
+        return replace(self.table_request(today), after=after)
 
 
 class UsageItem(View):
@@ -147,24 +135,19 @@ class UsagePage(View):
 
 def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tuple[UsageSum, UsageSum]) -> UsagePage:
     """Return a page of up to ``limit`` sums; a further element in ``sums`` means that there is another page."""
-    total, before = map(_item, totals)
+    items = [UsageItem(**{**vars(row), "key": row.key or None}) for row in (*totals, *sums[:limit])]
+    cursor = None
+    if len(sums) > limit:
+        mark = sums[limit - 1].mark
+        cursor = base64.urlsafe_b64encode(f"{mark.cost_usd!r} {mark.key}".encode()).rstrip(b"=").decode()
     return UsagePage(
-        items=tuple(map(_item, sums[:limit])),
-        next=encode_mark(sums[limit - 1].mark) if len(sums) > limit else None,
+        items=tuple(items[2:]),
+        next=cursor,
         since=period.since,
         until=period.until,
-        totals=total,
-        before=before,
+        totals=items[0],
+        before=items[1],
     )
-
-
-def _item(one: UsageSum) -> UsageItem:
-    return UsageItem(**{**vars(one), "key": one.key or None})
-
-
-def encode_mark(mark: UsageMark) -> str:
-    """Return a page position as the text that API clients send back."""
-    return base64.urlsafe_b64encode(f"{mark.cost_usd!r} {mark.key}".encode()).rstrip(b"=").decode()
 
 
 def decode_mark(text: str) -> UsageMark:
@@ -246,12 +229,12 @@ class LatencyPage(View):
     next: str | None = None
 
 
-def looked_at(period: Period) -> Period:
+def sampled_period(period: Period) -> Period:
     """Return the part of a period for which latency is computed: its last ``MOST_DAYS`` days."""
     return Period(max(period.since, period.until - timedelta(days=MOST_DAYS - 1)), period.until)
 
 
-def per_day(period: Period) -> int:
+def sampled_jobs_per_day(period: Period) -> int:
     """Return the number of sampled jobs for each day of a period."""
     return max(1, SAMPLED_JOBS // period.days)
 
@@ -269,7 +252,7 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
         since=period.since,
         until=period.until,
         jobs=jobs,
-        per_day=per_day(period),
+        per_day=sampled_jobs_per_day(period),
         items=tuple(LatencyView(**_percentiles(stage, every[stage])) for stage in LatencyStage if stage in every),
         days=tuple(
             LatencyDay(day=date.fromisoformat(day), **_percentiles(stage, by_day[day, stage]))
@@ -280,23 +263,16 @@ def latency_page(period: Period, jobs: int, times: Sequence[StageTime]) -> Laten
     )
 
 
-def percentile(ranked: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that is at least as large as the given share of all values.
-
-    ``ranked`` must not be empty; ``share`` is between 0 and 1.
-    """
-    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
-
-
 def _percentiles(stage: LatencyStage, values: list[float]) -> dict[str, Any]:
+    """Return the fields of a ``LatencyView``, with percentiles by nearest rank."""
     ranked = sorted(values)
-    p50, p95, p99 = (round(percentile(ranked, share), 1) for share in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (round(ranked[math.ceil(share * len(ranked)) - 1], 1) for share in (0.5, 0.95, 0.99))
     return {"stage": stage, "count": len(ranked), "p50_ms": p50, "p95_ms": p95, "p99_ms": p99}
 
 
 def usage_csv(by: UsageBy, sums: Sequence[UsageSum]) -> Iterator[str]:
     """Yield the lines of a CSV table of sums; an unknown cost is empty and counted in ``unknown_cost``."""
-    return _csv_table((by, *USAGE_COLUMNS), map(astuple, sums))
+    return _csv_table((by, *(field.name for field in fields(UsageSum)[1:])), map(astuple, sums))
 
 
 def latency_csv(page: LatencyPage) -> Iterator[str]:
@@ -304,11 +280,13 @@ def latency_csv(page: LatencyPage) -> Iterator[str]:
 
     First those of the whole period, with an empty day, then those of each day.
     """
-    every = (("", one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.items)
-    days = ((str(one.day), one.stage, one.count, one.p50_ms, one.p95_ms, one.p99_ms) for one in page.days)
-    return _csv_table(LATENCY_COLUMNS, (*every, *days))
+    rows: list[tuple[date | None, LatencyView]] = [(None, view) for view in page.items]
+    rows += [(view.day, view) for view in page.days]
+    return _csv_table(
+        ("day", "stage", "count", "p50_ms", "p95_ms", "p99_ms"),
+        ((day, view.stage, view.count, view.p50_ms, view.p95_ms, view.p99_ms) for day, view in rows),
+    )
 
 
-def _csv_table(head: Sequence[str], rows: Iterable[Sequence[str | int | float | None]]) -> Iterator[str]:
-    yield from csv_lines([head])
-    yield from csv_lines(["" if cell is None else str(cell) for cell in row] for row in rows)
+def _csv_table(head: Sequence[str], rows: Iterable[Sequence[date | str | float | None]]) -> Iterator[str]:
+    return csv_lines(chain([head], (["" if cell is None else str(cell) for cell in row] for row in rows)))

@@ -31,7 +31,7 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BreakerSettings
-from maestro.llm.accounts import AccountBook, Roster, WindowCheck, WindowOf
+from maestro.llm.accounts import AccountBook, Roster, WindowOf, window_check
 from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 from maestro.supervision import uninterrupted
@@ -95,7 +95,7 @@ class Circuit:
         if self.successes < rules.successes:
             return False
         self.opened_at = None
-        self._turn()
+        self._begin_round()
         return True
 
     def failed(self, began: int, rules: BreakerSettings, now: float) -> bool:
@@ -106,10 +106,10 @@ class Circuit:
         if self.opened_at is None and self.failures < rules.failures:
             return False
         self.opened_at = now
-        self._turn()
+        self._begin_round()
         return True
 
-    def _turn(self) -> None:
+    def _begin_round(self) -> None:
         self.round += 1
         self.successes = 0
         self.probing = False
@@ -149,7 +149,7 @@ class CircuitBreaker:
         try:
             response = await self.inner.complete(request)
         except COUNTED as failure:
-            failure.instead = self._failed(circuit, began, account, request)
+            failure.instead = self._count_failure(circuit, began, account, request)
             raise
         else:
             if circuit.succeeded(began, self.rules()):
@@ -162,7 +162,7 @@ class CircuitBreaker:
             await asyncio.to_thread(self.recovered)
         return response
 
-    def _failed(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
+    def _count_failure(self, circuit: Circuit, began: int, account: Account, request: LLMRequest) -> CircuitOpen | None:
         """Count a failure; return the error that a next request would get, None while the circuit is closed."""
         if circuit.failed(began, self.rules(), self.now()):
             log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
@@ -185,7 +185,7 @@ class FailoverProgress:
     ``fits`` checks whether a model's context window is large enough for the request.
     """
 
-    wanted: Sequence[str]
+    models: Sequence[str]
     until: float
     exact: bool = False
     fits: Callable[[AccountChoice], bool] = lambda _: True
@@ -200,11 +200,7 @@ class FailoverProgress:
 
     def may_go_on(self, now: float) -> bool:
         """Return whether the time and the timeouts so far allow to call another account."""
-        return now < self.until and self.count(ModelTimeout) < TIMEOUTS
-
-    def count(self, *kinds: type[LLMFailure]) -> int:
-        """Count the failures of these classes."""
-        return len(self.of(*kinds))
+        return now < self.until and len(self.of(ModelTimeout)) < TIMEOUTS
 
     def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
         """Return the failures of these classes."""
@@ -212,41 +208,36 @@ class FailoverProgress:
 
     @property
     def repeatable(self) -> list[LLMFailure]:
-        """Return the failures after which a retry may soon succeed."""
+        """The failures after which a retry may soon succeed."""
         waits = (*LIMITS, LimiterBusy)
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
     def circuit(self) -> CircuitOpen | None:
-        """Return the error of the open circuit that closes first, also of one that opened in this attempt."""
-        met = (one for failure in self.failures for one in (failure, failure.instead))
-        circuits = [one for one in met if isinstance(one, CircuitOpen)]
-        return min(circuits, key=lambda one: one.retry_after, default=None)
+        """The error of the open circuit that closes first, also of one that opened in this attempt."""
+        errors = (error for failure in self.failures for error in (failure, failure.instead))
+        circuits = (error for error in errors if isinstance(error, CircuitOpen))
+        return min(circuits, key=lambda error: error.retry_after, default=None)
 
     @property
     def room_in(self) -> timedelta | None:
-        """Return the time until Maestro's own limits admit a request, None where these limits refused none."""
+        """The time until Maestro's own limits admit a request, None where these limits refused none."""
         return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
 
 
+@dataclass(slots=True)
 class Failover:
-    """Chooses the account and model for each request, and another one after a failure (docs/decisions.md: failover)."""
+    """Chooses the account and model for each request, and another one after a failure (docs/decisions.md: failover).
 
-    def __init__(
-        self,
-        inner: LLMClient,
-        reader: CallReader,
-        book: AccountBook,
-        request_time: Callable[[], timedelta],
-        window: WindowOf,
-    ) -> None:
-        """``request_time`` returns how long one request to one account may take; it is called for each request."""
-        self._inner = inner
-        self._reader = reader
-        self._book = book
-        self._request_time = request_time
-        self._window = window
-        self._underway: Counter[int] = Counter()
+    ``request_time`` returns how long one request to one account may take; it is called for each request.
+    """
+
+    inner: LLMClient
+    reader: CallReader
+    book: AccountBook
+    request_time: Callable[[], timedelta]
+    window: WindowOf
+    _underway: Counter[int] = field(default_factory=Counter, init=False)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer with the best account, preferring models with a large enough context window.
@@ -255,43 +246,43 @@ class Failover:
         account is only unavailable for a time; else the reason why no account can be called. The effect of a failure on
         an account, such as a cool-down, is committed before the next account is called.
         """
-        clock, wanted = asyncio.get_running_loop(), (request.model, *request.fallbacks)
-        until = clock.time() + REQUESTS * self._request_time().total_seconds()
-        progress = FailoverProgress(wanted, until, request.exact, WindowCheck(request, self._window))
+        clock, models = asyncio.get_running_loop(), (request.model, *request.fallbacks)
+        until = clock.time() + REQUESTS * self.request_time().total_seconds()
+        progress = FailoverProgress(models, until, request.exact, window_check(request, self.window))
         while not progress.failures or progress.may_go_on(clock.time()):
-            snapshot = request.snapshot or await self._reader.read(request)
-            choice = _roster(snapshot, progress).choose(wanted, progress.tried, self._underway)
+            snapshot = request.snapshot or await self.reader.read(request)
+            choice = _roster(snapshot, progress).choose(models, progress.tried, self._underway)
             if choice is None:
                 break
             account, model = choice.account, choice.model
             chosen = request.model_copy(update={"account": account.name, "model": model, "snapshot": snapshot})
             self._underway[account.id or 0] += 1
             try:
-                return await self._inner.complete(chosen)
+                return await self.inner.complete(chosen)
             except MOVES_ON as failure:
                 failure.site = failure.site or CallSite(account.provider, account.name, model)
                 progress.note(choice, failure)
             finally:
                 self._underway[account.id or 0] -= 1
-            await uninterrupted(asyncio.to_thread(self._book.report, choice, progress.failures[-1]))
+            await uninterrupted(asyncio.to_thread(self.book.report, choice, progress.failures[-1]))
             request = without_snapshot(request)
-        raise _verdict(progress, _roster(request.snapshot or await self._reader.read(request), progress))
+        raise _final_failure(progress, _roster(request.snapshot or await self.reader.read(request), progress))
 
 
 def _roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
     """Return the accounts that can answer the whole request; for an exact request, those with a requested model."""
-    roster = snapshot.roster.able(progress.wanted) if progress.exact else snapshot.roster
-    return roster.fitting(progress.wanted, progress.fits)
+    roster = snapshot.roster.able(progress.models) if progress.exact else snapshot.roster
+    return roster.fitting(progress.models, progress.fits)
 
 
-def _verdict(progress: FailoverProgress, roster: Roster) -> LLMFailure:
+def _final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
     """Return the error to raise when no further account is called."""
-    unavailable = roster.unavailable(progress.wanted, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
+    unavailable = roster.unavailable(progress.models, limited=bool(progress.of(*LIMITS)), room_in=progress.room_in)
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
     if progress.circuit is not None:
         progress.circuit.wake_at = roster.now + progress.circuit.retry_after
         waits.append(progress.circuit)
-    wait = min(waits, key=lambda one: one.wake_at or roster.now, default=None)
+    wait = min(waits, key=lambda error: error.wake_at or roster.now, default=None)
     if progress.repeatable:
         failure = progress.repeatable[-1]
         failure.instead = wait

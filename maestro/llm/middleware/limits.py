@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from maestro.domain.errors import Stopped
-from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, ModelTimeout, RequestTooLarge
+from maestro.domain.llm.errors import CallSite, LimiterBusy, ModelTimeout, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairQueue, Precedence
@@ -30,28 +30,25 @@ Ready = Callable[[LLMRequest], Awaitable[None]]
 """A function that returns once a request can be sent without delay."""
 
 
+@dataclass(slots=True)
 class LeakyBucket:
     """The used part of a limit per minute, which drains evenly. Times are the event loop's, in seconds."""
 
-    def __init__(self) -> None:
-        self._used = 0.0
-        self._at = 0.0
+    _used: float = field(default=0.0, init=False)
+    _at: float = field(default=0.0, init=False)
 
     def seconds_until(self, need: float, per_minute: int, now: float) -> float:
         """Return the seconds until this amount fits; 0 when it fits now, or when there is no limit."""
         if not per_minute:
             return 0.0
-        self._flow(per_minute, now)
+        self._used = max(0.0, self._used - (now - self._at) * per_minute / 60)
+        self._at = now
         lacking = self._used + need - capacity(per_minute)
         return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
 
     def take(self, need: float) -> None:
         """Use this amount, which must fit."""
         self._used += need
-
-    def _flow(self, per_minute: int, now: float) -> None:
-        self._used = max(0.0, self._used - (now - self._at) * per_minute / 60)
-        self._at = now
 
 
 def capacity(per_minute: int) -> float:
@@ -74,8 +71,8 @@ class LimiterSlot:
     admitted: "asyncio.Future[None] | None" = None
 
     @property
-    def given_up(self) -> bool:
-        """Return whether the request was cancelled while it waited."""
+    def cancelled(self) -> bool:
+        """Whether the request was cancelled while it waited."""
         return self.admitted is not None and self.admitted.cancelled()
 
 
@@ -106,38 +103,30 @@ class AccountLimiter:
         if not wait and self._is_free(slot) and not any(self._queues.values()):
             self._take(slot)  # no request waits, so no queue has to choose
             return slot
-        slot.admitted = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(precedence.priority, FairQueue())
-        queue.add(precedence.key, precedence.weight, slot)
+        slot.admitted = admitted = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(precedence.priority, FairQueue()).add(precedence.key, precedence.weight, slot)
         self._admit()
-        return slot if await self._admitted(slot, slot.admitted, seconds) else None
+        if admitted.done():
+            return slot
+        slot.waited = True
+        try:
+            async with asyncio.timeout(seconds):
+                await admitted
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if slot.cancelled:
+                self._admit()  # the requests behind it may have room now
+            else:
+                self.leave(slot)  # the request was admitted just before the cancellation
+            if isinstance(error, TimeoutError):
+                return None
+            raise
+        return slot
 
     def leave(self, slot: LimiterSlot) -> None:
         """Free a slot."""
         self._inside -= 1
         self._background_inside -= slot.background
         self._admit()
-
-    async def _admitted(self, slot: LimiterSlot, admitted: "asyncio.Future[None]", seconds: float) -> bool:
-        if admitted.done():
-            return True
-        slot.waited = True
-        try:
-            async with asyncio.timeout(seconds):
-                await admitted
-        except TimeoutError:
-            self._withdraw(slot)
-            return False
-        except asyncio.CancelledError:
-            self._withdraw(slot)
-            raise
-        return True
-
-    def _withdraw(self, slot: LimiterSlot) -> None:
-        if slot.given_up:
-            self._admit()  # the requests behind it may have room now
-        else:
-            self.leave(slot)  # the request was admitted just before the cancellation
 
     def _admit(self) -> None:
         """Admit the requests that fit now, and set a timer for the next one."""
@@ -155,8 +144,8 @@ class AccountLimiter:
 
     def _first_queue(self) -> FairQueue[LimiterSlot] | None:
         """Return the queue with the highest priority that has a waiting request."""
-        for _, queue in sorted(self._queues.items()) if self._queues else ():
-            while (slot := queue.first()) is not None and slot.given_up:
+        for _, queue in sorted(self._queues.items()):
+            while (slot := queue.first()) is not None and slot.cancelled:
                 queue.skip()
             if slot is not None:
                 return queue
@@ -184,16 +173,15 @@ class AccountLimiter:
             slot.admitted.set_result(None)
 
 
+@dataclass(slots=True)
 class RateLimit:
     """Middleware with one limiter per account; the state is that of one process and one event loop."""
 
-    def __init__(
-        self, inner: LLMClient, directory: Directory, llm: Callable[[], LlmSettings], jobs: Callable[[], JobSettings]
-    ) -> None:
-        self._inner = inner
-        self._directory = directory
-        self._llm, self._jobs = llm, jobs
-        self._limiters: dict[str, AccountLimiter] = {}
+    inner: LLMClient
+    directory: Directory
+    llm: Callable[[], LlmSettings]
+    jobs: Callable[[], JobSettings]
+    _limiters: dict[str, AccountLimiter] = field(default_factory=dict, init=False)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on when the limits of its account admit it.
@@ -201,20 +189,26 @@ class RateLimit:
         Raises ``RequestTooLarge`` at once for a request with more tokens than the account's limit for a whole minute,
         and ``LimiterBusy`` when the request was not admitted in time.
         """
-        account = self._directory.find(request.account)
+        account = self.directory.find(request.account)
         if account is None:
-            return await self._inner.complete(request)  # the transport raises the failure
-        tokens, rules = _tokens(account, request), self._llm()
+            return await self.inner.complete(request)  # the transport raises the failure
+        tokens, rules = _tokens(account, request), self.llm()
         limiter = self._limiters.get(account.name)
         if limiter is None:
             limiter = self._limiters[account.name] = AccountLimiter(account, rules)
         limiter.account, limiter.rules = account, rules
-        precedence = request.precedence if self._jobs().fairness else request.precedence.in_order
+        precedence = request.precedence if self.jobs().fairness else request.precedence.in_order
         slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
         if slot is None:
-            raise _located(account, request, _busy(account, rules))
+            busy = LimiterBusy(
+                f"The account {account.name!r} had no room within {rules.limiter_wait_seconds:g} s under its own "
+                "limits. Raise its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
+            )
+            busy.site = CallSite(account.provider, account.name, request.model)
+            busy.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
+            raise busy
         try:
-            return await self._inner.complete(without_snapshot(request) if slot.waited else request)
+            return await self.inner.complete(without_snapshot(request) if slot.waited else request)
         finally:
             limiter.leave(slot)
 
@@ -230,32 +224,20 @@ def _tokens(account: Account, request: LLMRequest) -> int:
             f"The account {account.name!r} may take {most:.0f} tokens at once ({FILL:.0%} of its tokensPerMinute), the "
             f"request {tokens} with its answer. Raise tokensPerMinute, or lower llm.maxOutputTokens."
         )
-        raise _located(account, request, RequestTooLarge(message))
+        failure = RequestTooLarge(message)
+        failure.site = CallSite(account.provider, account.name, request.model)
+        raise failure
     return tokens
 
 
-def _busy(account: Account, rules: LlmSettings) -> LLMFailure:
-    failure = LimiterBusy(
-        f"The account {account.name!r} had no room within {rules.limiter_wait_seconds:g} s under its own limits. Raise "
-        "its requestsPerMinute, tokensPerMinute or concurrency, or add an account."
-    )
-    failure.retry_after = timedelta(seconds=rules.limiter_wait_seconds)
-    return failure
-
-
-def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMFailure:
-    failure.site = CallSite(account.provider, account.name, request.model)
-    return failure
-
-
+@dataclass(slots=True)
 class StopWatch:
     """Cancels the tasks of jobs that were stopped or have ended; one watcher of the store serves all jobs."""
 
-    def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
-        self._store = store
-        self._seconds = seconds
-        self._tasks: dict[str, set[asyncio.Task[Any]]] = {}
-        self._looking: asyncio.Task[None] | None = None
+    store: Store
+    seconds: Callable[[], float]
+    _tasks: dict[str, set[asyncio.Task[Any]]] = field(default_factory=dict, init=False)
+    _watcher: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a job's task; raises ``Stopped`` when a user or operator stopped the job meanwhile.
@@ -277,9 +259,9 @@ class StopWatch:
     def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
         """Cancel this task once its job is asked to stop."""
         self._tasks.setdefault(job_id, set()).add(task)
-        self._store.changes.watch(job_id)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        self.store.changes.watch(job_id)
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._cancel_stopped())
 
     def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
         """Stop watching; true when the task was still watched, false when the watch had cancelled it."""
@@ -288,60 +270,57 @@ class StopWatch:
         tasks.discard(task)
         if not tasks:
             self._tasks.pop(job_id, None)
-            self._store.changes.forget(job_id)
+            self.store.changes.forget(job_id)
         return watched
 
-    async def _look(self) -> None:
-        with self._store.changes.subscribed(self._is_any_unwanted, self._seconds) as changed:
+    async def _cancel_stopped(self) -> None:
+        def must_wake(state: StoreState) -> bool:
+            return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
+
+        with self.store.changes.subscribed(must_wake, self.seconds) as changed:
             while self._tasks:
                 await changed.wait()
                 changed.clear()
-                for job_id in self._unwanted():
-                    for task in self._tasks.pop(job_id, ()):
+                state = self.store.changes.state
+                for job_id in state.unwanted & self._tasks.keys() if state is not None else ():
+                    for task in self._tasks.pop(job_id):
                         task.cancel()
 
-    def _is_any_unwanted(self, state: StoreState) -> bool:
-        return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
 
-    def _unwanted(self) -> frozenset[str]:
-        state = self._store.changes.state
-        return state.unwanted & self._tasks.keys() if state is not None else frozenset()
-
-
+@dataclass(slots=True)
 class StopGuard:
     """Middleware that runs the inner call as a task which the watch can cancel."""
 
-    def __init__(self, inner: LLMClient, watch: StopWatch) -> None:
-        self._inner = inner
-        self._watch = watch
+    inner: LLMClient
+    watch: StopWatch
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``Stopped`` when a user or operator stopped the job meanwhile."""
-        return await self._watch.until_stopped(request.key.job_id, self._inner.complete(request))
+        return await self.watch.until_stopped(request.key.job_id, self.inner.complete(request))
 
 
 async def at_once(_request: LLMRequest) -> None:
     """Return immediately: the ``ready`` of a transport that needs no preparation."""
 
 
+@dataclass(slots=True)
 class Deadline:
     """Middleware that ends a call after ``limit``, which is read for each call.
 
     The time counts from the return of ``ready``, so the import of litellm does not count as the provider's time.
     """
 
-    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready = at_once) -> None:
-        self._inner = inner
-        self._limit = limit
-        self._ready = ready
+    inner: LLMClient
+    limit: Callable[[], timedelta]
+    ready: Ready = at_once
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``ModelTimeout`` when the whole answer did not come in time."""
-        await self._ready(request)
-        seconds = self._limit().total_seconds()
+        await self.ready(request)
+        seconds = self.limit().total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                return await self._inner.complete(request)
+                return await self.inner.complete(request)
         except TimeoutError:
             pass  # raised below, so that its context does not hold the cancelled call
         raise ModelTimeout(

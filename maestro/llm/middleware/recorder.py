@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from io import StringIO
 
 import structlog
 
 from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy, WaitReason
 from maestro.domain.llm.accounts import AccountStatus, ModelAccount, able_accounts, candidates, choose_account
-from maestro.domain.llm.budgets import BudgetLimit, BudgetScope
+from maestro.domain.llm.budgets import DUST, BudgetLimit, BudgetScope
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import BudgetExceeded, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import estimate_input
@@ -67,6 +68,7 @@ class CallReservation:
             self.reserved = True
 
 
+@dataclass(slots=True)
 class Budget:
     """Middleware that reserves the cost of a call, and releases it after a failure; the recorder settles it.
 
@@ -76,29 +78,28 @@ class Budget:
     unknown, although a used-up budget stops such a call as well.
     """
 
-    def __init__(self, inner: LLMClient, reader: CallReader, store: Store, estimates: Estimates) -> None:
-        self._inner = inner
-        self._reader = reader
-        self._store = store
-        self._estimates = estimates
+    inner: LLMClient
+    reader: CallReader
+    store: Store
+    estimates: Estimates
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on, with the cheaper model where the budget is used up and such a model exists.
 
         Raises ``BudgetExceeded`` otherwise, with the time at which the budget is available again.
         """
-        snapshot = request.snapshot or await self._reader.read(request)
+        snapshot = request.snapshot or await self.reader.read(request)
         if not snapshot.budgets.limits:
-            return await self._inner.complete(request)
+            return await self.inner.complete(request)
         call, response = self._reservation(request, snapshot), None
         try:
             if snapshot.budgets.used_up is None:
                 with suppress(ReservationRefused):  # handled below, so that the final failure has no chained exception
                     reserve = call.reserve if call.usd else None
-                    response = await self._inner.complete(request.model_copy(update={"on_send": reserve}))
+                    response = await self.inner.complete(request.model_copy(update={"on_send": reserve}))
             if response is None:
                 admitted = await uninterrupted(asyncio.to_thread(self._admit, request, call))
-                response = await self._inner.complete(admitted)
+                response = await self.inner.complete(admitted)
             call.reserved = False  # settled in the transaction that commits the answer
         finally:
             if call.reserved:
@@ -117,18 +118,18 @@ class Budget:
         return CallReservation(request.key, budgets, usual, budgets.cheaper_model, cheaper_usd)
 
     def _most(
-        self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], wanted: Sequence[str]
+        self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], models: Sequence[str]
     ) -> float | None:
         """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
 
         Failover may reach the most expensive account, and the budget must suffice there as well.
         """
-        first, tokens = choose_account(accounts, wanted, roster.limited), estimate_input(request)
-        usual = self._estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
+        first, tokens = choose_account(accounts, models, roster.limited), estimate_input(request)
+        usual = self.estimates.most(first, tokens, request.max_output_tokens) if first is not None else None
         if not usual:
             return usual
-        others = (one for one in candidates(accounts, wanted) if one != first)
-        costs = (self._estimates.most(one, tokens, request.max_output_tokens) for one in others)
+        others = (choice for choice in candidates(accounts, models) if choice != first)
+        costs = (self.estimates.most(choice, tokens, request.max_output_tokens) for choice in others)
         return max((usual, *filter(None, costs)))
 
     def _admit(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
@@ -150,7 +151,7 @@ class Budget:
         """
         if not (call.usd or call.cheaper_usd):
             return call.budgets.used_up
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.jobs.steps.require_newest()
             tx.llm.budgets.release(call.key)
             used_up = tx.llm.budgets.exceeded(call.budgets.limits)
@@ -163,8 +164,9 @@ class Budget:
 
     def _refusal(self, limit: BudgetLimit) -> BudgetExceeded:
         """Return the failure: it lasts until the next day, or until other calls settle what they have reserved."""
-        with self._store.view() as tx:
-            spent, tomorrow = tx.llm.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.llm.budgets.tomorrow
+        with self.store.view() as tx:
+            spent = tx.llm.budgets.level((limit.scope, limit.subject)).spent_usd >= limit.usd - DUST
+            tomorrow = tx.llm.budgets.tomorrow
             soon = tx.now + RESERVED_WAIT
         if spent:
             failure = BudgetExceeded(f"{limit} is used up; it is counted anew from midnight UTC")
@@ -175,7 +177,7 @@ class Budget:
         return failure
 
     def _release(self, request: LLMRequest) -> None:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             if not tx.jobs.steps.overtaken:  # otherwise a newer attempt owns the reservation
                 tx.llm.budgets.release(request.key)
 
@@ -191,7 +193,7 @@ class RecordedRequest:
 
     @property
     def milliseconds(self) -> int:
-        """Return the time since its start."""
+        """The milliseconds since the start."""
         return round((time.monotonic() - self.began) * 1000)
 
 
@@ -211,37 +213,50 @@ class Recorder:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send the request, or that of an earlier interrupted attempt, and commit the answer."""
-        attempt = await self._sent(request)
-        _log_request(attempt)
+        attempt = await self._commit_request(request)
+        request = attempt.request
+        log.info(
+            "llm.request",
+            job=request.key.job_id,
+            call=request.key.number,
+            purpose=request.key.purpose.value,
+            attempt=attempt.number,
+            account=request.account,
+            model=request.model,
+            newPointer=request.chat_upto,
+        )
         try:
-            response = accepted(attempt.request, await self._inner.complete(attempt.request))
+            response = accepted(request, await self._inner.complete(request))
         except asyncio.CancelledError:
-            await uninterrupted(asyncio.to_thread(self._interrupted, attempt))
+            await uninterrupted(asyncio.to_thread(self._record_interruption, attempt))
             raise
         # Whatever ended the attempt, its row must not stay open (docs/invariants.md: steps leave rows).
         except Exception as error:
-            await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
+            await uninterrupted(asyncio.to_thread(self._record_failure, attempt, error))
             raise
         payer = request.snapshot.budgets.payer if request.snapshot is not None else None
-        await self._answers.commit(attempt.number, attempt.request, response, payer)
+        await self._answers.commit(attempt.number, request, response, payer)
         return response
 
-    async def _sent(self, request: LLMRequest) -> RecordedRequest:
-        """Commit the request before it is sent; on a cancellation delete it again, because it was not sent."""
-        sending = asyncio.create_task(asyncio.to_thread(self._send, request))
+    async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
+        """Commit the request before it is sent; on a cancellation record that it was not sent and cost nothing."""
+        commit = asyncio.create_task(asyncio.to_thread(self._write_request, request))
         try:
-            return await asyncio.shield(sending)
+            return await asyncio.shield(commit)
         except asyncio.CancelledError:
-            await uninterrupted(self._take_back(sending))
+            await uninterrupted(self._record_unsent(commit))
             raise
 
-    async def _take_back(self, sending: asyncio.Task[RecordedRequest]) -> None:
-        """Wait for the commit of a request that will not be sent, and undo it."""
-        await asyncio.wait([sending])
-        if sending.exception() is None:
-            await asyncio.to_thread(self._unsent, sending.result())
+    async def _record_unsent(self, commit: asyncio.Task[RecordedRequest]) -> None:
+        def record(attempt: RecordedRequest) -> None:
+            with self._store.begin() as tx:
+                tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
-    def _send(self, request: LLMRequest) -> RecordedRequest:
+        await asyncio.wait([commit])
+        if commit.exception() is None:
+            await asyncio.to_thread(record, commit.result())
+
+    def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Both calls read the whole prompt, which takes long, so they run before the write transaction.
         estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
@@ -257,43 +272,20 @@ class Recorder:
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 
-    def _unsent(self, attempt: RecordedRequest) -> None:
-        with self._store.begin() as tx:
-            tx.llm.calls.unsent(attempt.request.key, attempt.number)
-
-    def _interrupted(self, attempt: RecordedRequest) -> None:
+    def _record_interruption(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
             tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
-    def _failed(self, attempt: RecordedRequest, error: Exception) -> None:
-        expense = _expense(error, attempt)
+    def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
+        """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""
+        usage, cost_usd = NO_TOKENS, None
+        if isinstance(error, ModelTimeout):
+            usage, cost_usd = Usage(input_tokens=attempt.estimate.input_tokens), attempt.estimate.cost_usd
+        elif isinstance(error, LLMFailure):
+            usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
+        expense = Expense(usage, cost_usd, attempt.milliseconds)
         with self._store.begin() as tx:
             tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
-
-
-def _log_request(attempt: RecordedRequest) -> None:
-    """Log a request that is about to be sent."""
-    request = attempt.request
-    log.info(
-        "llm.request",
-        job=request.key.job_id,
-        call=request.key.number,
-        purpose=request.key.purpose.value,
-        attempt=attempt.number,
-        account=request.account,
-        model=request.model,
-        newPointer=request.chat_upto,
-    )
-
-
-def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
-    """Return the cost of a failed attempt: empty answers are billed, and so are answers after the deadline."""
-    if isinstance(error, ModelTimeout):
-        read = Usage(input_tokens=attempt.estimate.input_tokens)
-        return Expense(read, attempt.estimate.cost_usd, attempt.milliseconds)
-    if isinstance(error, LLMFailure):
-        return Expense(error.usage or NO_TOKENS, error.cost_usd, attempt.milliseconds)
-    return Expense(duration_ms=attempt.milliseconds)
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
@@ -305,69 +297,53 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     return request.model_copy(update=fields)
 
 
-class DraftText:
-    """The text of one attempt so far, up to the maximum length of a draft."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._length = 0
-        self.news = asyncio.Event()
-
-    def hear(self, piece: str) -> None:
-        """Append the next piece."""
-        if self._length < MOST_CHARACTERS:
-            self._pieces.append(piece)
-            self._length += len(piece)
-            self.news.set()
-
-    def text(self) -> str:
-        """Return the text so far."""
-        return "".join(self._pieces)[:MOST_CHARACTERS]
-
-
+@dataclass(slots=True)
 class DraftStreaming:
     """Middleware that stores drafts of an answer while it is written; each attempt restarts the same draft.
 
     A draft is never used as an answer, and an error while writing it never affects the call.
     """
 
-    def __init__(self, inner: LLMClient, store: Store) -> None:
-        self._inner = inner
-        self._store = store
+    inner: LLMClient
+    store: Store
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer; no more of the draft is written once this returns."""
         if not request.shown_every:
-            return await self._inner.complete(request)
-        draft = DraftText()
-        with heard_by(draft.hear):
-            writing = asyncio.create_task(self._write(request, draft))
-            try:
-                return await self._inner.complete(request)
-            finally:
-                writing.cancel()
-                await uninterrupted(_ended(writing))
+            return await self.inner.complete(request)
+        draft, grown = StringIO(), asyncio.Event()
 
-    async def _write(self, request: LLMRequest, draft: DraftText) -> None:
+        def hear(piece: str) -> None:
+            if draft.tell() < MOST_CHARACTERS:
+                draft.write(piece)
+                grown.set()
+
+        with heard_by(hear):
+            writer = asyncio.create_task(self._write_drafts(request, draft, grown))
+            try:
+                return await self.inner.complete(request)
+            finally:
+                writer.cancel()
+                await uninterrupted(asyncio.wait([writer]))
+
+    async def _write_drafts(self, request: LLMRequest, draft: StringIO, grown: asyncio.Event) -> None:
         stored = ""
         while True:
-            await draft.news.wait()
-            draft.news.clear()
-            stored = await uninterrupted(asyncio.to_thread(self._keep, request, draft.text(), stored))
+            await grown.wait()
+            grown.clear()
+            text = draft.getvalue()[:MOST_CHARACTERS]
+            stored = await uninterrupted(asyncio.to_thread(self._store_draft, request, text, stored))
             await asyncio.sleep(request.shown_every)
 
-    def _keep(self, request: LLMRequest, written: str, stored: str) -> str:
+    def _store_draft(self, request: LLMRequest, written: str, stored: str) -> str:
+        """Store what is visible of the text so far, and return it; return ``stored`` if the store is busy."""
         text = visible_so_far(storable(written))
         if text and text != stored:
             try:
-                with self._store.begin() as tx:
+                with self.store.begin() as tx:
                     if not tx.jobs.steps.overtaken:  # then a newer attempt in another process writes the draft
                         tx.deliveries.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
                 return stored
         return text
-
-
-async def _ended(writing: "asyncio.Task[None]") -> None:
-    await asyncio.wait([writing])

@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
 from maestro.domain.llm.budgets import BudgetLimit, DailyBudgets, Payer, exceeded_limit, limits_of
-from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
@@ -140,7 +139,11 @@ class AnswerSpool:
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
-        _flush(self._folder)
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)  # flushes the directory entry of the new file
+        finally:
+            os.close(descriptor)
         log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
 
     def _files(self) -> list[Path]:
@@ -164,15 +167,6 @@ def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
     # An error here concerns the rows that follow from the answer, so the answer alone is committed.
     except Exception as error:
         raise _CallbackFailed from error
-
-
-def _flush(folder: Path) -> None:
-    """Flush the directory entry of a new file to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,41 +202,46 @@ def without_snapshot(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"snapshot": None})
 
 
+@dataclass(slots=True)
 class CallReader:
     """Reads snapshots; ``budgets`` is called for each, ``chat`` says whether agents get the posts of #maestro."""
 
-    def __init__(self, store: Store, book: AccountBook, budgets: Callable[[], DailyBudgets], *, chat: bool) -> None:
-        self._store = store
-        self._book = book
-        self._budgets = budgets
-        self._chat = chat
+    store: Store
+    book: AccountBook
+    budgets: Callable[[], DailyBudgets]
+    _: KW_ONLY
+    chat: bool
 
     async def read(self, request: LLMRequest) -> CallSnapshot:
         """Read a snapshot for a request that has none."""
-        return await asyncio.to_thread(self._read, request)
 
-    def _read(self, request: LLMRequest) -> CallSnapshot:
-        with self._store.view() as tx:
-            return self._snapshot(tx, request)
+        def read() -> CallSnapshot:
+            with self.store.view() as tx:
+                return self._snapshot(tx, request)
+
+        return await asyncio.to_thread(read)
 
     def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call, or else a snapshot."""
         call = tx.llm.calls.answered(request.key)
-        return _response(call) if call else self._snapshot(tx, request)
+        if call is None:
+            return self._snapshot(tx, request)
+        values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
+        return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
 
     def unread(self, agent: str, limit: int) -> UnreadPosts:
         """Return the oldest posts that an agent has not read; their number is limited to save memory."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return tx.chat.unread(agent, limit)
 
     def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
-        roster = self._book.roster(tx)
-        job_id, budgets = request.key.job_id, self._budgets()
+        roster = self.book.roster(tx)
+        job_id, budgets = request.key.job_id, self.budgets()
         payer = tx.jobs.callers.payer(job_id)
         limits = limits_of(payer, budgets)
         used_up = exceeded_limit(limits, tx.jobs.callers.levels(job_id))
         spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
-        if not (self._chat and receives_feed(request)):
+        if not (self.chat and receives_feed(request)):
             return CallSnapshot(roster, spending)
         unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)
         return CallSnapshot(roster, spending, due, unread)
@@ -266,6 +265,7 @@ class RequestTransaction:
         return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
 
 
+@dataclass(slots=True)
 class ReplayGuard:
     """Returns the stored answer of a call instead of calling again; the outermost middleware.
 
@@ -275,11 +275,10 @@ class ReplayGuard:
     See docs/invariants.md: no answer bought twice.
     """
 
-    def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: AnswerSpool) -> None:
-        self._inner = inner
-        self._store = store
-        self._reader = reader
-        self._answers = answers
+    inner: LLMClient
+    store: Store
+    reader: CallReader
+    answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Return the stored answer of an earlier attempt, or else pass the request on with its snapshot."""
@@ -287,21 +286,16 @@ class ReplayGuard:
             request = await asyncio.to_thread(self._read, request)
         if isinstance(request.snapshot, LLMResponse):
             return request.snapshot
-        return await self._inner.complete(request)
+        return await self.inner.complete(request)
 
     @contextmanager
     def view(self) -> Iterator[RequestTransaction]:
         """Open the read transaction in which a request is built."""
-        spooled = self._answers.spooled()  # checked before the view opens, because the view does not see later commits
-        with self._store.view() as tx:
-            yield RequestTransaction(tx, self._reader, spooled)
+        spooled = self.answers.spooled()  # checked before the view opens, because the view does not see later commits
+        with self.store.view() as tx:
+            yield RequestTransaction(tx, self.reader, spooled)
 
     def _read(self, request: LLMRequest) -> LLMRequest:
-        self._answers.recover()
-        with self._store.view() as tx:
-            return RequestTransaction(tx, self._reader, spooled=False).with_snapshot(request)
-
-
-def _response(call: LLMCall) -> LLMResponse:
-    values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
-    return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
+        self.answers.recover()
+        with self.store.view() as tx:
+            return RequestTransaction(tx, self.reader, spooled=False).with_snapshot(request)

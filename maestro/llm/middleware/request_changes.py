@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -12,12 +13,11 @@ from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, LLMFa
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, keep_text, redact_messages
 from maestro.llm.accounts import WindowOf, room
-from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, CallSnapshot, without_snapshot
+from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, without_snapshot
 from maestro.llm.protocols import Directory, LLMClient
 from maestro.store.transaction import Transaction
 
 ANTHROPIC = "anthropic"
-SPOKEN = (Role.USER, Role.ASSISTANT)
 
 CallTarget = tuple[str, str]
 """The name of an account, and one of its models."""
@@ -50,35 +50,34 @@ class RequestChanges:
         return await self._inner.complete(request)
 
 
+@dataclass(slots=True)
 class Redaction:
-    """Replaces secrets in a request, where the settings require it."""
+    """Replaces secrets in a request, where ``redact``, which is called for each request, does so."""
 
-    def __init__(self, redact: Callable[[], Redact]) -> None:
-        """``redact`` returns whether to redact; it is called for each request."""
-        self._redact = redact
+    redact: Callable[[], Redact]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
         """Return the request without secrets; long prompts are scanned in a thread, because that takes time."""
-        redact = self._redact()
+        redact = self.redact()
         if redact is keep_text:
             return request
         messages = await asyncio.to_thread(redact_messages, request.messages, redact)
         return request.model_copy(update={"messages": messages})
 
 
+@dataclass(slots=True)
 class CacheMarkers:
     """Adds cache marks to requests for accounts of Anthropic.
 
     Other providers cache without marks, refuse them, or need a separate request for each mark.
     """
 
-    def __init__(self, directory: Directory, enabled: Callable[[], bool]) -> None:
-        self._directory = directory
-        self._enabled = enabled
+    directory: Directory
+    enabled: Callable[[], bool]
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
         """Return the request, with cache marks if its account's provider supports them."""
-        account = self._directory.find(request.account) if self._enabled() else None
+        account = self.directory.find(request.account) if self.enabled() else None
         if account is None or (account.provider, account.type) != (ANTHROPIC, AccountType.API_KEY):
             return request
         return request.model_copy(update={"messages": marked(request.messages)})
@@ -90,13 +89,17 @@ def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     Both stay at the same position in every tool round, and in the request for the next user message. Messages without
     text are skipped, because a mark needs a text. Posts of #maestro between rounds are not the user's messages.
     """
-    newest = max((at for at, turn in enumerate(messages) if turn.role is Role.USER and not turn.chat), default=0)
-    spoken = [at for at, turn in enumerate(messages[:newest]) if turn.role in SPOKEN and turn.content.strip()]
-    system = [at for at, turn in enumerate(messages[:1]) if turn.role is Role.SYSTEM and turn.content.strip()]
-    marks = {*spoken[-1:], *system}
-    return tuple(turn.model_copy(update={"cache": True}) if at in marks else turn for at, turn in enumerate(messages))
+    newest = max((i for i, message in enumerate(messages) if message.role is Role.USER and not message.chat), default=0)
+    spoken = (Role.USER, Role.ASSISTANT)
+    history = [i for i, message in enumerate(messages[:newest]) if message.role in spoken and message.content.strip()]
+    system = [i for i, message in enumerate(messages[:1]) if message.role is Role.SYSTEM and message.content.strip()]
+    marks = {*history[-1:], *system}
+    return tuple(
+        message.model_copy(update={"cache": True}) if i in marks else message for i, message in enumerate(messages)
+    )
 
 
+@dataclass(slots=True)
 class SecondAttempt:
     """Calls once more with a changed request, after an empty answer or when a model accepts no tools or images.
 
@@ -104,10 +107,9 @@ class SecondAttempt:
     the limits like any other.
     """
 
-    def __init__(self, inner: LLMClient, /) -> None:
-        self._inner = inner
-        self._without_tools: set[CallTarget] = set()
-        self._without_pictures: set[CallTarget] = set()
+    inner: LLMClient
+    _without_tools: set[CallTarget] = field(default_factory=set, init=False)
+    _without_pictures: set[CallTarget] = field(default_factory=set, init=False)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on, with each change made at most once; raises the failure when no change is left.
@@ -120,10 +122,11 @@ class SecondAttempt:
         changed = _apply(request, known)
         while True:
             try:
-                response = await self._inner.complete(changed)
+                response = await self.inner.complete(changed)
             except (EmptyResponse, ToolsUnsupported, BadRequest) as failure:
                 change = _CHANGES[type(failure)]
-                if change in tried or (change is _without_pictures and (change in known or not _has_pictures(request))):
+                pictures = any(message.images for message in request.messages if message.role is Role.TOOL)
+                if change in tried or (change is _without_pictures and (change in known or not pictures)):
                     raise
                 if change is _without_tools:
                     self._without_tools.add(target)
@@ -138,8 +141,7 @@ class SecondAttempt:
     def _known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
         """Return the changes that earlier calls showed to be needed."""
         tools = {_without_tools} if target in self._without_tools and request.tools else set()
-        pictures = {_without_pictures} if target in self._without_pictures else set()
-        return tools | pictures
+        return tools | ({_without_pictures} if target in self._without_pictures else set())
 
 
 def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
@@ -148,10 +150,6 @@ def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMReques
         if change in changes:
             request = change(request)
     return request
-
-
-def _has_pictures(request: LLMRequest) -> bool:
-    return any(message.images for message in request.messages if message.role is Role.TOOL)
 
 
 def _without_tools(request: LLMRequest) -> LLMRequest:
@@ -197,9 +195,16 @@ def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
 
 def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
     """Return the failure with the usage of the empty answer, which is billed."""
+    cause = "If it stays so, try another model."
+    if response.finish_reason == "length":
+        cause = (
+            f"It used up its {request.max_output_tokens} output tokens before it said anything; raise "
+            "llm.maxOutputTokens."
+        )
+    elif response.finish_reason == "content_filter":
+        cause = "The provider's filter blocked it."
     failure = EmptyResponse(
-        f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} "
-        f"{_advice(response.finish_reason, request.max_output_tokens)}"
+        f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} {cause}"
     )
     failure.site = CallSite(response.provider, response.account, response.model)
     failure.usage = Usage.model_validate(response.model_dump(include=set(Usage.model_fields)))
@@ -207,19 +212,7 @@ def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
     return failure
 
 
-def _advice(finish_reason: str, max_output_tokens: int) -> str:
-    """Return the usual cause of an empty answer, for the message of the failure."""
-    match finish_reason:
-        case "length":
-            return (
-                f"It used up its {max_output_tokens} output tokens before it said anything; raise llm.maxOutputTokens."
-            )
-        case "content_filter":
-            return "The provider's filter blocked it."
-        case _:
-            return "If it stays so, try another model."
-
-
+@dataclass(slots=True)
 class ChatFeed:
     """Adds the unread posts of #maestro, except the agent's own, as a last message, and a reminder at the beginning.
 
@@ -230,48 +223,38 @@ class ChatFeed:
     it was answered.
     """
 
-    def __init__(self, reader: CallReader, directory: Directory, window: WindowOf) -> None:
-        self._reader = reader
-        self._directory = directory
-        self._window = window
+    reader: CallReader
+    directory: Directory
+    window: WindowOf
 
     async def __call__(self, request: LLMRequest) -> LLMRequest:
         """Return the request with unread posts, and with a reminder if one is due."""
         if not receives_feed(request):
             return request
-        snapshot = request.snapshot or await self._reader.read(request)
-        return await self._with_posts(reminded(request) if snapshot.reminder_due else request, snapshot)
-
-    async def _with_posts(self, request: LLMRequest, snapshot: CallSnapshot) -> LLMRequest:
+        snapshot = request.snapshot or await self.reader.read(request)
+        if snapshot.reminder_due:
+            request = reminded(request)
         unread = snapshot.unread
-        addition = Feed("", unread.after)
+        feed = Feed("", unread.after)
         if unread.messages:
-            tokens = self._room(request)
+            account = self.directory.find(request.account)
+            provider = account.provider if account is not None else ""
+            tokens = room(request, self.window(f"{provider}/{request.model}"))
             if len(unread.messages) == UNREAD_POSTS:
-                unread = await asyncio.to_thread(self._reader.unread, request.agent, most_posts(tokens))
-            addition = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
+                unread = await asyncio.to_thread(self.reader.unread, request.agent, most_posts(tokens))
+            feed = build_feed(unread, request.agent, tokens, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
             job=request.key.job_id,
             call=request.key.number,
             agent=request.agent,
-            posts=addition.posts,
+            posts=feed.posts,
             after=unread.after,
-            newPointer=addition.upto,
+            newPointer=feed.upto,
         )
-        posts = (PromptMessage(role=Role.USER, content=addition.text, chat=True),) if addition.text else ()
-        return request.model_copy(
-            update={
-                "messages": (*request.messages, *posts),
-                "chat_after": unread.after,
-                "chat_upto": addition.upto,
-            }
-        )
-
-    def _room(self, request: LLMRequest) -> int:
-        account = self._directory.find(request.account)
-        provider = account.provider if account is not None else ""
-        return room(request, self._window(f"{provider}/{request.model}"))
+        posts = (PromptMessage(role=Role.USER, content=feed.text, chat=True),) if feed.text else ()
+        messages = (*request.messages, *posts)
+        return request.model_copy(update={"messages": messages, "chat_after": unread.after, "chat_upto": feed.upto})
 
 
 def reminded(request: LLMRequest) -> LLMRequest:

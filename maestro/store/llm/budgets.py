@@ -141,9 +141,9 @@ class UsageLog(Repository):
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the total of the period, and that of the preceding period."""
-        wish = query.wish(today)
+        wish = query.page_request(today)
         found = self.sums(wish, query.limit + 1)
-        totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
+        totals = self.total(wish.period, wish.scope), self.total(wish.period.before, wish.scope)
         return usage_page(found, query.limit, wish.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:

@@ -32,7 +32,7 @@ def sums(wish: UsageRequest) -> Query:
     """
     by, after = wish.by, wish.after
     key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
-    found = _within(select(key, *totals), by, wish.period, wish.whose).group_by(key)
+    found = _within(select(key, *totals), by, wish.period, wish.scope).group_by(key)
     if by is UsageBy.DAY:
         return (found.having(key < after.key) if after is not None else found).order_by(key.desc())
     known = func.coalesce(cost, 0.0)

@@ -20,8 +20,8 @@ from maestro.domain.llm.usage_views import (
     LatencyStage,
     StageTime,
     latency_page,
-    looked_at,
-    per_day,
+    sampled_jobs_per_day,
+    sampled_period,
 )
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, in_list, json_list
@@ -77,7 +77,7 @@ class Latency(Repository):
 
     def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
         """Return the percentiles of a sample of the matching completed jobs: the newest of each day."""
-        days = looked_at(period)
+        days = sampled_period(period)
         jobs = self._sample(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
         times = [*self._waits(jobs), *self._answers(jobs), *self._steps(days_of)]
@@ -91,7 +91,7 @@ class Latency(Repository):
             .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))
             .where(*_conditions(query))
             .order_by(col(Job.created_at).desc(), col(Job.id).desc())
-            .limit(per_day(days))
+            .limit(sampled_jobs_per_day(days))
         )
         found = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
         return [_Sampled(*row) for rows in found for row in rows]

@@ -49,9 +49,9 @@ class PayingClients(Repository):
     def change(self, client: Client, change: ClientChange, actor: str) -> Client:
         """Change a client; raises ``Conflict`` for one of the configuration, or when the slug is taken."""
         _require_ours(client)
-        if "slug" in change.given and change.slug != client.slug:
+        if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_free(change.slug, client.name)
-        different = sorted(name for name in change.given if getattr(client, name) != getattr(change, name))
+        different = sorted(name for name in change.model_fields_set if getattr(client, name) != getattr(change, name))
         for name in different:
             setattr(client, name, getattr(change, name))
         if different:

@@ -34,7 +34,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 async def litellm() -> AsyncIterator[LiteLLMClient]:
     client = LiteLLMClient(lambda _: PICTURE)
     yield client
-    await client.close()
+    await client.library.close()
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ async def test_silence_ends_without_a_deadline_too(server: LLMServer, provider: 
     assert isinstance(error, ModelTimeout)
     assert len(server.requests) == 1
     assert leaks(error) == []
-    await client.close()
+    await client.library.close()
 
 
 async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provider: str) -> None:

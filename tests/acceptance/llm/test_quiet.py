@@ -81,7 +81,7 @@ def test_readiness_does_not_wait_for_the_library() -> None:
         "import os, sys, time\nfrom maestro.llm.litellm_client import LiteLLMClient\n"
         "client = LiteLLMClient(lambda _: b'')\n"
         "assert 'litellm' not in sys.modules\n"
-        "began = time.monotonic(); client.warm_up(); client.warm_up()\n"
+        "began = time.monotonic(); client.library.warm_up(); client.library.warm_up()\n"
         "print(time.monotonic() - began < 0.5, flush=True)\n"
         "os._exit(0)  # without the import that goes on, which takes seconds of CPU time\n"
     )

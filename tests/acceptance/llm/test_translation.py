@@ -68,7 +68,7 @@ NOT_OURS = (
 @pytest.fixture
 async def modules(litellm: LiteLLMClient) -> Any:
     """The imported library."""
-    await litellm._library.loaded()
+    await litellm.library.loaded()
     return importlib.import_module("litellm")
 
 
@@ -212,7 +212,7 @@ async def test_a_litellm_that_has_moved_still_answers_and_says_so(
     client = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary())
     with capture_logs() as logs:
         response = await client.ask(account_at(server, "anthropic"), request_of())
-    await client.close()
+    await client.library.close()
     assert response.content == f"answer to: {SAID}"
     [line] = logs
     assert (line["event"], line["error"]) == ("llm.translation_unavailable", "AttributeError")

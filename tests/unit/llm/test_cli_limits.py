@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.cli_answers import UNTOLD, limit_of
+from maestro.llm.cli_answers import DEFAULT_COOL_DOWN, limit_of
 
 NOON = datetime(2026, 6, 10, 12, 0, tzinfo=UTC)
 
@@ -41,10 +41,10 @@ def machine_in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (f"Claude AI usage limit reached|{int(NOON.timestamp()) - 600}", timedelta()),
         ("Claude AI usage limit reached|9999999999", timedelta(days=31)),
         # Whatever cannot be read waits an hour.
-        ("You've hit your limit", UNTOLD),
-        ("You've hit your limit · resets 25pm (UTC)", UNTOLD),
-        ("You've hit your limit · resets 3pm (Mars/Olympus)", UNTOLD),
-        ("You've hit your weekly limit · resets Feb 30, 3pm (UTC)", UNTOLD),
+        ("You've hit your limit", DEFAULT_COOL_DOWN),
+        ("You've hit your limit · resets 25pm (UTC)", DEFAULT_COOL_DOWN),
+        ("You've hit your limit · resets 3pm (Mars/Olympus)", DEFAULT_COOL_DOWN),
+        ("You've hit your weekly limit · resets Feb 30, 3pm (UTC)", DEFAULT_COOL_DOWN),
     ],
 )
 def test_the_end_of_a_limit_is_read(said: str, wait: timedelta) -> None:

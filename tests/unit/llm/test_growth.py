@@ -11,8 +11,8 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.middleware.recorder import DraftStreaming, DraftText
-from maestro.llm.wire import listener
+from maestro.llm.middleware.recorder import DraftStreaming
+from maestro.llm.wire import current_listener
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of
 
@@ -29,7 +29,7 @@ class Speaker:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Say it."""
-        hear = listener()
+        hear = current_listener()
         if hear is not None:
             for piece in self._pieces:
                 before = await self._draft()
@@ -119,7 +119,7 @@ async def test_a_store_that_is_busy_costs_the_answer_nothing(
 
     class Waiting:
         async def complete(self, _: LLMRequest) -> LLMResponse:
-            hear = listener()
+            hear = current_listener()
             assert hear is not None
             hear("one")
             await asyncio.wait_for(tried.wait(), 30)
@@ -152,8 +152,7 @@ def test_a_draft_that_the_answer_took_is_written_no_more(rows: JobRows, job_id: 
     assert found.text == "one"
 
 
-async def test_a_page_grows_no_longer_than_anything_that_is_shown() -> None:
-    page = DraftText()
-    for _ in range(3):
-        page.hear("x" * (MOST_CHARACTERS - 1))
-    assert len(page.text()) == MOST_CHARACTERS
+async def test_a_draft_is_never_longer_than_what_is_shown(rows: JobRows, job_id: str) -> None:
+    speaker = Speaker(rows, job_id, "x" * (MOST_CHARACTERS - 1), "x" * MOST_CHARACTERS)
+    await DraftStreaming(speaker, rows.store).complete(request_for(job_id))
+    assert len(speaker.kept[-1]) == MOST_CHARACTERS

@@ -15,7 +15,7 @@ from maestro.llm.streams import (
     format_of,
     put_together,
 )
-from maestro.llm.wire import heard_by, listener
+from maestro.llm.wire import current_listener, heard_by
 
 Json = dict[str, Any]
 
@@ -153,7 +153,7 @@ def test_only_calls_that_can_be_streamed_are_known() -> None:
 
 
 def test_nobody_hears_outside() -> None:
-    assert listener() is None
+    assert current_listener() is None
     with heard_by(print):
-        assert listener() is print
-    assert listener() is None
+        assert current_listener() is print
+    assert current_listener() is None

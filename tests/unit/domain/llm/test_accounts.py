@@ -12,7 +12,7 @@ from maestro.domain.llm.accounts import (
     ModelAccount,
     choose_account,
     cool_down,
-    soonest,
+    first_recovery,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -129,7 +129,7 @@ def test_who_has_the_wanted_model_is_not_asked_for_another_one_instead() -> None
     assert chosen("gpt-4.1", limited=limited) == ("claude", "claude-haiku-4-5")
     assert chosen("gpt-4.1", limited=limited, accounts=(GPT,)) is None
     assert chosen("gpt-4.1", "openai/gpt-4o", limited=limited, accounts=(GPT,)) == ("gpt", "gpt-4o")
-    assert soonest((GPT,), ("gpt-4.1",), limited) == SOON
+    assert first_recovery((GPT,), ("gpt-4.1",), limited) == SOON
 
 
 def test_nothing_is_tried_twice_in_one_call() -> None:
@@ -140,26 +140,26 @@ def test_nothing_is_tried_twice_in_one_call() -> None:
 
 def test_the_soonest_of_all_limits_is_told() -> None:
     limited = {(3, "gpt-4o-mini"): LATER, (4, WHOLE_ACCOUNT): SOON}
-    assert soonest((GPT, LOCAL), (), limited) == SOON
-    assert soonest((GPT,), (), limited) == LATER
-    assert soonest((GPT,), (), {(3, "gpt-4o-mini"): SOON, (3, WHOLE_ACCOUNT): LATER}) == LATER
+    assert first_recovery((GPT, LOCAL), (), limited) == SOON
+    assert first_recovery((GPT,), (), limited) == LATER
+    assert first_recovery((GPT,), (), {(3, "gpt-4o-mini"): SOON, (3, WHOLE_ACCOUNT): LATER}) == LATER
 
 
 def test_nobody_waits_for_a_model_that_the_request_is_too_large_for() -> None:
     limited = {(3, "gpt-4o-mini"): LATER, (4, WHOLE_ACCOUNT): SOON}
-    assert soonest((GPT, LOCAL), (), limited, {(4, "qwen2.5-coder:7b")}) == LATER
-    assert soonest((LOCAL,), (), limited, {(4, "qwen2.5-coder:7b")}) is None
+    assert first_recovery((GPT, LOCAL), (), limited, {(4, "qwen2.5-coder:7b")}) == LATER
+    assert first_recovery((LOCAL,), (), limited, {(4, "qwen2.5-coder:7b")}) is None
 
 
 def test_a_fallback_that_is_free_sooner_counts() -> None:
     limited = {(3, "gpt-4o-mini"): LATER, (3, "gpt-4.1"): SOON}
-    assert soonest((GPT,), ("openai/gpt-4.1",), limited) == SOON
+    assert first_recovery((GPT,), ("openai/gpt-4.1",), limited) == SOON
 
 
 def test_without_a_limit_there_is_nothing_to_wait_for() -> None:
-    assert soonest(ALL, (), {}) is None
+    assert first_recovery(ALL, (), {}) is None
     off = account(6, "off", "openai", "m", status=AccountStatus.DISABLED)
-    assert soonest((off,), (), {(6, "m"): SOON}) is None
+    assert first_recovery((off,), (), {(6, "m"): SOON}) is None
 
 
 # For how long
