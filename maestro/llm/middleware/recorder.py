@@ -244,17 +244,17 @@ class Recorder:
         try:
             return await asyncio.shield(commit)
         except asyncio.CancelledError:
-            await uninterrupted(self._record_unsent(commit))
+            await uninterrupted(self._undo_commit(commit))
             raise
 
-    async def _record_unsent(self, commit: asyncio.Task[RecordedRequest]) -> None:
-        def record(attempt: RecordedRequest) -> None:
-            with self._store.begin() as tx:
-                tx.llm.calls.unsent(attempt.request.key, attempt.number)
-
+    async def _undo_commit(self, commit: asyncio.Task[RecordedRequest]) -> None:
         await asyncio.wait([commit])
         if commit.exception() is None:
-            await asyncio.to_thread(record, commit.result())
+            await asyncio.to_thread(self._record_unsent, commit.result())
+
+    def _record_unsent(self, attempt: RecordedRequest) -> None:
+        with self._store.begin() as tx:
+            tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Both calls read the whole prompt, which takes long, so they run before the write transaction.

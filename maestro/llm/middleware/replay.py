@@ -214,12 +214,11 @@ class CallReader:
 
     async def read(self, request: LLMRequest) -> CallSnapshot:
         """Read a snapshot for a request that has none."""
+        return await asyncio.to_thread(self._read, request)
 
-        def read() -> CallSnapshot:
-            with self.store.view() as tx:
-                return self._snapshot(tx, request)
-
-        return await asyncio.to_thread(read)
+    def _read(self, request: LLMRequest) -> CallSnapshot:
+        with self.store.view() as tx:
+            return self._snapshot(tx, request)
 
     def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the stored answer to the call, or else a snapshot."""
