@@ -76,8 +76,8 @@ class AccountConnector:
                 if isinstance(error, PermanentSend) and error.scope is FailureScope.ACCOUNT:
                     raise AccountRefused(str(error)) from None
                 await self.report_broken(str(error))
-                asked = error.retry_after.total_seconds() if error.retry_after else 0.0
-                await asyncio.sleep(max(next(waits), asked))
+                requested = error.retry_after.total_seconds() if error.retry_after else 0.0
+                await asyncio.sleep(max(next(waits), requested))
 
     def refuse(self, refused: AccountRefused) -> None:
         """End the run, because only an operator can fix the account."""
@@ -106,15 +106,15 @@ class AccountConnector:
 
 async def run_together(*work: Coroutine[None, None, None]) -> None:
     """Run all coroutines at once until one ends or fails."""
-    working = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
-        done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        for one in working:
-            one.cancel()
-        await asyncio.gather(*working, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class MessageIntake:
@@ -122,11 +122,11 @@ class MessageIntake:
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def in_order(self, channel: str) -> asyncio.Lock:
         """Return the lock of a channel; waiting callers get it in the order of their calls."""
-        return self._turns.setdefault(channel, asyncio.Lock())
+        return self._locks.setdefault(channel, asyncio.Lock())
 
     async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
         """Store a message after the earlier messages of its channel."""
@@ -156,7 +156,7 @@ class SendRateLimiter:
         now = time.monotonic()
         at = max(now, self._next.get(channel, 0.0))
         if len(self._next) >= MAX_CHANNELS:
-            self._next = {one: due for one, due in self._next.items() if due > now}
+            self._next = {other: due for other, due in self._next.items() if due > now}
         self._next[channel] = at + self._seconds(channel)
         await asyncio.sleep(at - now)
 

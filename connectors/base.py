@@ -255,7 +255,7 @@ class Connector(Protocol):
         ...
 
     async def typing(self, address: Address) -> None:
-        """Show once that an answer is being written; called every ``typing_interval`` seconds."""
+        """Show the typing indicator once; called every ``typing_interval`` seconds."""
         ...
 
 
@@ -308,9 +308,9 @@ class CatchesUp(Protocol):
     """A connector that can accept the messages missed in an outage."""
 
     async def catch_up(self) -> None:
-        """Take in what every known channel has after its cursor, oldest first, within the caps of the settings.
+        """Accept the messages of every known channel after its cursor, oldest first, within the limits of the settings.
 
-        The connector does it after each connection; what is over a cap is told by ``ConnectorContext.skipped``.
+        The connector does so after each connection; ``ConnectorContext.skipped`` counts the messages over a limit.
         """
         ...
 

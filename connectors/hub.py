@@ -50,7 +50,7 @@ async def _outcome(call: Awaitable[T]) -> T | SendFailure:
 
 
 class SendAction(StrEnum):
-    """The action for a chunk: send, search first, resend despite doubt, or leave unconfirmed."""
+    """An action for a chunk: send, search first, resend despite doubt, or leave unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
@@ -90,9 +90,9 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAc
     if message.edits:
         return await _edit(connector, message)
     if move is SendAction.LOOK and isinstance(connector, Reconciles):
-        found = await _outcome(connector.find(message))
-        if found is not None:
-            return found
+        outcome = await _outcome(connector.find(message))
+        if outcome is not None:
+            return outcome
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
         return PermanentSend(f"the file {message.filename} is not kept any more", FailureScope.MESSAGE)
     return await attempt(connector, message)
@@ -118,18 +118,18 @@ class ConnectorHub:
 
         ``refused`` is called, from any thread, with the reason when the platform refuses the account.
         """
-        place = (connector.platform, connector.account)
-        self._connectors[place], self._refusals[place] = connector, refused
+        key = (connector.platform, connector.account)
+        self._connectors[key], self._refusals[key] = connector, refused
         try:
             yield
         finally:
-            del self._connectors[place], self._refusals[place]
+            del self._connectors[key], self._refusals[key]
 
     def refused(self, address: Address, reason: str) -> None:
         """Report to the owner of a connector that the platform refuses its account."""
-        tell = self._refusals.get((address.platform, address.account))
-        if tell is not None:
-            tell(reason)
+        report = self._refusals.get((address.platform, address.account))
+        if report is not None:
+            report(reason)
 
     def all(self) -> Sequence[Connector]:
         """Return every connector of this process."""
@@ -157,17 +157,12 @@ class TypingIndicators:
     ``is_open`` tells whether a job is still open: it may end in another process than the one that shows its indicator.
     """
 
-    def __init__(
-        self,
-        hub: ConnectorHub,
-        loop: asyncio.AbstractEventLoop,
-        is_open: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, hub: ConnectorHub, loop: asyncio.AbstractEventLoop, is_open: Callable[[str], bool]) -> None:
         self._hub = hub
         self._loop = loop
         self._is_open = is_open
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._seen: set[asyncio.Task[None]] = set()
+        self._acknowledging: set[asyncio.Task[None]] = set()
 
     def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Show the indicator repeatedly until ``stop``; false when another process holds the connector.
@@ -180,7 +175,7 @@ class TypingIndicators:
             return False
         self._loop.call_soon_threadsafe(self._begin, job_id, connector, address)
         if seen and isinstance(connector, AcknowledgesMessages):
-            self._loop.call_soon_threadsafe(self._see, connector, address, seen)
+            self._loop.call_soon_threadsafe(self._acknowledge, connector, address, seen)
         return True
 
     def stop(self, job_id: str) -> None:
@@ -192,10 +187,10 @@ class TypingIndicators:
         if task is None or task.done():
             self._tasks[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
-    def _see(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
-        acknowledging = self._loop.create_task(_acknowledge_all(connector, address, seen))
-        self._seen.add(acknowledging)
-        acknowledging.add_done_callback(self._seen.discard)
+    def _acknowledge(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
+        task = self._loop.create_task(_acknowledge_all(connector, address, seen))
+        self._acknowledging.add(task)
+        task.add_done_callback(self._acknowledging.discard)
 
     def _end(self, job_id: str) -> None:
         task = self._tasks.pop(job_id, None)
@@ -222,13 +217,9 @@ class TypingIndicators:
 
 async def _acknowledge_all(connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
     for message_id in seen:
-        await _acknowledge(connector, address, message_id)
-
-
-async def _acknowledge(connector: AcknowledgesMessages, address: Address, message_id: str) -> None:
-    try:
-        async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
-            await connector.acknowledge(address, message_id)
-    except (MaestroError, TimeoutError) as error:
-        # The reaction is optional: its failure must not stop the answer.
-        log.info("acknowledgement.failed", platform=address.platform, error=type(error).__name__)
+        try:
+            async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
+                await connector.acknowledge(address, message_id)
+        except (MaestroError, TimeoutError) as error:
+            # The reaction is optional: its failure must not stop the answer.
+            log.info("acknowledgement.failed", platform=address.platform, error=type(error).__name__)

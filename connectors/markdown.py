@@ -18,7 +18,7 @@ QUOTE = re.compile(r" {0,3}>[> \t]*")
 RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 
 SOME = "{1,400}"
-"""How many characters two marks that belong together may enclose: each search for one must stay short."""
+"""A quantifier that limits the characters between an opening and a closing mark, so that each search stays short."""
 _CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{SOME}?)(?<!`)(?P=ticks)(?!`)"
 _URL = r"(?:https?://|mailto:)"
 _LINK = (
@@ -33,15 +33,18 @@ _STRUCK = rf"~~(?=\S)(?P<struck>.{SOME}?)(?<=\S)~~"
 _ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{SOME}?)(?<=[^\s*])\*(?![\w*])"
 _ESCAPED = r"\\(?P<literal>[!-/:-@\[-`{-~])"
 PIECES = (_ESCAPED, _CODE, _LINK, _ANGLED)
-"""What stands in a line and holds no marks."""
+"""The patterns of inline elements that contain no other element."""
 MARKS = (_BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC)
-"""What stands around words, which may hold others."""
+"""The patterns of marked text, which may contain other elements."""
 INLINE = re.compile("|".join((*PIECES, *MARKS)))
+
+SHORT_MARKS = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
+"""The marks of Slack and WhatsApp, one character each."""
 
 TICKS = "```"
 ZERO_WIDTH = "\u200b"
 APART = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
-"""Three ticks that begin and end no code."""
+"""Three backticks that neither open nor close a code block."""
 
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
@@ -78,16 +81,17 @@ def lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
             marker = fence[2]
             yield TICKS
         else:
-            yield _line(line, dialect)
+            quote = QUOTE.match(line)
+            yield f"> {block_line(line[quote.end() :], dialect)}" if quote else block_line(line, dialect)
 
 
 def inline(text: str, dialect: MarkdownDialect) -> str:
     """Return the inline elements of a line in the platform's markup."""
-    out, at = [], 0
-    for found in dialect.inline.finditer(text):
-        out += [dialect.plain(text[at : found.start()]), _rendered(found, dialect)]
-        at = found.end()
-    return "".join([*out, dialect.plain(text[at:])])
+    parts, at = [], 0
+    for element in dialect.inline.finditer(text):
+        parts += [dialect.plain(text[at : element.start()]), _render_element(element, dialect)]
+        at = element.end()
+    return "".join([*parts, dialect.plain(text[at:])])
 
 
 def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
@@ -107,13 +111,6 @@ def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[
         at = end or at + 1
 
 
-def _line(line: str, dialect: MarkdownDialect) -> str:
-    quoted = QUOTE.match(line)
-    if quoted is not None:
-        return "> " + block_line(line[quoted.end() :], dialect)
-    return block_line(line, dialect)
-
-
 def block_line(line: str, dialect: MarkdownDialect) -> str:
     """Return a line outside code, quotes and tables in the platform's markup."""
     if RULE.match(line):
@@ -127,20 +124,19 @@ def block_line(line: str, dialect: MarkdownDialect) -> str:
     return f"{bullet[1]}• {inline(line[bullet.end() :], dialect)}" if bullet else inline(line, dialect)
 
 
-def _rendered(found: re.Match[str], dialect: MarkdownDialect) -> str:
-    """Return one inline element in the platform's markup; the last group of the match names its kind."""
-    kind = found.lastgroup or ""
+def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
+    kind = element.lastgroup or ""  # the last group of the match names the kind of the element
     match kind:
         case "literal":
-            return dialect.literal(found[kind])
+            return dialect.literal(element[kind])
         case "code":
-            return dialect.code(found[kind].strip() or found[kind])
+            return dialect.code(element[kind].strip() or element[kind])
         case "url":
-            return dialect.link(found["label"], found[kind])
+            return dialect.link(element["label"], element[kind])
         case "angled" | "bare":
-            return dialect.link("", found[kind])
+            return dialect.link("", element[kind])
     before, after = dialect.around[kind.removesuffix("2")]
-    return f"{before}{inline(found[kind], dialect)}{after}"
+    return f"{before}{inline(element[kind], dialect)}{after}"
 
 
 def end_of_code(source: Sequence[str], start: int) -> int:

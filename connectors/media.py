@@ -1,5 +1,6 @@
-"""Downloads of message files: only from the platform's own hosts, within the size limit of the settings."""
+"""The files of messages: downloads from the platform's own hosts within a size limit, and the content of sent files."""
 
+import asyncio
 from http import HTTPStatus
 from pathlib import Path
 
@@ -7,9 +8,15 @@ from pydantic import SecretStr
 
 from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from connectors.options import Options
+from maestro.domain.messages import OutgoingMessage
 from maestro.fetch import FetchAccess, FetchFailed, FetchHead, FetchLimits, FetchRefused, download
 
 HTTPS = frozenset({443})
+
+
+async def read_content(message: OutgoingMessage) -> bytes:
+    """Return the content of the file that a message sends."""
+    return message.content.encode() if message.path is None else await asyncio.to_thread(message.path.read_bytes)
 
 
 class MediaDownloads:
@@ -50,5 +57,5 @@ class MediaDownloads:
 
     def failure_of(self, status: int) -> FetchFailure:
         """Return the failure that an HTTP status means: server errors are retryable, refusals permanent."""
-        passing = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        return (RetryableFetch if passing else PermanentFetch)(f"{self._platform}'s file server answered {status}")
+        is_temporary = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return (RetryableFetch if is_temporary else PermanentFetch)(f"{self._platform}'s file server answered {status}")

@@ -55,8 +55,8 @@ def platforms() -> tuple[str, ...]:
 def platform(name: str) -> Platform:
     """Return the entry of a platform; raises ``ConfigurationError`` naming the installed ones."""
     for point in entry_points(group=ENTRY_POINTS, name=name):
-        found = point.load()
-        if not isinstance(found, Platform):
+        entry = point.load()
+        if not isinstance(entry, Platform):
             raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is no connectors.platforms.Platform")
-        return found
+        return entry
     raise ConfigurationError(f"there is no connector for {name!r}; there are: {', '.join(platforms())}")

@@ -1,6 +1,7 @@
 """The splitting of a long answer into messages that fit, without breaking code fences, words or emoji."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ Measure = Callable[[str], int]
 MINIMUM = 64
 """The smallest limit; below it a reopened fence would leave no room for text."""
 ENOUGH = 0.4
-"""The share of the chunk that must be full before a better border is chosen."""
+"""The share of a chunk's length that must be used before a paragraph, line or sentence border ends it."""
 MAX_MARKER = 12
 MAX_INDENT = 12
 
@@ -134,31 +135,23 @@ class _Splitter:
     def _after_line(self, line: str, fence: _Fence | None) -> _Fence | None:
         if fence is not None:
             return None if fence.closed_by(line) else fence
-        found = FENCE.match(line)
-        if found is None or len(found[2]) > MAX_MARKER:
+        match = FENCE.match(line)
+        if match is None or len(match[2]) > MAX_MARKER:
             return None
-        indent = found[1] if len(found[1]) <= MAX_INDENT else ""
-        opening = indent + found[2] + found[3].rstrip()
+        indent = match[1] if len(match[1]) <= MAX_INDENT else ""
+        opening = indent + match[2] + match[3].rstrip()
         if self._measure(opening) > self._limit // 4:
-            opening = indent + found[2]
-        return _Fence(opening=opening, marker=found[2], indent=indent)
+            opening = indent + match[2]
+        return _Fence(opening=opening, marker=match[2], indent=indent)
 
     def _fitting(self, text: str, prefix: str, closing: int) -> int:
         """Return the number of characters from the start that fit into a chunk, at least one."""
-        most = min(len(text), self._limit)
-        if self._fits(prefix + text[:most], closing):
-            return most
-        least = 1
-        while least < most - 1:
-            middle = (least + most) // 2
-            if self._fits(prefix + text[:middle], closing):
-                least = middle
-            else:
-                most = middle
-        return least
 
-    def _fits(self, text: str, closing: int) -> bool:
-        return self._measure(text) + closing <= self._limit
+        def is_too_long(count: int) -> bool:
+            return self._measure(prefix + text[:count]) + closing > self._limit
+
+        most = min(len(text), self._limit)
+        return bisect_left(range(most), True, lo=2, key=is_too_long) - 1 if is_too_long(most) else most
 
 
 def _chunk(prefix: str, body: str, after: _Fence | None) -> str:
@@ -175,31 +168,23 @@ def _carry(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | Non
             return rest, fence
         rest = newline + after  # the previous chunk closed the code block already, so no empty block is opened
     at_line_end = rest.startswith("\n") or text[:cut].endswith("\n")
-    return (BLANK_LINES.sub("", rest, count=1) if at_line_end and BLANK_LINES.match(rest) else _unspaced(rest)), None
-
-
-def _unspaced(rest: str) -> str:
-    return rest.lstrip(" \t")
+    drops_blank_lines = at_line_end and BLANK_LINES.match(rest)
+    return BLANK_LINES.sub("", rest, count=1) if drops_blank_lines else rest.lstrip(" \t"), None
 
 
 def _inside_line(text: str, window: int, enough: int) -> int:
     """Return the best cut within a line, where the rest does not become a fence."""
-    whole = (at for at in _places(text, window, enough) if not _makes_fence(text, at))
-    return next(whole, None) or next(_places(text, window, enough), window)
+    harmless = (at for at in _cuts(text, window, enough) if not _makes_fence(text, at))
+    return next(harmless, None) or next(_cuts(text, window, enough), window)
 
 
-def _places(text: str, window: int, enough: int) -> Iterator[int]:
-    """Yield cuts within a line, best first: after a sentence, else a word, else between two characters."""
-    ends = _ends(text, window)
-    yield from (at for at in reversed([found.end() for found in SENTENCE.finditer(text, enough, window)]) if at in ends)
+def _cuts(text: str, window: int, enough: int) -> Iterator[int]:
+    """Yield cuts within a line, best first: after a sentence, else a word, else between two visible characters."""
+    ends = {character.end() for character in CHARACTER.finditer(text, 0, window + 2)}
+    yield from (at for at in reversed([match.end() for match in SENTENCE.finditer(text, enough, window)]) if at in ends)
     words = (at for at in range(window, 0, -1) if text[at] in BLANKS)
     yield from (at for at in words if {at, at + 1} <= ends and text[:at].strip())
     yield from (at for at in range(window, 0, -1) if at in ends)
-
-
-def _ends(text: str, window: int) -> frozenset[int]:
-    """Return the ends of visible characters (grapheme clusters), up to just behind the window."""
-    return frozenset(found.end() for found in CHARACTER.finditer(text, 0, window + 2))
 
 
 def _makes_fence(text: str, at: int) -> bool:

@@ -26,13 +26,19 @@ log = structlog.get_logger(__name__)
 
 async def read_body(request: Request) -> bytes | Response:
     """Return the raw body, which the signature covers, or the response that rejects the request."""
+    too_large = PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_BODY:
+        return too_large
+    body = bytearray()
     try:
-        body = await _read(request)
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                return too_large
     except ClientDisconnect:
         return PlainTextResponse("the body did not come to its end", HTTPStatus.BAD_REQUEST)
-    if body is None:
-        return PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    return body
+    return bytes(body)
 
 
 def parse_object(body: bytes) -> dict[str, Any] | Response:
@@ -66,19 +72,6 @@ def is_same_secret(expected: str, given: str) -> bool:
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
 
 
-async def _read(request: Request) -> bytes | None:
-    """Return the raw body, None when it is too large: then reading stops."""
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_BODY:
-        return None
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            return None
-    return bytes(body)
-
-
 class WebhookEndpoint:
     """The endpoint of a platform's requests; after any answer but 200 the platform repeats the request."""
 
@@ -88,7 +81,7 @@ class WebhookEndpoint:
     def __init__(self, platform: str, seconds: float) -> None:
         """``seconds`` is the time limit for storing a request, less than the platform waits."""
         self.take: Callable[..., Awaitable[str | None]] | None = None
-        """What stores the events of a request; None until the connector knows its account."""
+        """The function that stores the events of a request; None until the connector knows its account."""
         self._platform = platform
         self._seconds = seconds
 
@@ -142,7 +135,8 @@ class PlatformWebhooks:
     @contextlib.contextmanager
     def serving(self, connector: Connector) -> Iterator[None]:
         """Serve a connector's routes, if it has any, while the block runs."""
-        routes = _routes_below(f"/{connector.platform}/{connector.account}", connector)
+        prefix = f"/{connector.platform}/{connector.account}"
+        routes = [_prefix(prefix, route) for route in connector.routes()] if isinstance(connector, HasRoutes) else []
         self.router.routes.extend(routes)
         try:
             yield
@@ -151,14 +145,8 @@ class PlatformWebhooks:
                 self.router.routes.remove(route)
 
 
-def _routes_below(prefix: str, connector: Connector) -> list[BaseRoute]:
-    """Return a connector's routes under a prefix; the prefix itself serves ``/``, as platforms follow no redirect."""
-    if not isinstance(connector, HasRoutes):
-        return []
-    return [_prefixed(prefix, route) for route in connector.routes()]
-
-
-def _prefixed(prefix: str, route: BaseRoute) -> BaseRoute:
+def _prefix(prefix: str, route: BaseRoute) -> BaseRoute:
+    """Return a route under a prefix; the prefix itself serves ``/``, as platforms follow no redirect."""
     if not isinstance(route, Route):
         return Mount(prefix, routes=[route])
     return Route(prefix + route.path.rstrip("/"), route.endpoint, methods=list(route.methods or ()))

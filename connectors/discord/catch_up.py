@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -12,24 +12,22 @@ import structlog
 
 from connectors.base import ConnectorContext
 from connectors.discord.config import DiscordOptions
-from connectors.discord.errors import is_final
 from connectors.discord.receive import DiscordChannel
 
 WRITE_SECONDS = 1.0
-"""How long a cursor may be behind what is in the inbox: after a crash the difference is read once more and known."""
+"""The longest delay in seconds of a cursor; after a crash, the messages behind it are read again as duplicates."""
 
 log = structlog.get_logger(__name__)
 
 MOST_WAITING = 200
-"""Events of a channel that wait in memory; more are left to Discord, and its history is read instead."""
+"""The most events of a channel in memory; above it they are dropped, and the history is read instead."""
 PAUSES = (1.0, 5.0, 15.0, 60.0)
-"""Seconds between two tries to take in what could not be taken in."""
-
+"""Seconds before each retry of a failed read or event."""
 
 Work = Callable[[], Awaitable[None]]
 
 AT_ONCE = 4
-"""Histories that are read at the same time: a bot on many servers must not spend its requests on them alone."""
+"""The most histories that are read at once: a bot on many servers needs requests for its answers too."""
 
 
 class DiscordCursors:
@@ -39,8 +37,8 @@ class DiscordCursors:
         self._context = context
         self._known: dict[int, int] = {}
         self._unwritten: dict[int, DiscordChannel] = {}
-        self._found: dict[int, int] = {}
-        """What was known of each channel when this connection first asked."""
+        self._initial: dict[int, int] = {}
+        """The cursor of each channel at its first use in this connection."""
 
     async def of(self, place: DiscordChannel) -> int | None:
         """Return the id of the newest message that was accepted or skipped, None in a new channel."""
@@ -48,13 +46,13 @@ class DiscordCursors:
             mark = await self._context.cursor(place.channel, place.thread)
             if not mark:
                 return None
-            self._found.setdefault(place.id, self._known.setdefault(place.id, int(mark)))
+            self._initial.setdefault(place.id, self._known.setdefault(place.id, int(mark)))
         return self._known[place.id]
 
     async def before(self, place: DiscordChannel) -> int | None:
         """Return a channel's cursor from before this connection, even if it has advanced since; None for none."""
         await self.of(place)
-        return self._found.get(place.id)
+        return self._initial.get(place.id)
 
     async def begin_at(self, place: DiscordChannel, number: int) -> None:
         """Record the first message of a channel; earlier messages are not answered."""
@@ -103,7 +101,7 @@ class ChannelQueue:
     worker: asyncio.Task[None] | None = None
 
     def fall_behind(self, newest: int | None = None) -> None:
-        """Have the history read next; what was known of it before counts no more when nothing is known now."""
+        """Read the history next, up to ``newest``; an unknown end of this gap or of an earlier one stays unknown."""
         known = newest is not None and (not self.behind or self.newest is not None)
         self.newest = max(newest or 0, self.newest or 0) if known else None
         self.behind = True
@@ -127,97 +125,84 @@ class ChannelQueues:
 
     def __init__(self, read: Callable[[DiscordChannel, int | None], Awaitable[None]]) -> None:
         self._read = read
-        self._lines: dict[int, ChannelQueue] = {}
+        self._queues: dict[int, ChannelQueue] = {}
         self._settled: set[int] = set()
-        """Channels whose next event follows what is taken in already."""
+        """The channels without a gap before their next event."""
         self._session = 0
 
     def doubt(self) -> None:
         """Begin a new session: each channel may have a gap before its next event."""
         self._settled.clear()
         self._session += 1
-        for line in self._lines.values():
-            line.newest = None
+        for queue in self._queues.values():
+            queue.newest = None
 
     def put(self, place: DiscordChannel, work: Work) -> None:
         """Queue an event; in a channel that may have a gap, the history is read first."""
-        line = self._line(place)
+        queue = self._queue(place)
         if place.id not in self._settled:
-            line.fall_behind()
-        if len(line.waiting) < MOST_WAITING:
-            line.waiting.append(work)
+            queue.fall_behind()
+        if len(queue.waiting) < MOST_WAITING:
+            queue.waiting.append(work)
         else:
-            line.waiting.clear()
-            line.fall_behind()
-        self._work_on(line)
+            queue.waiting.clear()
+            queue.fall_behind()
+        self._start_worker(queue)
 
     def catch_up(self, place: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
         """Read the channel's history before its next event; the task ends when the queue is empty."""
-        line = self._line(place)
-        line.fall_behind(newest)
-        return self._work_on(line)
+        queue = self._queue(place)
+        queue.fall_behind(newest)
+        return self._start_worker(queue)
 
     async def close(self) -> None:
         """Stop; the next connection reads the events that still wait from the history."""
-        workers = [line.worker for line in self._lines.values() if line.worker is not None]
+        workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
-    def _line(self, place: DiscordChannel) -> ChannelQueue:
-        return self._lines.setdefault(place.id, ChannelQueue(place))
+    def _queue(self, place: DiscordChannel) -> ChannelQueue:
+        return self._queues.setdefault(place.id, ChannelQueue(place))
 
-    def _work_on(self, line: ChannelQueue) -> "asyncio.Task[None]":
-        if line.worker is None:
-            line.worker = asyncio.create_task(self._work(line))
-        return line.worker
+    def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
+        if queue.worker is None:
+            queue.worker = asyncio.create_task(self._work(queue))
+        return queue.worker
 
-    async def _work(self, line: ChannelQueue) -> None:
+    async def _work(self, queue: ChannelQueue) -> None:
         try:
-            while line.behind or line.waiting:
-                await self._next(line)
+            while queue.behind or queue.waiting:
+                await self._next(queue)
         finally:
-            del self._lines[line.place.id]
+            del self._queues[queue.place.id]
 
-    async def _next(self, line: ChannelQueue) -> None:
+    async def _next(self, queue: ChannelQueue) -> None:
         try:
-            if line.behind:
-                await self._catch_up(line)
+            if queue.behind:
+                await self._catch_up(queue)
             else:
-                await line.waiting.popleft()()
-            line.failures = 0
+                await queue.waiting.popleft()()
+            queue.failures = 0
         # Messages that a full inbox or a broken store refused are read again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
-            line.fall_behind()
-            pause = PAUSES[min(line.failures, len(PAUSES) - 1)]
-            line.failures += 1
-            log.warning("discord.later", channel=line.place.id, error=type(error).__name__, seconds=pause)
+            queue.fall_behind()
+            pause = PAUSES[min(queue.failures, len(PAUSES) - 1)]
+            queue.failures += 1
+            log.warning("discord.later", channel=queue.place.id, error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
 
-    async def _catch_up(self, line: ChannelQueue) -> None:
+    async def _catch_up(self, queue: ChannelQueue) -> None:
         """Read the history; if another session began meanwhile, there may be a further gap."""
-        session, newest = self._session, line.newest
-        line.behind = False
-        await self._read(line.place, newest)
+        session, newest = self._session, queue.newest
+        queue.behind = False
+        await self._read(queue.place, newest)
         if session == self._session:
-            self._settled.add(line.place.id)
-
-
-@dataclass(frozen=True)
-class DiscordGap:
-    """The messages of a channel after its cursor, oldest first, and the newest of all.
-
-    ``skipped`` counts the others, 0 for an unknown number; ``why`` is empty where there are none.
-    """
-
-    messages: Sequence[discord.Message]
-    newest: int
-    skipped: int = 0
-    why: str = ""
+            self._settled.add(queue.place.id)
 
 
 class DiscordCatchUp:
-    """Decides whether a channel has a gap, and reads it."""
+    """A reader of channels that accepts the messages of their gaps with ``take``."""
 
     def __init__(
         self,
@@ -232,25 +217,39 @@ class DiscordCatchUp:
         self._context = context
         self._cursors = cursors
         self._take = take
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, place: DiscordChannel, newest: int | None) -> None:
-        """Take in what the channel has after its cursor; ``newest`` is its last message, None where it is unknown.
+        """Accept the messages of a channel after its cursor; ``newest`` is its last message, None if unknown.
 
-        At first sight it has nothing: nothing old is answered. Raises what Discord or the store raise.
+        In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
         """
         cursor = await self._cursors.of(place)
         if cursor is None and newest is not None:
             cursor = await self._first_sight(place, newest)
         if cursor is None or (newest is not None and newest <= cursor):
             return
-        async with self._turns:
-            missed = await self._missed(place, cursor)
-        for message in missed.messages:
+        most, hours = self._options.catch_up_messages, self._options.catch_up_hours
+        channel = self._client.get_partial_messageable(place.id, guild_id=place.guild)
+        # Newest first: above the limit, the oldest messages are skipped.
+        history = channel.history(after=discord.Object(cursor), oldest_first=False, limit=most + 1)
+        try:
+            async with self._slots:
+                missed = [message async for message in history]
+        except (discord.Forbidden, discord.NotFound) as error:
+            why = f"the history may not be read ({error.status}, code {error.code})"
+            await self._context.skipped(str(place.id), 0, why)
+            return
+        oldest = datetime.now(UTC) - timedelta(hours=hours)
+        young = [message for message in missed[:most] if message.created_at >= oldest]
+        for message in reversed(young):
             await self._take(message, place)
-        if missed.why:
-            await self._context.skipped(str(place.id), missed.skipped, missed.why)
-        self._cursors.note(place, missed.newest)
+        if len(missed) > most:
+            await self._context.skipped(str(place.id), 0, f"more than {most} were missed (catchUpMessages)")
+        elif len(missed) > len(young):
+            why = f"they are older than {hours:g} hours (catchUpHours)"
+            await self._context.skipped(str(place.id), len(missed) - len(young), why)
+        self._cursors.note(place, missed[0].id if missed else cursor)
 
     async def _first_sight(self, place: DiscordChannel, newest: int) -> int:
         """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""
@@ -261,46 +260,15 @@ class DiscordCatchUp:
         await self._cursors.begin_at(place, beginning)
         return beginning
 
-    async def _missed(self, place: DiscordChannel, cursor: int) -> DiscordGap:
-        """Return the missed messages, read newest first: above the cap, the oldest ones are skipped."""
-        most, after = self._options.catch_up_messages, discord.Object(cursor)
-        channel = self._client.get_partial_messageable(place.id, guild_id=place.guild)
-        found: list[discord.Message] = []
-        try:
-            async for message in channel.history(after=after, oldest_first=False, limit=most + 1):
-                found.append(message)
-        except discord.HTTPException as error:
-            if is_final(error):
-                return DiscordGap((), cursor, 0, f"the history may not be read ({error.status}, code {error.code})")
-            raise
-        return within(found, self._options, datetime.now(UTC), cursor)
-
-
-def within(found: Sequence[discord.Message], options: DiscordOptions, now: datetime, cursor: int) -> DiscordGap:
-    """Return the messages within the caps; ``found`` is newest first, at most one more than the cap."""
-    newest = found[0].id if found else cursor
-    oldest = now - timedelta(hours=options.catch_up_hours)
-    young = [message for message in found[: options.catch_up_messages] if message.created_at >= oldest]
-    left_out = len(found) - len(young)
-    if not left_out:
-        return DiscordGap(found[::-1], newest)
-    if len(found) > options.catch_up_messages:
-        return DiscordGap(
-            young[::-1], newest, 0, f"more than {options.catch_up_messages} were missed (catchUpMessages)"
-        )
-    return DiscordGap(
-        young[::-1], newest, left_out, f"they are older than {options.catch_up_hours:g} hours (catchUpHours)"
-    )
-
 
 def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
     """Yield every text channel of a server, and the id of its last message."""
-    said_in: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
+    channels: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
         *guild.voice_channels,
         *guild.stage_channels,
     ]
-    for channel in said_in:
+    for channel in channels:
         yield DiscordChannel(channel.id, guild=guild.id), channel.last_message_id or channel.id
     for thread in guild.threads:
         yield DiscordChannel(thread.id, thread.parent_id, guild.id), thread.last_message_id or thread.id

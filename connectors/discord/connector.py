@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
@@ -33,7 +33,7 @@ from connectors.discord.interactions import button_view
 from connectors.discord.receive import files_of, target
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
 from connectors.markdown import blocks
-from connectors.media import MediaDownloads
+from connectors.media import MediaDownloads, read_content
 from connectors.platforms import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
@@ -42,14 +42,14 @@ IMAGE = re.compile(r"!(\[[^\]\n]*\]\([^)\s]+\))")
 
 SKEW = timedelta(seconds=30)
 """How far Discord's clock and the local one may be apart."""
-LOOKED_AT = 500
-"""Messages of a channel among which a sent one is looked for."""
-_CHANGED = re.compile(r"[^A-Za-z0-9_.-]")
-"""What Discord leaves out of a file's name; it writes an underscore for a blank."""
+MAX_SEARCHED = 500
+"""The most messages of a channel that are read in the search for a sent one."""
+_DROPPED_FROM_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters that Discord drops from file names; it replaces a blank by an underscore."""
 
 HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 TRIES = 2
-"""A link may expire between its being given and used; then another is asked for, once."""
+"""A link may expire before it is used; then one more link is requested."""
 EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 CAPABILITIES = Capabilities(
@@ -66,7 +66,7 @@ CAPABILITIES = Capabilities(
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
 """Seconds before the next connection. Discord resets the token of a bot that logs in 1000 times a day."""
 STEADY_SECONDS = 600.0
-"""A connection that lasted as long was a good one: the pauses begin anew."""
+"""After a connection that lasted this long, the pauses start again from the first."""
 
 log = structlog.get_logger(__name__)
 
@@ -82,106 +82,30 @@ def _line(line: str) -> str:
 
 
 def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
-    """Return the channel without asking for it; raises ``PermanentSend`` when it can be none of Discord's."""
+    """Return the channel without a request; raises ``PermanentSend`` for an id that Discord cannot have."""
     number = target(address)
     if number is None:
         raise PermanentSend("this is not the id of a channel on Discord", FailureScope.CHANNEL)
     return client.get_partial_messageable(number)
 
 
-async def post(client: discord.Client, message: OutgoingMessage) -> Receipt:
-    """Send a chunk: a repeat with the same key gives the message that is there already.
-
-    Nobody is pinged and no link is previewed: a preview would tell an address what a model was led to write into it.
-    """
-    channel = channel_of(client, message.address)
-    how: dict[str, Any] = {"nonce": message.key or None, "reference": reference(message, channel.id)}
-    if message.filename:
-        how["file"] = discord.File(io.BytesIO(await _bytes(message)), filename=message.filename)
-    if text := _words(message):
-        how["content"] = text
-    if (buttons := button_view(message)) is not None:
-        how["view"] = buttons
-    sent = await channel.send(allowed_mentions=discord.AllowedMentions.none(), suppress_embeds=True, **how)
-    return Receipt(platform_message_id=str(sent.id))
-
-
-async def edit(client: discord.Client, message: OutgoingMessage) -> None:
-    """Edit a sent message; what it quotes, and that no link is previewed, stays as it was."""
-    channel = channel_of(client, message.address)
-    how: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
-    await channel.get_partial_message(_number(message.edits)).edit(
-        content=render(message.content), allowed_mentions=discord.AllowedMentions.none(), **how
-    )
-
-
-async def react(client: discord.Client, address: Address, message_id: str, emoji: str) -> None:
-    """Put a reaction to a message; Discord takes one that is there already as put."""
-    shown = discord.PartialEmoji.from_str(emoji)
-    await channel_of(client, address).get_partial_message(_number(message_id)).add_reaction(shown)
-
-
-async def find(client: discord.Client, message: OutgoingMessage, since: datetime) -> Receipt | None:
-    """Look for a chunk among the bot's messages since then: by its key, which not every answer holds, or by content.
-
-    Raises ``AmbiguousSend`` where so much was said meanwhile that not all of it was looked at.
-    """
-    channel, looked_at = channel_of(client, message.address), 0
-    me = client.user.id if client.user else 0
-    async for found in channel.history(after=since - SKEW, oldest_first=True, limit=LOOKED_AT):
-        if found.author.id == me and _is_it(found, message):
-            return Receipt(platform_message_id=str(found.id))
-        looked_at += 1
-    if looked_at == LOOKED_AT:
-        raise AmbiguousSend(f"it is not among the first {LOOKED_AT} messages since it was sent")
-    return None
-
-
-def reference(message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
-    """Return what a chunk replies to; one that is gone costs no answer, and a slash command is no message."""
-    answered = message.reply_to.partition(":")[0]
-    if not answered.isdecimal():
-        return None
-    return discord.MessageReference(message_id=int(answered), channel_id=channel, fail_if_not_exists=False)
-
-
-def _number(message_id: str) -> int:
-    """Read the id of a message; raises ``PermanentSend`` for what is none."""
+def _message_number(message_id: str) -> int:
+    """Return the number of a message; raises ``PermanentSend`` for an id that is no number."""
     if not (message_id.isascii() and message_id.isdecimal()):
         raise PermanentSend("this is not the id of a message on Discord", FailureScope.MESSAGE)
     return int(message_id)
 
 
-def _is_it(found: discord.Message, message: OutgoingMessage) -> bool:
-    if found.nonce is not None:
-        return str(found.nonce) == message.key
-    if message.filename:
-        return any(_plain(file.filename) == _plain(message.filename) for file in found.attachments)
-    asked = reference(message, found.channel.id)
-    to_another = asked is not None and found.reference is not None and found.reference.message_id != asked.message_id
-    return not to_another and found.content.strip() == render(message.content).strip()
-
-
-def _plain(name: str) -> str:
-    """Return a file's name as Discord keeps it."""
-    return _CHANGED.sub("", name.replace(" ", "_"))
-
-
-def _words(message: OutgoingMessage) -> str:
-    """Return what the message itself says: what is said below a file, nothing where the content is the file."""
-    return "" if message.filename and message.path is None else render(message.content)
-
-
-async def _bytes(message: OutgoingMessage) -> bytes:
-    if message.path is None:
-        return message.content.encode()
-    return await asyncio.to_thread(message.path.read_bytes)
+def _stored_name(name: str) -> str:
+    """Return the name under which Discord stores a file."""
+    return _DROPPED_FROM_NAMES.sub("", name.replace(" ", "_"))
 
 
 class DiscordConnector(AccountConnector):
     """One bot on Discord."""
 
     platform = PLATFORM
+    render = staticmethod(render)
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         assert isinstance(instance.options, DiscordOptions)
@@ -194,13 +118,13 @@ class DiscordConnector(AccountConnector):
         self._session: DiscordSession | None = None
 
     async def _receive(self) -> None:
-        """Hold a connection, and make another when it ends; raises ``AccountRefused`` for a wrong token or intents."""
+        """Connect again whenever the connection ends; raises ``AccountRefused`` for a wrong token or intents."""
         point_to(self._options)
         failures = 0
         while True:
-            begun = monotonic()
+            started = monotonic()
             failure = await self._hold()
-            failures = 0 if monotonic() - begun > STEADY_SECONDS else failures
+            failures = 0 if monotonic() - started > STEADY_SECONDS else failures
             refused = refusal(failure) if failure is not None else None
             if refused is not None:
                 raise refused
@@ -210,26 +134,59 @@ class DiscordConnector(AccountConnector):
             failures += 1
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Hand a chunk over under its key; raises a ``SendFailure``."""
+        """Send a chunk under its key; a repeat returns the message that Discord has. Raises a ``SendFailure``."""
         session = self._connected()
         with discord_errors():
-            return await session.replies.reply(message) or await post(session, self._quoting(message))
+            return await session.replies.reply(message) or await self._post(session, message)
+
+    async def _post(self, session: DiscordSession, message: OutgoingMessage) -> Receipt:
+        channel = channel_of(session, message.address)
+        options: dict[str, Any] = {"nonce": message.key or None, "reference": self._reference(message, channel.id)}
+        if message.filename:
+            options["file"] = discord.File(io.BytesIO(await read_content(message)), filename=message.filename)
+        # Where the content is the file itself, there is no text beside it.
+        if text := "" if message.filename and message.path is None else render(message.content):
+            options["content"] = text
+        if (buttons := button_view(message)) is not None:
+            options["view"] = buttons
+        # No mentions, and no previews: a preview would request an address that a model may have been led to write.
+        no_mentions = discord.AllowedMentions.none()
+        sent = await channel.send(allowed_mentions=no_mentions, suppress_embeds=True, **options)
+        return Receipt(platform_message_id=str(sent.id))
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for a chunk that has no receipt and is so old that Discord forgot its key."""
+        """Find a chunk that is too old for its key: by the key, which not every answer has, else by its content.
+
+        Raises ``AmbiguousSend`` when the channel has too many messages since then to read them all.
+        """
         if message.tried_at is None:
             return None
+        session, count = self._connected(), 0
+        own_id = session.user.id if session.user else 0
         with discord_errors():
-            return await find(self._connected(), self._quoting(message), message.tried_at)
+            channel = channel_of(session, message.address)
+            history = channel.history(after=message.tried_at - SKEW, oldest_first=True, limit=MAX_SEARCHED)
+            async for post in history:
+                if post.author.id == own_id and self._is_same(post, message):
+                    return Receipt(platform_message_id=str(post.id))
+                count += 1
+        if count == MAX_SEARCHED:
+            raise AmbiguousSend(f"it is not among the first {MAX_SEARCHED} messages since it was sent")
+        return None
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Change the text of a sent message; raises a ``SendFailure``.
+        """Edit a sent message; its quotation and its lack of previews stay. Raises a ``SendFailure``.
 
         The library itself waits for rate limits, and repeats the call while Discord has trouble.
         """
         session = self._connected()
+        options: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
         with discord_errors():
-            await edit(session, message)
+            await (
+                channel_of(session, message.address)
+                .get_partial_message(_message_number(message.edits))
+                .edit(content=render(message.content), allowed_mentions=discord.AllowedMentions.none(), **options)
+            )
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction to a message; commands and button presses get none.
@@ -240,8 +197,9 @@ class DiscordConnector(AccountConnector):
         if not emoji or not message_id.isdecimal() or address.channel in self._no_reaction:
             return
         with discord_errors():
+            message = channel_of(self._connected(), address).get_partial_message(_message_number(message_id))
             try:
-                await react(self._connected(), address, message_id, emoji)
+                await message.add_reaction(discord.PartialEmoji.from_str(emoji))
             except discord.Forbidden:
                 self._no_reaction.add(address.channel)
                 log.warning("discord.reaction_forbidden", account=self.account, channel=address.channel)
@@ -252,19 +210,15 @@ class DiscordConnector(AccountConnector):
         with discord_errors():
             await channel_of(session, address).typing()
 
-    def render(self, text: str) -> str:
-        """Return Markdown as Discord shows it best."""
-        return render(text)
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Put a file of a message into the folder; raises a ``FetchFailure``."""
+        """Download a file of a message into the folder; raises a ``FetchFailure``."""
         if self._session is None:
             raise RetryableFetch("there is no connection to Discord")
         self._media.check_size(attachment.size)
         status = 0
         for number in range(TRIES):
             path = folder / str(number)
-            status = (await self._media.ask(await _link(self._session, attachment), path)).status
+            status = (await self._media.ask(await _fresh_link(self._session, attachment), path)).status
             if status == HTTPStatus.OK:
                 return path
             if status not in EXPIRED:
@@ -275,9 +229,23 @@ class DiscordConnector(AccountConnector):
         """Read what every known channel has after its cursor; each new connection does so by itself."""
         await self._connected().catch_up()
 
-    def _quoting(self, message: OutgoingMessage) -> OutgoingMessage:
-        """Return a chunk as it quotes what it answers, or does not."""
-        return message if self._options.quote_replies == "always" else message.model_copy(update={"reply_to": ""})
+    def _reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
+        """Return the message that a chunk replies to, if any; a command's id refers to no message."""
+        answered = message.reply_to.partition(":")[0] if self._options.quote_replies == "always" else ""
+        if not answered.isdecimal():
+            return None
+        # The answer is sent even if the message was deleted.
+        return discord.MessageReference(message_id=int(answered), channel_id=channel, fail_if_not_exists=False)
+
+    def _is_same(self, post: discord.Message, message: OutgoingMessage) -> bool:
+        if post.nonce is not None:
+            return str(post.nonce) == message.key
+        if message.filename:
+            return any(_stored_name(file.filename) == _stored_name(message.filename) for file in post.attachments)
+        expected, actual = self._reference(message, post.channel.id), post.reference
+        if expected is not None and actual is not None and actual.message_id != expected.message_id:
+            return False
+        return post.content.strip() == render(message.content).strip()
 
     def _connected(self) -> DiscordSession:
         """Return the connection; raises ``NotDispatched`` while there is none."""
@@ -297,15 +265,15 @@ class DiscordConnector(AccountConnector):
         return None
 
 
-async def _link(client: discord.Client, attachment: Attachment) -> str:
+async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
     """Request the message of a file again, because each request returns a fresh link."""
-    channel, message, number = (int(part) for part in attachment.id.split("/"))
+    channel_id, message_id, file_id = map(int, attachment.id.split("/"))
     try:
-        found = await client.get_partial_messageable(channel).fetch_message(message)
+        message = await client.get_partial_messageable(channel_id).fetch_message(message_id)
     except TROUBLE as error:
         raise fetch_failure(send_failure(error)) from None
-    for file in files_of(found):
-        if file.id == number:
+    for file in files_of(message):
+        if file.id == file_id:
             return file.url
     raise PermanentFetch("the file is no longer in its message")
 

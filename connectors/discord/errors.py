@@ -19,17 +19,17 @@ from connectors.failures import (
 )
 
 TROUBLE = (discord.DiscordException, aiohttp.ClientError, OSError, RuntimeError)
-"""Everything that a call to Discord raises: the library lets aiohttp's own errors through; a session that is closed
-meanwhile gives a ``RuntimeError``."""
+"""All errors of a call to Discord: those of aiohttp pass through the library, and a closed session raises a
+``RuntimeError``."""
 
-BANNED = timedelta(minutes=1)
-"""The pause after a rate limit that names none."""
+DEFAULT_RETRY_AFTER = timedelta(minutes=1)
+"""The wait after a rate limit in which Discord names no time."""
 
 DISALLOWED_INTENTS = 4014
 AUTHENTICATION_FAILED = 4004
 UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI = 10008, 50005, 10014
-ABOUT_MESSAGE = {UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI}
-"""Codes of a 403 or 404 that say nothing against the channel."""
+MESSAGE_ERRORS = {UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI}
+"""Codes of a 403 or 404 that concern only the message, not the channel."""
 FATAL_CLOSES = {4010, 4011, 4012, 4013}
 """Close codes after which the same IDENTIFY can only be refused again."""
 
@@ -48,22 +48,13 @@ def refusal(error: Exception) -> AccountRefused | None:
 
     Each try after such an error would count towards the limit beyond which Discord resets the token.
     """
-    if isinstance(error, discord.LoginFailure):
+    code = error.code if isinstance(error, discord.ConnectionClosed) else 0
+    if isinstance(error, discord.LoginFailure) or code == AUTHENTICATION_FAILED:
         return AccountRefused(REFUSED)
-    if isinstance(error, discord.PrivilegedIntentsRequired):
+    if isinstance(error, discord.PrivilegedIntentsRequired) or code == DISALLOWED_INTENTS:
         return AccountRefused(INTENTS_REFUSED)
     if isinstance(error, discord.Forbidden):
         return AccountRefused("Discord does not let the bot log in; see its state in the developer portal.")
-    if isinstance(error, discord.ConnectionClosed):
-        return _closed(error.code)
-    return None
-
-
-def _closed(code: int) -> AccountRefused | None:
-    if code == AUTHENTICATION_FAILED:
-        return AccountRefused(REFUSED)
-    if code == DISALLOWED_INTENTS:
-        return AccountRefused(INTENTS_REFUSED)
     if code in FATAL_CLOSES:
         return AccountRefused(f"Discord's gateway refuses the bot for good (close code {code}).")
     return None
@@ -83,35 +74,24 @@ def send_failure(error: Exception) -> SendFailure:
     if isinstance(error, discord.RateLimited):
         return RetryableSend("Discord asks to wait", timedelta(seconds=error.retry_after))
     if isinstance(error, discord.HTTPException):
-        return _answered(error)
+        return _answer_failure(error)
     if isinstance(error, aiohttp.ClientConnectorError):
         return NotDispatched("Discord cannot be reached")
     return AmbiguousSend(f"the connection to Discord broke ({type(error).__name__})")
 
 
-def _answered(error: discord.HTTPException) -> SendFailure:
-    """Read an answer that is no success; a 403 is never tried again: enough of them and Discord bans the address."""
-    what = f"Discord answered {error.status}, code {error.code}"
+def _answer_failure(error: discord.HTTPException) -> SendFailure:
+    """Return the failure that an answer means; a 403 is never retried, because Discord bans an address for many."""
+    text = f"Discord answered {error.status}, code {error.code}"
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        return RetryableSend(what, wait_of(error))
+        try:
+            return RetryableSend(text, timedelta(seconds=float(error.response.headers.get("Retry-After", ""))))
+        except ValueError:
+            return RetryableSend(text, DEFAULT_RETRY_AFTER)
     if error.status == HTTPStatus.UNAUTHORIZED:
-        return PermanentSend(what, FailureScope.ACCOUNT)
-    if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) and error.code not in ABOUT_MESSAGE:
-        return PermanentSend(what, FailureScope.CHANNEL)
+        return PermanentSend(text, FailureScope.ACCOUNT)
+    if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) and error.code not in MESSAGE_ERRORS:
+        return PermanentSend(text, FailureScope.CHANNEL)
     if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return PermanentSend(what, FailureScope.MESSAGE)
-    return AmbiguousSend(what)
-
-
-def wait_of(error: discord.HTTPException) -> timedelta:
-    """Return the pause that Discord asks for."""
-    asked = error.response.headers.get("Retry-After", "")
-    try:
-        return timedelta(seconds=float(asked))
-    except ValueError:
-        return BANNED
-
-
-def is_final(error: Exception) -> bool:
-    """Tell whether a channel's history can never be read: it is gone, or forbidden."""
-    return isinstance(error, discord.Forbidden | discord.NotFound)
+        return PermanentSend(text, FailureScope.MESSAGE)
+    return AmbiguousSend(text)

@@ -23,7 +23,6 @@ from connectors.discord.interactions import (
     COMMAND_UNANSWERED,
     UNANSWERED_SECONDS,
     CommandReplies,
-    add_commands,
     register_commands,
 )
 from connectors.discord.receive import DiscordBot, DiscordChannel, command, edited, incoming
@@ -37,40 +36,36 @@ VERSION = "/api/v10"
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LONGEST_WAIT = 60.0
-"""Seconds that the library may wait for a rate limit by itself; then it says so, and the lane is free meanwhile."""
+"""Seconds that the library may wait for a rate limit by itself; a longer wait becomes a failure that frees the lane."""
 GUILDS_SECONDS = 1.0
-"""How long after the last server was announced the connection counts as ready."""
+"""Seconds after the announcement of the last server until the connection counts as ready."""
 IDENTIFY_SECONDS = 5.0
-"""The pause before another session, which Discord asks for."""
+"""The pause before a further session, as Discord requires."""
 CANCELLED_SECONDS = 1.0
-"""How long the library may take to notice that it is cancelled."""
+"""Seconds for the library to end after a cancellation."""
 GRACE_SECONDS = 5.0
-"""How long a connection may be away before operators are told: Discord asks bots to reconnect every few hours."""
+"""Seconds until a lost connection is reported to operators: Discord asks bots to reconnect every few hours."""
 
 log = structlog.get_logger(__name__)
 
 
 def point_to(options: DiscordOptions) -> None:
-    """Let the library use the configured server, Discord itself where none is; a bare address gets the usual path."""
+    """Make the library use the configured server, else Discord; an address without a path gets the usual path."""
     base = options.base_url.rstrip("/")
     bare = base and not URL(base).path.strip("/")
     Route.BASE = (f"{base}{VERSION}" if bare else base) or BASE
     DiscordWebSocket.DEFAULT_GATEWAY = URL(options.gateway_url) if options.gateway_url else GATEWAY
 
 
-async def ask_for_gateway(client: discord.Client, options: DiscordOptions) -> None:
-    """Ask an operator's own server for the address of its gateway, where none is set."""
-    if options.base_url and not options.gateway_url:
-        _, address, _ = await client.http.get_bot_gateway()
-        DiscordWebSocket.DEFAULT_GATEWAY = URL(address)
-
-
 class DiscordSession(discord.Client):
     """A client that commits the events it receives; ``replies`` are for commands that were used during it."""
 
     def __init__(self, connector: AccountConnector, options: DiscordOptions, context: ConnectorContext) -> None:
+        intents = discord.Intents.none()
+        intents.guilds = intents.guild_messages = intents.dm_messages = True
+        intents.message_content = options.message_content
         super().__init__(
-            intents=intents(options),
+            intents=intents,
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
@@ -97,7 +92,9 @@ class DiscordSession(discord.Client):
         try:
             async with self:
                 await self.login(token)
-                await ask_for_gateway(self, self._options)
+                if self._options.base_url and not self._options.gateway_url:
+                    _, address, _ = await self.http.get_bot_gateway()
+                    DiscordWebSocket.DEFAULT_GATEWAY = URL(address)
                 await self._receive()
         finally:
             writing.cancel()
@@ -122,16 +119,15 @@ class DiscordSession(discord.Client):
         receiving.result()
 
     async def catch_up(self) -> None:
-        """Read what every known channel has after its cursor, whatever the gateway says of its last message."""
+        """Read every known channel after its cursor, even if the gateway reports no newer message."""
         known = [place for guild in self.guilds for place, _ in channels_of(guild) if self._is_wanted(place)]
         reading = [self._queues.catch_up(place) for place in known]
-        await asyncio.gather(*reading, *await self._read_direct_ones())
+        await asyncio.gather(*reading, *await self._read_direct_channels())
 
     async def setup_hook(self) -> None:
         """Register the slash commands."""
         if self._options.slash_commands:
-            add_commands(self._tree, self._commanded)
-            await register_commands(self._tree)
+            await register_commands(self._tree, self._take_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
         """Dispatch an event; a closed session drops it, because the library has no event loop any more."""
@@ -149,16 +145,16 @@ class DiscordSession(discord.Client):
         self._resumed.set()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Check which channels of a server have a gap."""
-        self._check(guild)
+        """Begin to read the histories of a server's channels that have a gap."""
+        for place, newest in channels_of(guild):
+            if self._is_wanted(place):
+                self._queues.catch_up(place, newest)
 
-    async def on_guild_join(self, guild: discord.Guild) -> None:
-        """Look for gaps in a server that the bot joined."""
-        self._check(guild)
+    on_guild_join = on_guild_available
 
     async def on_ready(self) -> None:
         """Read missed direct messages, which no event announces, and report that the bot runs."""
-        await retry_until_done(self._read_direct_ones)
+        await retry_until_done(self._read_direct_channels)
         await self._report_running()
 
     async def on_resumed(self) -> None:
@@ -178,15 +174,15 @@ class DiscordSession(discord.Client):
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
         """Log the error's class; the library's own line would quote messages of users."""
-        tell_of(event_method, sys.exception())
+        log_failure(event_method, sys.exception())
 
     async def on_message(self, message: discord.Message) -> None:
         """Queue a message; nothing is awaited before, because only the start of this handler runs in order."""
-        self._put(message, self._take)
+        self._enqueue(message, self._take)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Queue an edit, behind its message if that still waits."""
-        self._put(event.message, self._change)
+        self._enqueue(event.message, self._take_edit)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Accept the press of a button; the command tree handles commands."""
@@ -194,7 +190,7 @@ class DiscordSession(discord.Client):
             place = channel_of_event(interaction.channel, interaction.guild_id)
             await interactions.take_press(interaction, place, self._connector.account, self._context)
 
-    def _put(
+    def _enqueue(
         self, message: discord.Message, take: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
         place = channel_of_event(message.channel)
@@ -208,25 +204,19 @@ class DiscordSession(discord.Client):
         await self._accept(incoming(message, place, self._bot))
         self._cursors.note(place, message.id)
 
-    async def _change(self, message: discord.Message, place: DiscordChannel) -> None:
+    async def _take_edit(self, message: discord.Message, place: DiscordChannel) -> None:
         await self._accept(edited(message, place, self._bot))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
         if message is not None:
             await self._intake.accept(message)
 
-    def _check(self, guild: discord.Guild) -> None:
-        """Begin to read the histories of a server's channels that have a gap."""
-        for place, newest in channels_of(guild):
-            if self._is_wanted(place):
-                self._queues.catch_up(place, newest)
-
-    async def _read_direct_ones(self) -> "Sequence[asyncio.Task[None]]":
+    async def _read_direct_channels(self) -> "Sequence[asyncio.Task[None]]":
         """Begin to read direct messages; Discord announces no such channel to bots, so the store remembers them."""
         known = await self._context.known_channels()
-        return [self._queues.catch_up(DiscordChannel(int(one.channel))) for one in known if one.direct]
+        return [self._queues.catch_up(DiscordChannel(int(direct.channel))) for direct in known if direct.direct]
 
-    async def _commanded(self, interaction: discord.Interaction, word: ControlWord) -> None:
+    async def _take_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a command within the three seconds that Discord gives, then commit it."""
         self.replies.expect(interaction)
         try:
@@ -266,25 +256,17 @@ class DiscordSession(discord.Client):
         await self._connector.report_running(detail)
 
 
-def tell_of(event: str, error: BaseException | None) -> None:
-    """Log where something broke."""
+def log_failure(event: str, error: BaseException | None) -> None:
+    """Log the failure of an event's handler."""
     log.error("discord.event_failed", happened=event, error=type(error).__name__, exc_info=error)
 
 
 async def _command_failed(_: discord.Interaction, error: app_commands.AppCommandError) -> None:
-    tell_of("command", error.__cause__ or error)
-
-
-def intents(options: DiscordOptions) -> discord.Intents:
-    """Return the intents: servers, messages there and direct ones, and their content where it is allowed."""
-    wanted = discord.Intents.none()
-    wanted.guilds = wanted.guild_messages = wanted.dm_messages = True
-    wanted.message_content = options.message_content
-    return wanted
+    log_failure("command", error.__cause__ or error)
 
 
 def channel_of_event(channel: object, guild: int | None = None) -> DiscordChannel:
-    """Return where something was said; a channel that the library does not know is taken as no thread."""
+    """Return the channel of an event; one that the library does not know counts as no thread."""
     if isinstance(channel, discord.Thread):
         return DiscordChannel(channel.id, channel.parent_id, channel.guild.id)
     if isinstance(channel, discord.abc.GuildChannel):

@@ -13,7 +13,7 @@ from connectors.base import ConnectorContext
 from connectors.discord.errors import TROUBLE
 from connectors.discord.receive import COMMAND_PREFIX, DiscordChannel
 from maestro.domain.errors import MaestroError
-from maestro.domain.messages import Button, ControlWord, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.messages import ControlWord, IncomingMessage, OutgoingMessage, Receipt
 
 DESCRIPTIONS = {
     ControlWord.STOP: "Stop what is being answered here",
@@ -21,7 +21,7 @@ DESCRIPTIONS = {
     ControlWord.NEW: "Begin a new conversation with the next message",
 }
 UNANSWERED_SECONDS = 60.0
-"""How long a user waits for the reply to a command before a text says that there is none."""
+"""Seconds without a reply after which the user of a command gets a text that there is none."""
 COMMAND_UNANSWERED = "There is no answer to this command now. Either it is not for you here, or Maestro is very busy."
 COMMAND_FULL = "Maestro is busy; try again in a moment."
 
@@ -37,14 +37,10 @@ BUTTON_OF_OTHERS = "This is for somebody else to answer."
 PRESS_FULL = "Maestro is busy; press it again in a moment."
 
 
-def add_commands(tree: "app_commands.CommandTree[discord.Client]", said: CommandHandler) -> None:
-    """Add one command for each control word; ``said`` is called when a user gives it."""
+async def register_commands(tree: "app_commands.CommandTree[discord.Client]", handler: CommandHandler) -> None:
+    """Register a command for each control word; without a command, the control word works as a message."""
     for word, description in DESCRIPTIONS.items():
-        tree.add_command(_command(word, description, said))
-
-
-async def register_commands(tree: "app_commands.CommandTree[discord.Client]") -> None:
-    """Tell Discord of the commands; without them, control words are still understood as messages."""
+        tree.add_command(_create_command(word, description, handler))
     try:
         await tree.sync()
     except TROUBLE as error:
@@ -62,7 +58,7 @@ class CommandReplies:
         self._waiting[f"{COMMAND_PREFIX}{interaction.id}"] = interaction
 
     async def reply(self, message: OutgoingMessage) -> Receipt | None:
-        """Reply to a command; None when this is no reply to one, or it comes too late for Discord to show it there."""
+        """Reply to a command; None when the message is no such reply, or too late for Discord to show it as one."""
         interaction = self._waiting.get(message.reply_to)
         if interaction is None or message.filename:
             return None
@@ -85,53 +81,25 @@ class CommandReplies:
             await interaction.edit_original_response(content=text)
 
 
-def _command(word: ControlWord, description: str, said: CommandHandler) -> "app_commands.Command[Any, ..., None]":
-    async def use(interaction: discord.Interaction) -> None:
-        await said(interaction, word)
+def _create_command(
+    word: ControlWord, description: str, handler: CommandHandler
+) -> "app_commands.Command[Any, ..., None]":
+    async def run(interaction: discord.Interaction) -> None:
+        await handler(interaction, word)
 
-    return app_commands.Command(name=word.removeprefix("/"), description=description, callback=use)
+    return app_commands.Command(name=word.removeprefix("/"), description=description, callback=run)
 
 
 def button_view(message: OutgoingMessage) -> ui.View | None:
-    """Return the buttons of a chunk, None where it has none.
-
-    The library would keep what it sends and wait for presses itself; it is told that it has ended, for presses of
-    earlier processes have to be understood all the same.
-    """
+    """Return the buttons of a chunk, None where it has none."""
     if not message.buttons:
         return None
     view = ui.View(timeout=None)
     for number, button in enumerate(message.buttons[:MAX_BUTTONS]):
-        view.add_item(_button_item(message.key, number, button))
+        view.add_item(ui.Button(label=button.label[:LABEL_CHARS], custom_id=f"{message.key}:{number}"))
+    # The library would wait for presses in this process only; the gateway handles those of every process.
     view.stop()
     return view
-
-
-def pressed_button(interaction: discord.Interaction) -> tuple[str, int] | None:
-    """Return the key and the number of a pressed button; None for anything but a button of the bot."""
-    if interaction.type is not discord.InteractionType.component or interaction.data is None:
-        return None
-    key, _, number = str(interaction.data.get("custom_id", "")).rpartition(":")
-    return (key, int(number)) if key and number.isascii() and number.isdecimal() else None
-
-
-def press_message(interaction: discord.Interaction, says: str, place: DiscordChannel, account: str) -> IncomingMessage:
-    """Return a press as an incoming message with the button's text, in reply to the message with the button.
-
-    It has no mention: a press by a user who was not asked is no message for an agent.
-    """
-    below = interaction.message.id if interaction.message is not None else 0
-    return IncomingMessage(
-        id=f"{below}:{interaction.id}",
-        address=place.address(account),
-        user_id=str(interaction.user.id),
-        user_name=interaction.user.display_name,
-        content=says,
-        sent_at=interaction.created_at,
-        is_direct=place.direct,
-        from_bot=interaction.user.bot,
-        reply_to=str(below or ""),
-    )
 
 
 async def take_press(
@@ -139,15 +107,30 @@ async def take_press(
 ) -> None:
     """Commit a press, then acknowledge it to Discord, within three seconds.
 
-    A user of an expired button, or of one for other users, is told so alone.
+    A message about an expired button, or one for other users, is visible to this user only.
     """
-    pressed = pressed_button(interaction)
-    says = await context.pressed(*pressed) if pressed is not None else None
-    if says is None:
+    custom_id = interaction.data.get("custom_id", "") if interaction.data is not None else ""
+    key, _, number = str(custom_id).rpartition(":")
+    is_button = key and number.isascii() and number.isdecimal()
+    content = await context.pressed(key, int(number)) if is_button else None
+    if content is None:
         await _answer_press(interaction, BUTTON_EXPIRED)
         return
+    below = interaction.message.id if interaction.message is not None else 0
+    # It carries no mention: a press by a user who may not press the button must not reach an agent.
+    message = IncomingMessage(
+        id=f"{below}:{interaction.id}",
+        address=place.address(account),
+        user_id=str(interaction.user.id),
+        user_name=interaction.user.display_name,
+        content=content,
+        sent_at=interaction.created_at,
+        is_direct=place.direct,
+        from_bot=interaction.user.bot,
+        reply_to=str(below or ""),
+    )
     try:
-        accepted = await context.accept(press_message(interaction, says, place, account))
+        accepted = await context.accept(message)
     except MaestroError as error:
         log.warning("discord.press_not_taken", error=type(error).__name__)
         await _answer_press(interaction, PRESS_FULL)
@@ -156,7 +139,7 @@ async def take_press(
 
 
 async def _answer_press(interaction: discord.Interaction, text: str) -> None:
-    """Say to Discord that a press was taken, or to its person alone why it was not."""
+    """Acknowledge a press to Discord, or show the text to its user alone."""
     try:
         if text:
             await interaction.response.send_message(text, ephemeral=True)
@@ -164,7 +147,3 @@ async def _answer_press(interaction: discord.Interaction, text: str) -> None:
             await interaction.response.defer()
     except (*TROUBLE, LookupError, TypeError) as error:  # the last two: Discord's answer could not be parsed
         log.warning("discord.press_not_acknowledged", error=type(error).__name__)
-
-
-def _button_item(key: str, number: int, button: Button) -> "ui.Button[ui.View]":
-    return ui.Button(label=button.label[:LABEL_CHARS], custom_id=f"{key}:{number}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import discord
 
@@ -10,10 +9,10 @@ from connectors.discord.config import PLATFORM
 from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage, control_word
 
 MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
-"""What people write; all other types are Discord's own announcements."""
+"""The types of messages that users write; all others are announcements of Discord."""
 
 COMMAND_PREFIX = "command:"
-"""What the id of a slash command begins with: it is no message that an answer could refer to."""
+"""The prefix of a slash command's id; an answer cannot reply to a command."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class DiscordChannel:
 
     @property
     def direct(self) -> bool:
-        """Whether it is one person's."""
+        """Whether it is a direct message channel."""
         return self.guild is None
 
     @property
@@ -40,7 +39,7 @@ class DiscordChannel:
         return str(self.id) if self.parent else ""
 
     def address(self, account: str) -> Address:
-        """Return where answers go."""
+        """Return the address for answers."""
         return Address(platform=PLATFORM, account=account, channel=self.channel, thread=self.thread)
 
 
@@ -60,9 +59,9 @@ def target(address: Address) -> int | None:
 
 
 def incoming(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, for announcements, and where nothing can be read.
+    """Return an incoming message; None for the bot's own, for announcements, and without readable content.
 
-    Nothing can be read in stickers and polls, and in messages whose content the bot may not see.
+    Stickers, polls, and messages whose content the bot may not see have none.
     """
     content, files = text_of(message, bot.id), references(message)
     if message.author.id == bot.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
@@ -89,7 +88,7 @@ def edited(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> 
     changed = incoming(message, place, bot)
     if changed is None:
         return None
-    number = f"{message.id}:{_milliseconds(message.edited_at)}"
+    number = f"{message.id}:{int(message.edited_at.timestamp() * 1000)}"
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
@@ -112,7 +111,8 @@ def addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
     roles = (role.tags for role in message.role_mentions)
     if bot.id in message.raw_mentions or any(tags is not None and tags.bot_id == bot.id for tags in roles):
         return Addressing.US
-    if _answers(message, bot.id):
+    answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
+    if isinstance(answered, discord.Message) and answered.author.id == bot.id:
         return Addressing.REPLY
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
@@ -153,13 +153,3 @@ def _reply_to(message: discord.Message) -> str:
     reference = message.reference
     is_reply = message.type is discord.MessageType.reply and reference is not None and reference.message_id
     return str(reference.message_id) if is_reply and reference is not None else ""
-
-
-def _answers(message: discord.Message, me: int) -> bool:
-    """Tell whether a message replies to one of the bot's."""
-    answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
-    return isinstance(answered, discord.Message) and answered.author.id == me
-
-
-def _milliseconds(at: datetime) -> int:
-    return int(at.timestamp() * 1000)

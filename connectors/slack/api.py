@@ -67,21 +67,15 @@ def answer_failure(
         return RetryableSend(f"Slack asked to wait {after.total_seconds():g} s", after)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or not code or code in UNKNOWN_OUTCOME:
         return AmbiguousSend(f"Slack answered {status}" + (f" and says {code}" if code else ""))
-    scope, needed = _scope(code, about_account=bool(token), spare=spare), str(answer.get("needed") or "")
-    if scope is FailureScope.ACCOUNT:
-        return PermanentSend(_fix(code, needed, token or BOT_TOKEN), scope, code)
+    needed = str(answer.get("needed") or "")
+    lacks_optional_scope = spare and code == MISSING_SCOPE
+    if (code in ACCOUNT or (token and code in DENIED)) and not lacks_optional_scope:
+        return PermanentSend(_describe_fix(code, needed, token or BOT_TOKEN), FailureScope.ACCOUNT, code)
+    scope = FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
     return PermanentSend(f"Slack says {code}" + (f": the scope {needed} is missing" if needed else ""), scope, code)
 
 
-def _scope(code: str, *, about_account: bool, spare: bool) -> FailureScope:
-    """Return what the error affects; a missing optional scope affects only the message."""
-    if code in ACCOUNT or (about_account and code in DENIED):
-        return FailureScope.MESSAGE if spare and code == MISSING_SCOPE else FailureScope.ACCOUNT
-    return FailureScope.CHANNEL if code in CHANNEL | DENIED else FailureScope.MESSAGE
-
-
-def _fix(code: str, needed: str, token: str) -> str:
-    """Return the instruction for the operator that fixes an error of the account."""
+def _describe_fix(code: str, needed: str, token: str) -> str:
     if code == MISSING_SCOPE:
         scope = needed or "it needs"
         return f"the {token} lacks the scope {scope}: add it on the app's page and install the app again"
@@ -116,12 +110,12 @@ def make_client(token: str, base_url: str = "") -> AsyncWebClient:
     The library's own handlers would post a message twice after a cut connection. The caller waits for rate limits
     (docs/invariants.md: one layer retries).
     """
-    made = AsyncWebClient(
+    client = AsyncWebClient(
         token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=silent_logger()
     )
-    if URL(made.base_url).host in LOCAL_NAMES:
-        made.proxy = None  # the library would use the environment's proxy even for local servers
-    return made
+    if URL(client.base_url).host in LOCAL_NAMES:
+        client.proxy = None  # the library would use the environment's proxy even for local servers
+    return client
 
 
 async def call_slack(call: Awaitable[AsyncSlackResponse], *, token: str = "", spare: bool = False) -> Fields:
@@ -141,8 +135,8 @@ def slack_errors(*, token: str = "", spare: bool = False) -> Iterator[None]:
             raise AmbiguousSend("Slack's answer could not be read") from None
         headers = {name.lower(): value for name, value in response.headers.items()}
         answer = response.data if isinstance(response.data, dict) else {}
-        asked = headers.get("retry-after", "")
-        raise answer_failure(response.status_code, answer, asked, token=token, spare=spare) from None
+        retry_after = headers.get("retry-after", "")
+        raise answer_failure(response.status_code, answer, retry_after, token=token, spare=spare) from None
     except ClientConnectorError as error:
         raise NotDispatched(f"Slack cannot be reached ({type(error).__name__})") from None
     except (ClientError, SlackClientError, TimeoutError, OSError) as error:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -40,18 +40,10 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CatchUpLimits:
-    """The limits of catch-up: the number of messages, and ``oldest``, the id before which none is read."""
+    """The limits of catch-up: the number of messages, and the id ``oldest``, from which on messages are read."""
 
     messages: int
     oldest: str
-
-
-@dataclass(frozen=True)
-class UnreadMessages:
-    """Missed messages, oldest first; ``more`` tells that some may not have been read."""
-
-    messages: Sequence[SlackMessage]
-    more: bool
 
 
 class SlackHistory:
@@ -63,51 +55,54 @@ class SlackHistory:
         self._pause = pause
         self._next = 0.0
 
-    async def after(self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits) -> UnreadMessages:
-        """Return the messages after ``mark``: in the channel, in its recent threads, and in ``threads``.
+    async def after(
+        self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits
+    ) -> tuple[Sequence[SlackMessage], bool]:
+        """Return the messages after ``mark``, oldest first, and whether some may not have been read.
 
-        Raises a ``SendFailure``.
+        They are those of the channel, of its recent threads, and of ``threads``. Raises a ``SendFailure``.
         """
-        top, more = await self._top(channel, mark, caps)
-        talked = [one["ts"] for one in top if str(one.get("latest_reply") or "") > mark]
-        seen = {one["ts"] for one in top}
-        far = [thread for thread in threads if thread not in seen][:MOST_THREADS]
-        found = [one for one in top if one["ts"] > mark]
-        for thread in (*talked, *far):
-            found += await self._replies(channel, thread, max(mark, caps.oldest))
-        return UnreadMessages(in_order(found), more)
+        recent, more = await self._newest_messages(channel, mark, caps)
+        active_threads = [message["ts"] for message in recent if str(message.get("latest_reply") or "") > mark]
+        seen = {message["ts"] for message in recent}
+        older_threads = [thread for thread in threads if thread not in seen][:MOST_THREADS]
+        unread = [message for message in recent if message["ts"] > mark]
+        for thread in (*active_threads, *older_threads):
+            unread += await self._replies(channel, thread, max(mark, caps.oldest))
+        by_id = {str(message["ts"]): message for message in unread}
+        return [by_id[ts] for ts in sorted(by_id)], more
 
-    async def _top(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
+    async def _newest_messages(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
         """Return the newest messages of a channel, at least one page, and whether unread ones remain.
 
         The messages before the mark are needed too: they show which threads have new replies.
         """
-        found: list[SlackMessage] = []
+        messages: list[SlackMessage] = []
         cursor: str | None = None
         while True:
             call = partial(self._web.conversations_history, channel=channel, limit=PAGE, cursor=cursor)
-            messages, cursor = _page(await self._read(call))
-            found += messages
-            if cursor is None or found[-1]["ts"] <= mark:
-                return found, False
-            if found[-1]["ts"] < caps.oldest or sum(one["ts"] > mark for one in found) >= caps.messages:
-                return found, True
+            page, cursor = _split_page(await self._read(call))
+            messages += page
+            if cursor is None or messages[-1]["ts"] <= mark:
+                return messages, False
+            if messages[-1]["ts"] < caps.oldest or sum(one["ts"] > mark for one in messages) >= caps.messages:
+                return messages, True
 
     async def _replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
         """Return the messages of a thread after the mark; none if the thread was deleted."""
-        found: list[SlackMessage] = []
+        replies: list[SlackMessage] = []
         cursor: str | None = None
-        ask = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
+        call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
         while True:
             try:
-                messages, cursor = _page(await self._read(partial(ask, cursor=cursor)))
+                page, cursor = _split_page(await self._read(partial(call, cursor=cursor)))
             except PermanentSend as refused:
                 if refused.code != NO_THREAD:
                     raise
-                return found
-            found += [one for one in messages if one["ts"] > mark]
+                return replies
+            replies += [message for message in page if message["ts"] > mark]
             if cursor is None:
-                return found
+                return replies
 
     async def _read(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
         """Make a call after the pause; retry while Slack limits the rate or cannot be reached."""
@@ -126,22 +121,11 @@ class SlackHistory:
                 self._next = time.monotonic() + wait
 
 
-def _page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
+def _split_page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
     """Return the messages of a page and the cursor of the next page, None on the last page."""
     messages = list(answer.get("messages") or ())
-    following = str((answer.get("response_metadata") or {}).get("next_cursor") or "")
-    return messages, following if following and messages else None
-
-
-def in_order(messages: Iterable[SlackMessage]) -> list[SlackMessage]:
-    """Return the messages without duplicates, sorted by time."""
-    once = {str(one["ts"]): one for one in messages}
-    return [once[ts] for ts in sorted(once)]
-
-
-def ts_before(now: datetime, age: timedelta) -> str:
-    """Return the message id that a message written ``age`` before ``now`` would have."""
-    return f"{(now - age).timestamp():.6f}"
+    cursor = str((answer.get("response_metadata") or {}).get("next_cursor") or "")
+    return messages, cursor if cursor and messages else None
 
 
 class MessageTaker(Protocol):
@@ -154,18 +138,6 @@ class MessageTaker(Protocol):
     async def take_missed(self, channel: str, message: SlackMessage) -> None:
         """Accept a message, however long that takes."""
         ...
-
-
-@dataclass(frozen=True)
-class CatchUpSelection:
-    """The missed messages to accept.
-
-    ``why`` is the reason for skipping the others; ``skipped`` is their number, 0 if unknown.
-    """
-
-    messages: Sequence[SlackMessage]
-    skipped: int = 0
-    why: str = ""
 
 
 class SlackCatchUp:
@@ -215,7 +187,7 @@ class SlackCatchUp:
         self._unread = set(threads)
         complete = True
         while threads and not self._behind.is_set():
-            channel = next((one for one in threads if one in self._waiting), next(iter(threads)))
+            channel = next((channel for channel in threads if channel in self._waiting), next(iter(threads)))
             complete &= await self._read(channel, threads.pop(channel), taker)
         return complete
 
@@ -266,29 +238,18 @@ class SlackCatchUp:
         return True
 
     async def _take_in(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
-        """Accept the messages after the mark; return the id up to which the channel was read."""
-        caps = self._caps()
-        missed = await self._history.after(channel, mark, threads, caps)
-        found = within([one for one in missed.messages if taker.is_wanted(channel, one)], caps, more=missed.more)
-        if found.why:
-            await self._context.skipped(channel, found.skipped, found.why)
-        for message in found.messages:
+        """Accept the newest messages after the mark; return the id up to which the channel was read."""
+        oldest = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
+        caps = CatchUpLimits(self._options.catch_up_messages, f"{oldest.timestamp():.6f}")
+        unread, more = await self._history.after(channel, mark, threads, caps)
+        wanted = [message for message in unread if taker.is_wanted(channel, message)]
+        young = [message for message in wanted if message["ts"] >= caps.oldest]
+        selected = young[-caps.messages :] if caps.messages else []
+        skipped = len(wanted) - len(selected)
+        if skipped or more:
+            why = "they were too many" if len(selected) < len(young) else "they were too old"
+            why = f"written while Maestro was not connected, and {why} to be read later"
+            await self._context.skipped(channel, 0 if more else skipped, why)
+        for message in selected:
             await taker.take_missed(channel, message)
-        return max([mark, *(str(one["ts"]) for one in missed.messages)])
-
-    def _caps(self) -> CatchUpLimits:
-        age = timedelta(hours=self._options.catch_up_hours)
-        return CatchUpLimits(self._options.catch_up_messages, ts_before(datetime.now(UTC), age))
-
-
-def within(messages: Sequence[SlackMessage], caps: CatchUpLimits, *, more: bool) -> CatchUpSelection:
-    """Return the newest missed messages within the limits; ``more`` tells that the history was not read to its end."""
-    young = [one for one in messages if one["ts"] >= caps.oldest]
-    selected = young[-caps.messages :] if caps.messages else []
-    skipped = len(messages) - len(selected)
-    if not skipped and not more:
-        return CatchUpSelection(selected)
-    why = "they were too many" if len(selected) < len(young) else "they were too old"
-    return CatchUpSelection(
-        selected, 0 if more else skipped, f"written while Maestro was not connected, and {why} to be read later"
-    )
+        return max([mark, *(str(message["ts"]) for message in unread)])

@@ -32,7 +32,6 @@ from connectors.slack.events import SlackEndpoint, SlackSocket
 from connectors.slack.inbound import SlackInbound
 from connectors.slack.receive import TS, SlackBot
 from connectors.slack.send import mrkdwn
-from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
 SCOPES_HEADER = "x-oauth-scopes"
@@ -54,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
     """Return the bot that a token belongs to; raises ``AccountRefused`` when the bot cannot post."""
-    granted = _granted(answer)
+    granted = _granted_scopes(answer)
     if granted and WRITE not in granted:
         raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
     if not answer.get("bot_id"):
@@ -64,13 +63,13 @@ def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
 
 def missing_scopes(answer: AsyncSlackResponse, options: SlackOptions) -> str:
     """Return a note for the operator that names the missing scopes, "" when none is missing."""
-    granted = _granted(answer)
-    wished = (*RECOMMENDED_SCOPES, REACT) if options.ack_reaction else RECOMMENDED_SCOPES
-    missing = [scope for scope in wished if granted and scope not in granted]
+    granted = _granted_scopes(answer)
+    expected = (*RECOMMENDED_SCOPES, REACT) if options.ack_reaction else RECOMMENDED_SCOPES
+    missing = [scope for scope in expected if granted and scope not in granted]
     return f"; it lacks the scopes {', '.join(missing)}" if missing else ""
 
 
-def _granted(answer: AsyncSlackResponse) -> frozenset[str]:
+def _granted_scopes(answer: AsyncSlackResponse) -> frozenset[str]:
     """Return the scopes of a token, empty if Slack does not report them."""
     header = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
     return frozenset(scope.strip() for scope in header.split(",") if scope.strip())
@@ -79,10 +78,8 @@ def _granted(answer: AsyncSlackResponse) -> frozenset[str]:
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
     """Create the connector of an account: for Socket Mode or for the Events API."""
     options = instance.options
-    if not isinstance(options, SlackOptions):
-        raise ConfigurationError(f"slack/{instance.account}: these are no options of Slack")
-    make = SlackEventsConnector if options.mode == "events" else SlackConnector
-    return make(instance, context, options)
+    assert isinstance(options, SlackOptions)
+    return (SlackEventsConnector if options.mode == "events" else SlackConnector)(instance, context, options)
 
 
 class SlackConnector(AccountConnector):
@@ -90,6 +87,7 @@ class SlackConnector(AccountConnector):
 
     platform = PLATFORM
     transport = PlatformTransport.SOCKET
+    render = staticmethod(mrkdwn)
 
     def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
         super().__init__(instance, context)
@@ -162,13 +160,8 @@ class SlackConnector(AccountConnector):
         try:
             await send.show_typing(self._web, address)
         except SendFailure as failure:
-            refused = isinstance(failure, PermanentSend) and failure.scope is FailureScope.ACCOUNT
-            self._shows_typing = not refused
+            self._shows_typing = not (isinstance(failure, PermanentSend) and failure.scope is FailureScope.ACCOUNT)
             raise NotDispatched(str(failure)) from None
-
-    def render(self, text: str) -> str:
-        """Return Markdown as mrkdwn, Slack's markup."""
-        return mrkdwn(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file by its id; raises a ``FetchFailure``."""

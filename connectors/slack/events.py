@@ -49,7 +49,7 @@ CHALLENGE = "url_verification"
 
 
 Take = Callable[[str, Event], Awaitable[str]]
-"""Stores an event and returns the immediate reply to the user; raises if Slack has to send the event again."""
+"""A function that stores an event and returns the immediate reply to the user; after an error Slack sends it again."""
 
 
 def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes, now: float) -> bool:
@@ -86,22 +86,21 @@ class SlackSocket:
     async def run(self) -> None:
         """Receive events until cancelled; raises ``AccountRefused``."""
         while True:
-            await self._receive(await self._connector.retry(self._open, self._pauses))
+            await self._receive(await self._connector.retry(self._request_address, self._pauses))
             await self._connector.report_broken("the connection was lost")
             await asyncio.sleep(next(self._pauses))
 
-    async def _open(self) -> str:
-        """Ask Slack for a socket address."""
-        asked = self._web.apps_connections_open(app_token=self._app_token)
-        return str((await call_slack(asked, token=APP_TOKEN))["url"])
+    async def _request_address(self) -> str:
+        call = self._web.apps_connections_open(app_token=self._app_token)
+        return str((await call_slack(call, token=APP_TOKEN))["url"])
 
     async def _receive(self, address: str) -> None:
         """Receive from an address; return when its connection has ended."""
-        client = self._client(address)
+        client = self._create_client(address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()  # type: ignore[no-untyped-call]
-            await self._lost(client)
+            await self._wait_for_loss(client)
         except TimeoutError:
             return
         finally:
@@ -110,7 +109,7 @@ class SlackSocket:
                     await client.disconnect()  # type: ignore[no-untyped-call]
             await client.close()  # type: ignore[no-untyped-call]
 
-    async def _lost(self, client: SocketModeClient) -> None:
+    async def _wait_for_loss(self, client: SocketModeClient) -> None:
         seen = time.monotonic()
         while True:
             if await client.is_connected():
@@ -119,7 +118,7 @@ class SlackSocket:
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _client(self, address: str) -> SocketModeClient:
+    def _create_client(self, address: str) -> SocketModeClient:
         client = SocketModeClient(
             self._app_token, logger=silent_logger(), web_client=self._web, auto_reconnect_enabled=False
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from connectors.account import AccountConnector, MessageIntake
 from connectors.base import ConnectorContext
 from connectors.failures import AccountRefused, SendFailure
-from connectors.slack.api import Fields, call_slack
+from connectors.slack.api import call_slack
 from connectors.slack.catch_up import SlackCatchUp
 from connectors.slack.config import PLATFORM
 from connectors.slack.events import COMMANDS, EVENTS, INTERACTIVE
@@ -43,44 +42,35 @@ class SlackUserDirectory:
     """Names of users by id, each looked up once; "" if a name cannot be read."""
 
     def __init__(self, web: AsyncWebClient) -> None:
+        self.names: dict[str, str] = {}
         self._web = web
-        self._names: dict[str, str] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The names looked up so far."""
-        return self._names
+        self._requests: dict[str, asyncio.Task[None]] = {}
 
     async def look_up(self, user: str) -> None:
         """Look up the name of a user; after a timeout the user's next message tries again."""
-        if not user or user in self._names:
+        if not user or user in self.names:
             return
-        asking = self._asking.get(user)
-        if asking is None:
-            asking = self._asking[user] = asyncio.create_task(self._ask(user))
+        request = self._requests.get(user)
+        if request is None:
+            request = self._requests[user] = asyncio.create_task(self._request_name(user))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(NAME_SECONDS):
-                await asyncio.shield(asking)
+                await asyncio.shield(request)
 
-    async def _ask(self, user: str) -> None:
+    async def _request_name(self, user_id: str) -> None:
         try:
-            answer = await call_slack(self._web.users_info(user=user))
-            if len(self._names) >= MAX_NAMES:
-                self._names.pop(next(iter(self._names)))
-            self._names[user] = name_of(answer.get("user") or {})
+            answer = await call_slack(self._web.users_info(user=user_id))
+            if len(self.names) >= MAX_NAMES:
+                self.names.pop(next(iter(self.names)))
+            user = answer.get("user") or {}
+            profile = user.get("profile") or {}
+            names = (profile.get("display_name"), profile.get("real_name"), user.get("real_name"), user.get("name"))
+            self.names[user_id] = next((str(name) for name in names if name), "")
         except SendFailure:
             # The message is accepted even if the name of its author cannot be read.
-            self._names[user] = ""
+            self.names[user_id] = ""
         finally:
-            del self._asking[user]
-
-
-def name_of(user: Fields) -> str:
-    """Return a user's name in the workspace."""
-    profile = user.get("profile") or {}
-    found = (profile.get("display_name"), profile.get("real_name"), user.get("real_name"), user.get("name"))
-    return next((str(name) for name in found if name), "")
+            del self._requests[user_id]
 
 
 @dataclass(frozen=True)
@@ -97,18 +87,19 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
 
     It carries no mention: a press by a user who may not press the button must not reach an agent.
     """
-    action = next((one for one in payload.get("actions") or () if one.get("type") == "button"), None)
+    action = next((action for action in payload.get("actions") or () if action.get("type") == "button"), None)
     if payload.get("type") != BLOCK_ACTIONS or action is None:
         return None
     key, _, number = str(action.get("value") or "").rpartition(":")
     channel, at = str((payload.get("channel") or {}).get("id") or ""), str(action.get("action_ts") or "")
     below, user = payload.get("message") or {}, payload.get("user") or {}
-    ts = str(below.get("ts") or "")
+    ts, thread = str(below.get("ts") or ""), str(below.get("thread_ts") or "")
     if not (key and number.isascii() and number.isdecimal() and channel and TS.fullmatch(ts) and TS.fullmatch(at)):
         return None
+    thread = "" if thread == ts else thread  # a message with replies is the root of its own thread
     message = IncomingMessage(
         id=f"{ts}:{at}",
-        address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=_thread_of(below, ts)),
+        address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread),
         user_id=str(user.get("id") or ""),
         user_name=str(user.get("name") or user.get("username") or ""),
         sent_at=time_of(at),
@@ -116,12 +107,6 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
         reply_to=ts,
     )
     return SlackPress(key, int(number), message)
-
-
-def _thread_of(below: Event, ts: str) -> str:
-    """Return the thread of a message; a message with replies is the root of its own thread."""
-    thread = str(below.get("thread_ts") or "")
-    return thread if thread != ts else ""
 
 
 class SlackInbound:
@@ -147,7 +132,7 @@ class SlackInbound:
         self._intake = MessageIntake(context)
         self._background: set[asyncio.Task[None]] = set()
         self.channels: frozenset[str] = frozenset()
-        """The channels from which messages are taken, beside direct messages; all where there are none."""
+        """The channels whose messages are accepted, besides direct messages; an empty set means all channels."""
 
     async def take(self, kind: str, payload: Event) -> str:
         """Accept an event, a command or a button press; return the immediate reply to the user or "".
@@ -197,13 +182,13 @@ class SlackInbound:
             return
         content = await self._context.pressed(press.key, press.number)
         if content is None:
-            self._tell(press.message, BUTTON_EXPIRED)
+            self._reply_later(press.message, BUTTON_EXPIRED)
             return
         accepted = await self._intake.accept(press.message.model_copy(update={"content": content}))
         if accepted is not None and accepted.ignored:
-            self._tell(press.message, BUTTON_OF_OTHERS)
+            self._reply_later(press.message, BUTTON_OF_OTHERS)
 
-    def _tell(self, message: IncomingMessage, text: str) -> None:
+    def _reply_later(self, message: IncomingMessage, text: str) -> None:
         """Reply to a button press in the background: Slack expects its acknowledgement within three seconds."""
         task = asyncio.create_task(self._post_to_user(message, text))
         self._background.add(task)

@@ -21,7 +21,7 @@ UNAVAILABLE_MODES = frozenset({"tombstone", "hidden_by_limit"})
 """Modes of files that were deleted or hidden by Slack."""
 
 TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
-"""The field with the time of a message, which is its id in its channel."""
+"""The time of a message, which is its id in its channel."""
 _ANGLED = re.compile(r"<([^<>]*)>")
 _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
@@ -104,8 +104,8 @@ def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> Incomin
 
 def _addressing(event: Event, bot: SlackBot) -> Addressing:
     """Tell whether a message mentions the bot, or replies in a thread that the bot began."""
-    mentioned = any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
-    if mentioned:
+    codes = _ANGLED.finditer(str(event.get("text")))
+    if any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in codes):
         return Addressing.US
     if event.get("parent_user_id") == bot.user_id:
         return Addressing.REPLY
@@ -158,21 +158,21 @@ def _content(text: str, bot: SlackBot, names: Names) -> str:
 
 def readable(text: str, names: Names) -> str:
     """Return the text with user names instead of ids, and with plain links."""
-    shown = _ANGLED.sub(lambda found: _decoded(found[1], names), text)
-    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    decoded = _ANGLED.sub(lambda code: _decode(code[1], names), text)
+    return decoded.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _decoded(code: str, names: Names) -> str:
-    what, _, label = code.partition("|")
-    if what.startswith("@"):
-        return "@" + (names.get(what[1:]) or label or what[1:])
-    if what.startswith("#"):
-        return "#" + (label or what[1:])
-    if what.startswith("!"):
-        return _SPECIAL.get(what) or label or what
-    if what.startswith("mailto:"):
-        return label or what.removeprefix("mailto:")
-    return f"{label} ({what})" if label and label not in what else what
+def _decode(code: str, names: Names) -> str:
+    target, _, label = code.partition("|")
+    if target.startswith("@"):
+        return "@" + (names.get(target[1:]) or label or target[1:])
+    if target.startswith("#"):
+        return "#" + (label or target[1:])
+    if target.startswith("!"):
+        return _SPECIAL.get(target) or label or target
+    if target.startswith("mailto:"):
+        return label or target.removeprefix("mailto:")
+    return f"{label} ({target})" if label and label not in target else target
 
 
 def _command(command: str, text: str) -> str:
@@ -180,12 +180,12 @@ def _command(command: str, text: str) -> str:
 
     ``/status`` belongs to Slack, so an app's command may be called ``/maestro-status``; ``/maestro status`` works too.
     """
-    name, said = command.strip().lower().lstrip("/"), text.strip()
-    first, _, rest = said.partition(" ")
+    name, arguments = command.strip().lower().lstrip("/"), text.strip()
+    first, _, rest = arguments.partition(" ")
     known = (*ControlWord, PAIR)
     for word in known:
         if name == word[1:] or name.endswith(f"-{word[1:]}"):
-            return f"{word} {said}".strip() if word == PAIR else str(word)
+            return f"{word} {arguments}".strip() if word == PAIR else str(word)
     for word in known:
         if first.lower().lstrip("/") == word[1:]:
             return f"{word} {rest.strip()}".strip() if word == PAIR else str(word)

@@ -1,6 +1,5 @@
 """Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a message by its key."""
 
-import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -11,26 +10,19 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.failures import PermanentSend
-from connectors.markdown import APART, TICKS, ZERO_WIDTH, MarkdownDialect, lines
+from connectors.markdown import APART, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, lines
+from connectors.media import read_content
 from connectors.slack.api import Fields, call_slack, slack_errors
 from connectors.splitting import split
-from maestro.domain.messages import Address, Button, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
-_AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
 _IN_URL = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "&": "&amp;"})
 
 MAX_BUTTONS = 25
 """Buttons in one row of actions."""
-
-
 LABEL_CHARS = 75
-
-
 SECTION_CHARS = 3_000
 """Characters of the longest section of a message with blocks."""
-
-
-Block = dict[str, Any]
 
 EVENT_TYPE = "maestro_delivery"
 """The event type in the metadata of sent messages; other apps can see it."""
@@ -41,6 +33,7 @@ CONTENT_SKEW = timedelta(seconds=30)
 PAGE = 200
 ALREADY_THERE = "already_reacted"
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
+"""The parts of a text that Slack rewrites after a send: the brackets of links, white space, emoji."""
 
 
 def mrkdwn(text: str) -> str:
@@ -53,47 +46,40 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _literal(mark: str) -> str:
-    """Return a mark that Slack does not interpret: mrkdwn has no escape, so a zero-width character follows it."""
-    return escape(mark) + (ZERO_WIDTH if mark in "*_~`" else "")
-
-
-def _code(text: str) -> str:
-    return f"`{escape(text)}`"
-
-
-def _in_block(line: str) -> str:
-    """Return a line of a code block; three backticks in it are broken up, because they would end the block."""
-    return escape(line).replace(TICKS, APART)
-
-
 def _link(label: str, url: str) -> str:
-    shown = escape(label).replace("|", "¦")
-    return f"<{url.translate(_IN_URL)}|{shown}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
+    text = escape(label).replace("|", "¦")
+    return f"<{url.translate(_IN_URL)}|{text}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
 
 
-DIALECT = MarkdownDialect(plain=escape, literal=_literal, code=_code, block=_in_block, link=_link, around=_AROUND)
+DIALECT = MarkdownDialect(
+    plain=escape,
+    # mrkdwn has no escape, so a zero-width character after a mark keeps Slack from interpreting it.
+    literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
+    code=lambda text: f"`{escape(text)}`",
+    block=lambda line: escape(line).replace(TICKS, APART),
+    link=_link,
+    around=SHORT_MARKS,
+)
 
 
-def blocks_of(message: OutgoingMessage) -> Sequence[Block]:
+def blocks_of(message: OutgoingMessage) -> Sequence[dict[str, Any]]:
     """Return the blocks that Slack shows instead of the text of a chunk with buttons; none without buttons."""
     if not message.buttons:
         return ()
     parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
-    drawn = [_button_block(message.key, number, button) for number, button in enumerate(message.buttons[:MAX_BUTTONS])]
-    return [*map(_section, parts), {"type": "actions", "elements": drawn}]
-
-
-def _section(text: str) -> Block:
-    """Return a section block; ``verbatim`` keeps Slack from linking names and channels in it."""
-    shown = {"type": "mrkdwn", "text": mrkdwn(text), "verbatim": True}
-    return {"type": "section", "expand": True, "text": shown}
-
-
-def _button_block(key: str, number: int, button: Button) -> Block:
-    label = {"type": "plain_text", "text": button.label[:LABEL_CHARS], "emoji": False}
-    name = f"{key}:{number}"
-    return {"type": "button", "action_id": name, "value": name, "text": label}
+    # ``verbatim`` keeps Slack from linking names and channels.
+    texts = [{"type": "mrkdwn", "text": mrkdwn(part), "verbatim": True} for part in parts]
+    buttons = [
+        {
+            "type": "button",
+            "action_id": f"{message.key}:{number}",
+            "value": f"{message.key}:{number}",
+            "text": {"type": "plain_text", "text": button.label[:LABEL_CHARS], "emoji": False},
+        }
+        for number, button in enumerate(message.buttons[:MAX_BUTTONS])
+    ]
+    sections = [{"type": "section", "expand": True, "text": text} for text in texts]
+    return [*sections, {"type": "actions", "elements": buttons}]
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
@@ -146,8 +132,8 @@ async def post_to_user(web: AsyncWebClient, address: Address, user_id: str, text
 
 async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Send a file with its caption, under a name that contains the key; raises a ``SendFailure``."""
-    path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
-    content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
+    caption = mrkdwn(message.content) if message.path is not None else ""
+    content = await read_content(message)
     with slack_errors(spare=True):
         answer = await web.files_upload_v2(
             content=content,
@@ -177,12 +163,15 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
         page = await call_slack(
             read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None), spare=True
         )
-        for known_as in _matching(page, message):
-            return Receipt(platform_message_id=known_as)
-        alike.extend(one for one in page.get("messages") or () if _is_alike(one, message))
+        for message_id in _matching_ids(page, message):
+            return Receipt(platform_message_id=message_id)
+        alike.extend(post for post in page.get("messages") or () if _is_alike(post, message))
         cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if not cursor:
-            return await _own(web, alike)
+            break
+    bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
+    own_ids = (str(post["ts"]) for post in alike if post["bot_id"] == bot_id)
+    return next((Receipt(platform_message_id=ts) for ts in own_ids), None)
 
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
@@ -192,30 +181,17 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
     )
 
 
-async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
-    """Return the first of these messages that this app posted; ask Slack for the app's id only if there are any."""
-    bot_id = (await call_slack(web.auth_test(), spare=True)).get("bot_id") if alike else None
-    ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
-    return next((Receipt(platform_message_id=ts) for ts in ours), None)
-
-
-def _is_alike(one: Fields, message: OutgoingMessage) -> bool:
+def _is_alike(post: Fields, message: OutgoingMessage) -> bool:
     """Tell whether a bot's message without metadata has the same text and is not older than the send."""
-    if message.filename or message.tried_at is None or one.get("metadata") or not one.get("bot_id"):
+    if message.filename or message.tried_at is None or post.get("metadata") or not post.get("bot_id"):
         return False
-    if float(one["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
+    if float(post["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
         return False
-    expected = _plain(mrkdwn(message.content))  # empty for a message of emoji only, which cannot be compared
-    return bool(expected) and expected == _plain(str(one.get("text") or ""))
-
-
-def _plain(text: str) -> str:
-    """Return a text without the parts that Slack rewrites after a send: links, emoji, white space."""
-    return _REWRITTEN.sub("", text)
+    expected = _REWRITTEN.sub("", mrkdwn(message.content))  # empty for emoji alone, which cannot be compared
+    return bool(expected) and expected == _REWRITTEN.sub("", str(post.get("text") or ""))
 
 
 def _metadata(message: OutgoingMessage) -> dict[str, Any]:
-    """Return the metadata by which a message is found again."""
     return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
@@ -225,10 +201,10 @@ def file_name(message: OutgoingMessage) -> str:
     return f"{path.stem}-{message.key}{path.suffix}"
 
 
-def _matching(page: Fields, message: OutgoingMessage) -> Iterator[str]:
+def _matching_ids(page: Fields, message: OutgoingMessage) -> Iterator[str]:
     """Yield Slack's ids of the messages or files on a page that have the key."""
-    for one in page.get("messages") or ():
+    for post in page.get("messages") or ():
         if message.filename:
-            yield from (str(file["id"]) for file in one.get("files") or () if file.get("name") == file_name(message))
-        elif ((one.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
-            yield str(one["ts"])
+            yield from (str(file["id"]) for file in post.get("files") or () if file.get("name") == file_name(message))
+        elif ((post.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
+            yield str(post["ts"])
