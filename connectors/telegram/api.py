@@ -26,11 +26,11 @@ CHANNEL = (
     *("have no rights to send", "not enough rights", "need administrator rights"),
     *("group chat was deactivated", "group chat was upgraded", "chat_admin_required"),
 )
-"""Telegram's words for a chat that no message can reach; a closed topic is not among them."""
+"""Telegram's error texts for a chat that no message can reach; a closed topic is not among them."""
 UNREADABLE = "can't parse"
-"""Telegram's words for markup that it cannot parse; the message was not sent."""
+"""Telegram's error text for markup that it cannot parse; the message was not sent."""
 EMPTY_TEXT = ("text is empty", "text must be non-empty")
-"""Telegram's words for markup without text, for example an empty code block."""
+"""Telegram's error texts for markup without text, for example an empty code block."""
 UNCHANGED = "message is not modified"
 NO_PICTURE = ("photo_invalid", "image_process_failed", "photo_save_file_invalid", "wrong type of the web page")
 TOO_BIG = "file is too big"
@@ -72,7 +72,7 @@ class TelegramConflict(NotDispatched):
 
 def says(failure: SendFailure, *words: str) -> bool:
     """Tell whether Telegram's refusal contains any of these words."""
-    return isinstance(failure, PermanentSend) and any(one in failure.code for one in words)
+    return isinstance(failure, PermanentSend) and any(word in failure.code for word in words)
 
 
 class TelegramHttp(HTTPXRequest):
@@ -84,7 +84,7 @@ class TelegramHttp(HTTPXRequest):
         self._idle = asyncio.Event()
 
     async def do_request(self, *args: Any, **options: Any) -> tuple[int, bytes]:
-        """Return the status and the body of the answer; raises ``Busy`` and what the library raises."""
+        """Return the status and the body of the answer; raises ``RetryableSend`` and the library's errors."""
         self._under_way += 1
         try:
             status, body = await super().do_request(*args, **options)
@@ -129,10 +129,10 @@ class TelegramClient(Bot):
         ``offset`` confirms all earlier updates, which Telegram then deletes. ``wait`` is the number of seconds until an
         empty answer comes. Raises a ``SendFailure``.
         """
-        asked = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
+        parameters = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
         with telegram_errors():
-            found = await self._post("getUpdates", asked, read_timeout=wait + CALL_SECONDS)
-            return [one for one in found if isinstance(one, Mapping)]
+            updates = await self._post("getUpdates", parameters, read_timeout=wait + CALL_SECONDS)
+            return [update for update in updates if isinstance(update, Mapping)]
 
     async def close_when_idle(self) -> None:
         """Stop polling, and close the connections once the running requests have ended."""
@@ -165,21 +165,17 @@ def _failure(error: TelegramError) -> SendFailure:
         return PermanentSend(REFUSED, FailureScope.ACCOUNT)
     if isinstance(error, Conflict):
         return TelegramConflict(CONFLICT)
-    if isinstance(error, BadRequest | Forbidden) or TOO_LARGE in error.message.lower():
-        return _refusal(error)
-    return _broken(error.__cause__)
-
-
-def _refusal(error: TelegramError) -> PermanentSend:
-    """Return the refusal in Telegram's words, without the part of the markup that may quote a user."""
     code = error.message.lower()
-    shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MAX_QUOTED_CHARS]
-    of_channel = isinstance(error, Forbidden) or any(one in code for one in CHANNEL)
-    scope = FailureScope.CHANNEL if of_channel else FailureScope.MESSAGE
-    return PermanentSend(f"Telegram says: {shown}", scope, code)
+    if isinstance(error, BadRequest | Forbidden) or TOO_LARGE in code:
+        # The text about unreadable markup may quote a user.
+        shown = "it cannot read the markup" if UNREADABLE in code else error.message[:MAX_QUOTED_CHARS]
+        of_channel = isinstance(error, Forbidden) or any(text in code for text in CHANNEL)
+        scope = FailureScope.CHANNEL if of_channel else FailureScope.MESSAGE
+        return PermanentSend(f"Telegram says: {shown}", scope, code)
+    return _network_failure(error.__cause__)
 
 
-def _broken(cause: BaseException | None) -> SendFailure:
+def _network_failure(cause: BaseException | None) -> SendFailure:
     """Classify a network error by its cause: an error of the HTTP library, or an unsuccessful answer.
 
     The outcome after a status of 500 or more is unknown, as after a cut connection: it may come from a gateway after
@@ -200,32 +196,28 @@ def _broken(cause: BaseException | None) -> SendFailure:
 def _rate_limit(body: bytes) -> RetryableSend:
     """Return the failure with the wait that the answer asks for."""
     try:
-        asked = float(json.loads(body)["parameters"]["retry_after"])
+        requested = float(json.loads(body)["parameters"]["retry_after"])
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
-        asked = BUSY_SECONDS
-    seconds = asked if 0 < asked < MOST_BUSY_SECONDS else BUSY_SECONDS
+        requested = BUSY_SECONDS
+    seconds = requested if 0 < requested < MOST_BUSY_SECONDS else BUSY_SECONDS
     return RetryableSend(f"Telegram asked to wait {seconds:g} s", timedelta(seconds=seconds))
 
 
 def _request(root: str, connections: int) -> TelegramHttp:
     """Return the HTTP client; it uses no proxy for servers on this machine, whatever the environment says."""
-    own = httpx.URL(root).host in LOCAL_NAMES
+    is_local = httpx.URL(root).host in LOCAL_NAMES
     try:
-        return _made(connections, use_proxy=not own)
+        return TelegramHttp(
+            connection_pool_size=connections,
+            read_timeout=CALL_SECONDS,
+            write_timeout=CALL_SECONDS,
+            connect_timeout=CONNECT_SECONDS,
+            pool_timeout=CALL_SECONDS,
+            media_write_timeout=FILE_SECONDS,
+            httpx_kwargs={"trust_env": False} if is_local else None,
+        )
     except (RuntimeError, ValueError):  # the error's text quotes the proxy's address, which may hold a password
         raise ConfigurationError(
             "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that Telegram can be reached "
             "through; name one whose address begins with http://"
         ) from None
-
-
-def _made(connections: int, *, use_proxy: bool) -> TelegramHttp:
-    return TelegramHttp(
-        connection_pool_size=connections,
-        read_timeout=CALL_SECONDS,
-        write_timeout=CALL_SECONDS,
-        connect_timeout=CONNECT_SECONDS,
-        pool_timeout=CALL_SECONDS,
-        media_write_timeout=FILE_SECONDS,
-        httpx_kwargs=None if use_proxy else {"trust_env": False},
-    )

@@ -31,11 +31,11 @@ from connectors.telegram.inbound import GroupMigrations, TelegramInbound, is_gro
 from connectors.telegram.receive import TelegramBot
 from connectors.telegram.render import render
 from connectors.telegram.updates import TelegramEndpoint, TelegramPolling, WebhookSubscription
-from maestro.domain.errors import ConfigurationError, StoreBusy
+from maestro.domain.errors import StoreBusy
 from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, OutgoingMessage, Receipt
 
 HOSTS = frozenset({"api.telegram.org"})
-MOST_BYTES = 20 * 1000**2
+MAX_DOWNLOAD_BYTES = 20 * 1000**2
 """The largest file that a bot can download; the operator's own Bot API server has no such limit."""
 NO_TOKEN = "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"  # noqa: S105
 NO_LINK = "Telegram does not say where the file is; a server run with --local keeps it to itself"
@@ -58,10 +58,8 @@ log = structlog.get_logger(__name__)
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
     """Create the connector of a bot, for polling or for a webhook."""
     options = instance.options
-    if not isinstance(options, TelegramOptions):
-        raise ConfigurationError(f"telegram/{instance.account}: these are no options of Telegram")
-    make = TelegramWebhookConnector if options.mode == "webhook" else TelegramConnector
-    return make(instance, context, options)
+    assert isinstance(options, TelegramOptions)
+    return (TelegramWebhookConnector if options.mode == "webhook" else TelegramConnector)(instance, context, options)
 
 
 class TelegramConnector(AccountConnector):
@@ -69,6 +67,7 @@ class TelegramConnector(AccountConnector):
 
     platform = PLATFORM
     transport = PlatformTransport.POLLING
+    render = staticmethod(render)
 
     def __init__(self, instance: Instance, context: ConnectorContext, options: TelegramOptions) -> None:
         super().__init__(instance, context)
@@ -110,13 +109,13 @@ class TelegramConnector(AccountConnector):
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk, or a file, once; raises a ``SendFailure``."""
-        with _before_sending():
+        with _unsent_if_busy():
             chat = await self._migrations.current(message.address.channel)
         await self._rate.wait(chat)
         try:
             return await self._post(message, chat)
         except TelegramMoved as moved:  # Telegram refused the old chat id, so the message was not sent
-            with _before_sending():
+            with _unsent_if_busy():
                 await self._migrations.add(chat, moved.to)
             return await self._post(message, moved.to)
 
@@ -124,7 +123,7 @@ class TelegramConnector(AccountConnector):
         """Change the text of a sent message; raises a ``SendFailure``."""
         chat = await self._migrations.current(message.address.channel)
         try:
-            await send.edit(self._client, message, send.place(message, chat, quoting=False))
+            await send.edit(self._client, message, send.destination(message, chat, quoting=False))
         except TelegramMoved as moved:
             await self._migrations.add(chat, moved.to)
             raise PermanentSend("the group went on elsewhere, without its messages", FailureScope.MESSAGE) from None
@@ -151,19 +150,15 @@ class TelegramConnector(AccountConnector):
             log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
             self._no_reaction.add(address.channel)
 
-    def render(self, text: str) -> str:
-        """Return Markdown as Telegram's HTML."""
-        return render(text)
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file of a message into the folder; raises a ``FetchFailure``.
 
         The link contains the bot's token, so it is neither logged nor shown.
         """
         self._media.check_size(attachment.size)
-        if attachment.size > MOST_BYTES and not self._options.base_url:
+        if attachment.size > MAX_DOWNLOAD_BYTES and not self._options.base_url:
             size = f"the file has {attachment.size:,} bytes"
-            raise PermanentFetch(f"{size}, and Telegram gives bots at most {MOST_BYTES:,}")
+            raise PermanentFetch(f"{size}, and Telegram gives bots at most {MAX_DOWNLOAD_BYTES:,}")
         await self._media.fetch(await self._link(attachment), folder / "file")
         return folder / "file"
 
@@ -194,7 +189,7 @@ class TelegramConnector(AccountConnector):
             log.info("telegram.press_not_confirmed", account=self.account, reason=str(failure))
 
     async def _post(self, message: OutgoingMessage, chat: str) -> Receipt:
-        where = send.place(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
+        where = send.destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
         return await (send.upload if message.filename else send.post)(self._client, message, where)
 
     async def _introduce(self) -> TelegramBot:
@@ -210,7 +205,7 @@ class TelegramConnector(AccountConnector):
         """Register the control words as commands that Telegram suggests; they work without it too."""
         try:
             with telegram_errors():
-                await self._client.set_my_commands([(word[1:], what) for word, what in COMMANDS.items()])
+                await self._client.set_my_commands([(word[1:], text) for word, text in COMMANDS.items()])
         except SendFailure as failure:
             log.warning("telegram.commands_not_registered", account=self.account, reason=str(failure))
 
@@ -236,7 +231,7 @@ class TelegramWebhookConnector(TelegramConnector):
 
 
 @contextmanager
-def _before_sending() -> Iterator[None]:
+def _unsent_if_busy() -> Iterator[None]:
     """Turn a store error before a send into ``NotDispatched``: the message was not sent."""
     try:
         yield

@@ -1,6 +1,6 @@
 """Incoming messages of Telegram: stored before they are confirmed, in the order of each chat."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -26,7 +26,7 @@ Group = Sequence[RawUpdate]
 
 OPEN_SECONDS = 1.0
 """Seconds after its last part in which an album may get another part."""
-MOST_LOOKED_AFTER = 1_000
+MAX_ALBUMS = 1_000
 
 BUTTON_EXPIRED = "This button does nothing any more."
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError)
@@ -48,84 +48,76 @@ class GroupMigrations:
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
-        self._now: dict[str, str] = {}
+        self._current: dict[str, str] = {}
 
     async def current(self, channel: str) -> str:
         """Return the current id of a chat; a direct chat never migrates."""
         if not is_group(channel):
             return channel
-        if channel not in self._now:
-            self._now[channel] = await self._context.moved_to(channel)
-        return self._now[channel]
+        if channel not in self._current:
+            self._current[channel] = await self._context.moved_to(channel)
+        return self._current[channel]
 
     async def add(self, channel: str, to: str) -> None:
         """Record that a group continues under another id."""
         await self._context.moved(channel, to)
-        self._now = {known: to if now == channel else now for known, now in self._now.items()} | {channel: to}
+        moved = {known: to if current == channel else current for known, current in self._current.items()}
+        self._current = moved | {channel: to}
 
 
 def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
     """Group the parts of each album, at the position of its first part."""
-    found: dict[object, list[RawUpdate]] = {}
+    groups: dict[object, list[RawUpdate]] = {}
     for update in updates:
-        found.setdefault(_album(update) or update["update_id"], []).append(update)
-    return list(found.values())
+        groups.setdefault(_album_key(update) or update["update_id"], []).append(update)
+    return list(groups.values())
 
 
-def confirmable(found: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
+def confirmable(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
     """Return the leading groups that can be confirmed without confirming a part of an unfinished one.
 
     Telegram confirms all updates up to one id, so an update between the parts of a later album cannot be confirmed
     alone.
     """
-    end = next((at for at, group in enumerate(found) if group in unfinished), len(found))
-    while end < len(found) and any(_last(group) > _first(found[end]) for group in found[:end]):
+    end = next((at for at, group in enumerate(groups) if group in unfinished), len(groups))
+    while end < len(groups) and any(
+        int(group[-1]["update_id"]) > int(groups[end][0]["update_id"]) for group in groups[:end]
+    ):
         end -= 1
-    return found[:end]
+    return groups[:end]
 
 
 class OpenAlbums:
     """The albums that may get another part, with the time of their last part."""
 
     def __init__(self) -> None:
-        self._grown: dict[object, tuple[int, float]] = {}
+        self._sizes: dict[object, tuple[int, float]] = {}
 
-    def among(self, found: Sequence[Group], now: float) -> list[Group]:
+    def among(self, groups: Sequence[Group], now: float) -> list[Group]:
         """Return the albums that may get another part; ``now`` is in seconds of a monotonic clock."""
-        return [group for group in found if self._is_open(group, now)]
+        return [group for group in groups if self._is_open(group, now)]
 
     def _is_open(self, group: Group, now: float) -> bool:
-        album = _album(group[0])
+        album = _album_key(group[0])
         if album is None:
             return False
-        count, since = self._grown.get(album, (0, now))
+        count, since = self._sizes.get(album, (0, now))
         if count != len(group):
-            if len(self._grown) >= MOST_LOOKED_AFTER:
-                self._grown.clear()
-            self._grown[album] = len(group), now
+            if len(self._sizes) >= MAX_ALBUMS:
+                self._sizes.clear()
+            self._sizes[album] = len(group), now
             return True
         return now - since < OPEN_SECONDS
 
 
-def _album(update: RawUpdate) -> tuple[str, str] | None:
+def _album_key(update: RawUpdate) -> tuple[str, str] | None:
     """Return the key that all parts of an album share, None for other messages."""
-    return next(((chat, album) for chat, album in _albums(update)), None)
-
-
-def _albums(update: RawUpdate) -> Iterator[tuple[str, str]]:
     for kind in ("message", "channel_post"):
         message = update.get(kind)
         if isinstance(message, dict) and isinstance(message.get("media_group_id"), str):
             chat = message.get("chat")
-            yield str(chat.get("id") if isinstance(chat, dict) else chat), message["media_group_id"]
-
-
-def _first(group: Group) -> int:
-    return int(group[0]["update_id"])
-
-
-def _last(group: Group) -> int:
-    return int(group[-1]["update_id"])
+            return str(chat.get("id") if isinstance(chat, dict) else chat), message["media_group_id"]
+    return None
 
 
 class TelegramInbound:
@@ -150,25 +142,28 @@ class TelegramInbound:
 
     async def restrict_to(self, channels: Sequence[str]) -> None:
         """Accept direct messages and those of these groups, under old and new ids; an empty list accepts all groups."""
-        now = [await self._migrations.current(channel) for channel in channels]
-        self._channels = frozenset([*channels, *now])
+        current = [await self._migrations.current(channel) for channel in channels]
+        self._channels = frozenset([*channels, *current])
 
     async def take(self, group: Group) -> None:
         """Accept the updates of one message; raises ``Backlogged`` and the errors of the store."""
         events = [self._read(update) for update in group]
-        messages = [one for one in events if isinstance(one, IncomingMessage) and self._is_wanted(one)]
+        messages = [event for event in events if isinstance(event, IncomingMessage) and self._is_wanted(event)]
         if messages:
             await self._intake.accept_in_order(join_album(messages))
-        for one in events:
-            if isinstance(one, TelegramPress):
-                await self._press(one)
-            elif isinstance(one, tuple):
-                await self._migrate(*one)
+        for event in events:
+            if isinstance(event, TelegramPress):
+                await self._press(event)
+            elif isinstance(event, tuple):
+                channel, to = event
+                log.info("telegram.group_moved", channel=channel, to=to)
+                await self._migrations.add(channel, to)
+                self._channels = self._channels | {to} if channel in self._channels else self._channels
 
     def _read(self, update: RawUpdate) -> TelegramEvent:
         try:
-            read = telegram.Update.de_json(tidied(dict(update)), None)
-            return migration_in(read) or press_in(read, self._bot) or message_in(read, self._bot)
+            parsed = telegram.Update.de_json(tidied(dict(update)), None)
+            return migration_in(parsed) or press_in(parsed, self._bot) or message_in(parsed, self._bot)
         except UNREADABLE as error:
             # A malformed update is skipped: a retry would fail again and block the updates after it.
             kind = next((str(name) for name in update if name != "update_id"), "")
@@ -183,11 +178,6 @@ class TelegramInbound:
         if is_known:
             await self._intake.accept_in_order(message)
         await self._confirm_press(press.query.id, "" if is_known else BUTTON_EXPIRED)
-
-    async def _migrate(self, channel: str, to: str) -> None:
-        log.info("telegram.group_moved", channel=channel, to=to)
-        await self._migrations.add(channel, to)
-        self._channels = self._channels | {to} if channel in self._channels else self._channels
 
     def _is_wanted(self, message: IncomingMessage) -> bool:
         return message.is_direct or not self._channels or message.address.channel in self._channels

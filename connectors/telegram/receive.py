@@ -15,7 +15,6 @@ from telegram import (
     PhotoSize,
     Sticker,
     Update,
-    User,
     Video,
     VideoNote,
     Voice,
@@ -42,26 +41,22 @@ _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, M
 def text_of(message: Message) -> str:
     """Return the text of a message: its text, else its caption, else a description in brackets."""
     if message.text:
-        return _with_links(message.text, message.entities)
-    return _with_links(message.caption, message.caption_entities) if message.caption else _described(message)
+        return _spell_out_links(message.text, message.entities)
+    return _spell_out_links(message.caption, message.caption_entities) if message.caption else _describe(message)
 
 
-def files_of(message: Message) -> tuple[Attachment, ...]:
-    """Return the files of a message by id: a link would contain the bot's token, and expire."""
-    return tuple(_files(message))
-
-
-def _with_links(text: str, entities: Sequence[MessageEntity]) -> str:
+def _spell_out_links(text: str, entities: Sequence[MessageEntity]) -> str:
     """Return a text with the addresses of its links written out; offsets count UTF-16 code units."""
     units = text.encode("utf-16-le")
-    links = [one for one in entities if one.type == MessageEntity.TEXT_LINK and one.url]
-    for link in sorted(links, key=lambda one: one.offset, reverse=True):
+    links = [entity for entity in entities if entity.type == MessageEntity.TEXT_LINK and entity.url]
+    for link in sorted(links, key=lambda link: link.offset, reverse=True):
         end = 2 * (link.offset + link.length)
         units = units[:end] + f" ({link.url})".encode("utf-16-le") + units[end:]
     return units.decode("utf-16-le", "replace")
 
 
-def _files(message: Message) -> Iterator[Attachment]:
+def files_of(message: Message) -> Iterator[Attachment]:
+    """Yield the files of a message by id: a link would contain the bot's token, and expire."""
     number = message.message_id
     if message.photo:
         yield _file(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the largest
@@ -75,7 +70,7 @@ def _files(message: Message) -> Iterator[Attachment]:
         yield _file(message.video_note, f"video-note-{number}.mp4", MP4)
     if message.document:  # Telegram also sends an animation as a document
         yield _file(message.document, f"file-{number}", "")
-    if message.sticker and _is_picture(message.sticker):
+    if message.sticker and not message.sticker.is_animated and not message.sticker.is_video:
         yield _file(message.sticker, f"sticker-{number}.webp", WEBP)
 
 
@@ -88,11 +83,7 @@ def _file(file: File, name: str, kind: str) -> Attachment:
     )
 
 
-def _is_picture(sticker: Sticker) -> bool:
-    return not sticker.is_animated and not sticker.is_video
-
-
-def _described(message: Message) -> str:
+def _describe(message: Message) -> str:
     """Return a description in brackets of a message without text, "" if there is nothing to describe."""
     if message.venue:
         at = message.venue.location
@@ -100,7 +91,7 @@ def _described(message: Message) -> str:
     if message.location:
         return f"[location: {message.location.latitude:g}, {message.location.longitude:g}]"
     if message.contact:
-        name = " ".join(one for one in (message.contact.first_name, message.contact.last_name) if one)
+        name = " ".join(filter(None, (message.contact.first_name, message.contact.last_name)))
         return f"[contact: {name}, {message.contact.phone_number}]"
     if message.poll:
         return f"[poll: {message.poll.question} {' / '.join(option.text for option in message.poll.options)}]"
@@ -136,14 +127,14 @@ def message_in(update: Update, bot: TelegramBot) -> IncomingMessage | None:
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
         return None
-    received = _message(message, bot)
+    incoming = _read_message(message, bot)
     edited = update.edited_message or update.edited_channel_post
-    if edited is None or received is None:
-        return received
+    if edited is None or incoming is None:
+        return incoming
     # Telegram reports updates of live locations and polls as edits; only a changed text or caption is one.
     if message.edit_date is None or not (message.text or message.caption):
         return None
-    return received.model_copy(
+    return incoming.model_copy(
         update={
             "id": f"{message.message_id}:{int(message.edit_date.timestamp())}.{update.update_id}",
             "edit_of": str(message.message_id),
@@ -158,9 +149,9 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     if not rest:
         return first
     files = tuple(file for part in parts for file in part.attachments)
-    words = "\n".join(part.content for part in parts if part.content)
+    content = "\n".join(part.content for part in parts if part.content)
     addressing = max((part.addressing for part in parts), key=list(Addressing).index)
-    return first.model_copy(update={"attachments": files, "content": words, "addressing": addressing})
+    return first.model_copy(update={"attachments": files, "content": content, "addressing": addressing})
 
 
 def press_in(update: Update, bot: TelegramBot) -> TelegramPress | None:
@@ -202,15 +193,15 @@ def migration_in(update: Update) -> tuple[str, str] | None:
     return None
 
 
-def _message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
+def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
     """Return an incoming message; None for the bot's own, for another bot's command, and for an empty one."""
-    answered = _answered(message)
+    answered = _answered_message(message)
     is_direct = message.chat.type == Chat.PRIVATE
-    text, files = _content(text_of(message), bot, alone=is_direct), files_of(message)
+    text, files = _read_content(text_of(message), bot, alone=is_direct), tuple(files_of(message))
     author = message.from_user
     if text is None or (author is not None and author.id == bot.id) or not (text.strip() or files):
         return None
-    user_id, user_name = _author(message)
+    user_id, user_name, from_bot = _author(message)
     return IncomingMessage(
         id=str(message.message_id),
         address=_address(bot, message.chat, message.message_thread_id if message.is_topic_message else None),
@@ -220,32 +211,27 @@ def _message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
         sent_at=message.date,
         attachments=files,
         is_direct=is_direct,
-        from_bot=_is_from_bot(message),
+        from_bot=from_bot,
         reply_to=str(answered.message_id) if answered is not None else "",
         addressing=_addressing(message, bot),
     )
 
 
-def _author(message: Message) -> tuple[str, str]:
-    """Return the id and the name of a message's author.
+def _author(message: Message) -> tuple[str, str, bool]:
+    """Return the id and the name of a message's author, and whether it is a bot.
 
     For an anonymous admin, and for an author who writes as a channel, it is that chat: Telegram reports the same bot
-    for all of them.
+    for all of them. Messages that Telegram forwards from the group's channel count as a bot's.
     """
-    if message.sender_chat is not None:
-        return str(message.sender_chat.id), message.author_signature or message.sender_chat.effective_name or ""
-    author = message.from_user
-    return (str(author.id), author.full_name) if isinstance(author, User) else (str(message.chat.id), "")
+    chat, author = message.sender_chat, message.from_user
+    if chat is not None:
+        return str(chat.id), message.author_signature or chat.effective_name or "", bool(message.is_automatic_forward)
+    return (
+        (str(author.id), author.full_name, author.is_bot) if author is not None else (str(message.chat.id), "", False)
+    )
 
 
-def _is_from_bot(message: Message) -> bool:
-    """Tell whether a bot wrote the message, or Telegram forwarded it from the group's channel."""
-    if message.sender_chat is not None:
-        return bool(message.is_automatic_forward)
-    return message.from_user is not None and message.from_user.is_bot
-
-
-def _content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
+def _read_content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
     """Return the text of a message; None for another bot's command. A chat ``alone`` has no other bot.
 
     ``/stop@bot`` and ``@bot /stop`` are ``/stop``, because users address a bot in a group in these ways. A link to the
@@ -256,32 +242,25 @@ def _content(text: str, bot: TelegramBot, *, alone: bool) -> str | None:
         if command[2].lower() != bot.name.lower():
             return text if alone else None
         text = command[1] + text[command.end() :]
-    lead = f"@{bot.name} "
-    rest = text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text
+    mention = f"@{bot.name} "
+    rest = text[len(mention) :].strip() if text.lower().startswith(mention.lower()) else text
     if control_word(rest) is not None or pairing_code(rest) is not None:
         return rest
-    word, _, code = text.partition(" ")
-    return f"{PAIR} {code.strip()}" if word.lower() == START and _is_code(code) else text
-
-
-def _is_code(text: str) -> bool:
-    code = code_of(text)
-    return len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
+    word, _, argument = text.partition(" ")
+    code = code_of(argument)
+    is_code = len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
+    return f"{PAIR} {argument.strip()}" if word.lower() == START and is_code else text
 
 
 def _addressing(message: Message, bot: TelegramBot) -> Addressing:
     """Tell whether a message mentions the bot, commands it by name, or replies to it."""
-    if _names(message, bot):
+    entities = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
+    if any(_is_bot_name(entity, text, bot) for entity, text in entities.items()):
         return Addressing.US
-    answered = _answered(message)
+    answered = _answered_message(message)
     if answered is not None and answered.from_user is not None and answered.from_user.id == bot.id:
         return Addressing.REPLY
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
-
-
-def _names(message: Message, bot: TelegramBot) -> bool:
-    found = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
-    return any(_is_bot_name(entity, text, bot) for entity, text in found.items())
 
 
 def _is_bot_name(entity: MessageEntity, text: str, bot: TelegramBot) -> bool:
@@ -291,7 +270,7 @@ def _is_bot_name(entity: MessageEntity, text: str, bot: TelegramBot) -> bool:
     return text.lower() == name if entity.type == MessageEntity.MENTION else text.lower().endswith(name)
 
 
-def _answered(message: Message) -> Message | None:
+def _answered_message(message: Message) -> Message | None:
     """Return the message that a message replies to.
 
     In a topic every message refers to the topic's first message, which does not count as a reply.

@@ -8,6 +8,7 @@ before the next block, so Telegram can parse any output.
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from connectors.markdown import (
     MARKS,
@@ -53,22 +54,15 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
     while at < len(lines):
         if end := end_of_code(lines, at):
             yield _fenced(lines[at:end])
-        elif end := _end_of_quote(lines, at):
-            yield _wrapped("blockquote", (block_line(QUOTE.sub("", line, 1), DIALECT) for line in lines[at:end]))
+        elif quoted := list(takewhile(QUOTE.match, lines[at:])):
+            end = at + len(quoted)
+            yield _wrapped("blockquote", (block_line(QUOTE.sub("", line, 1), DIALECT) for line in quoted))
         elif end := end_of_table(lines, at):
             yield _wrapped("pre", (_escaped(line.strip()) for line in lines[at:end]))
         else:
             end = at + 1
             yield block_line(lines[at], DIALECT)
         at = end
-
-
-def _end_of_quote(lines: Sequence[str], start: int) -> int:
-    """Return the line after the quote that begins here, 0 if none begins."""
-    end = start
-    while end < len(lines) and QUOTE.match(lines[end]):
-        end += 1
-    return end if end > start else 0
 
 
 def _wrapped(tag: str, lines: Iterable[str]) -> str:
@@ -92,10 +86,6 @@ def _plain(text: str) -> str:
     return _escaped(muted(text))
 
 
-def _literal(mark: str) -> str:
-    return _escaped(mark) + (WORD_JOINER if mark == "@" else "")
-
-
 def _link(label: str, url: str) -> str:
     if label:
         return f'<a href="{html.escape(url)}">{_plain(label)}</a>'
@@ -108,7 +98,7 @@ def _escaped(text: str) -> str:
 
 DIALECT = MarkdownDialect(
     plain=_plain,
-    literal=_literal,
+    literal=lambda mark: _escaped(mark) + (WORD_JOINER if mark == "@" else ""),
     code=lambda text: f"<code>{_escaped(text)}</code>",
     block=_escaped,
     link=_link,

@@ -1,6 +1,5 @@
 """Sends to Telegram: one message to one chat, as HTML, or as plain text if Telegram cannot parse the HTML."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from telegram.constants import ParseMode
 
 from connectors.capabilities import LengthUnit
 from connectors.failures import FailureScope, PermanentSend, SendFailure
+from connectors.media import read_content
 from connectors.splitting import length, split
 from connectors.telegram.api import (
     EMPTY_TEXT,
@@ -37,8 +37,11 @@ MAX_FILE_BYTES = 50 * 1000**2
 MAX_PICTURE_BYTES = 10 * 1000**2
 PICTURES = frozenset({"image/jpeg", "image/png"})
 Sent = TypeVar("Sent")
-How = dict[str, Any]
+Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
+
+NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
+"""A preview would request an address that a model may have been led to write."""
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +51,13 @@ def measure(text: str) -> int:
     return length(render(text), LengthUnit.UTF16)
 
 
-def number_of(known_as: str) -> int | None:
-    """Return a Telegram message number from an inbox id; None if the id is not a message's."""
-    number = known_as.partition(":")[0]
+def number_of(message_id: str) -> int | None:
+    """Return the number of a message on Telegram from its id in the inbox; None if it has none."""
+    number = message_id.partition(":")[0]
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
-def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
+def destination(message: OutgoingMessage, chat: str, *, quoting: bool) -> Arguments:
     """Return the chat, topic and reply of a message; raises ``PermanentSend`` for an invalid chat id."""
     if number_of(chat.removeprefix("-")) is None:
         raise PermanentSend("this is not the id of a chat on Telegram", FailureScope.CHANNEL)
@@ -67,79 +70,78 @@ def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
     }
 
 
-async def post(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
+async def post(client: TelegramClient, message: OutgoingMessage, where: Arguments) -> Receipt:
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
+        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **where)
 
-    return _receipt(await _readable(message.content, send))
+    return _receipt(await _send_html(message.content, send))
 
 
-async def edit(client: TelegramClient, message: OutgoingMessage, where: How) -> None:
+async def edit(client: TelegramClient, message: OutgoingMessage, where: Arguments) -> None:
     """Edit a sent message; an edit without a change succeeds. Raises a ``SendFailure``."""
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
+        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **at)
 
     try:
-        await _readable(message.content, rewrite)
+        await _send_html(message.content, rewrite)
     except PermanentSend as refused:
         if not says(refused, UNCHANGED):
             raise
 
 
-async def upload(client: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
+async def upload(client: TelegramClient, message: OutgoingMessage, where: Arguments) -> Receipt:
     """Send a file with its caption; a caption that is too long follows as a message.
 
     Raises a ``SendFailure``, and ``PermanentSend`` for a file that is too large or missing.
     """
-    content = await _content(message)
-    below = message.content if message.path is not None else ""
-    fits = measure(below) <= MAX_CAPTION
+    content = await _checked_content(message)
+    caption = message.content if message.path is not None else ""
+    fits = measure(caption) <= MAX_CAPTION
     patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers only after it has stored the file
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await _sent_file(
-            client, message, content, {**patient, "caption": text or None, "parse_mode": parse_mode}
-        )
+        arguments = {**patient, "caption": text or None, "parse_mode": parse_mode}
+        return await _send_file(client, message, content, arguments)
 
-    sent = await _readable(below if fits else "", send)
+    sent = await _send_html(caption if fits else "", send)
     if not fits:
-        await _follow(client, below, where)
+        await _follow(client, caption, where)
     return _receipt(sent)
 
 
-async def _sent_file(client: TelegramClient, message: OutgoingMessage, content: bytes, how: How) -> Message:
+async def _send_file(client: TelegramClient, message: OutgoingMessage, content: bytes, arguments: Arguments) -> Message:
     """Send the file as a photo if Telegram accepts it as one, else as a document."""
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
             with telegram_errors():
-                return await client.send_photo(photo=InputFile(content, filename=message.filename), **how)
+                return await client.send_photo(photo=InputFile(content, filename=message.filename), **arguments)
         except PermanentSend as refused:
             if not says(refused, *NO_PICTURE):
                 raise
     with telegram_errors():
         document = InputFile(content, filename=message.filename)
-        return await client.send_document(document=document, disable_content_type_detection=True, **how)
+        return await client.send_document(document=document, disable_content_type_detection=True, **arguments)
 
 
-async def _follow(client: TelegramClient, text: str, where: How) -> None:
+async def _follow(client: TelegramClient, text: str, where: Arguments) -> None:
     """Send the text that was too long for a caption; a failure is not raised, so the file is not sent again."""
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
-    async def send(piece: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=piece, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
+    async def send(part: str, parse_mode: str | None) -> Message:
+        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **after)
 
     try:
-        for piece in split(text, MAX_LENGTH, measure):
-            await _readable(piece, send)
+        for part in split(text, MAX_LENGTH, measure):
+            await _send_html(part, send)
     except SendFailure as failure:
         log.warning("telegram.words_below_a_file_lost", reason=str(failure))
 
 
-async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
+async def _send_html(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
     """Send a text as HTML, or as plain text if Telegram refused the HTML and so did not send it."""
     html = render(content)
     if html.strip():
@@ -153,21 +155,15 @@ async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Se
         return await send(muted(content), None)
 
 
-async def _content(message: OutgoingMessage) -> bytes:
+async def _checked_content(message: OutgoingMessage) -> bytes:
     try:
-        path = message.path
-        content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
+        content = await read_content(message)
     except OSError as error:
         raise PermanentSend(f"the file cannot be read ({type(error).__name__})", FailureScope.MESSAGE) from None
     if len(content) > MAX_FILE_BYTES:
         size = f"{len(content):,} bytes, and Telegram takes at most {MAX_FILE_BYTES:,}"
         raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     return content
-
-
-def _no_preview() -> LinkPreviewOptions:
-    """Disable link previews: a preview would request an address that a model may have been led to write."""
-    return LinkPreviewOptions(is_disabled=True)
 
 
 def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:

@@ -53,18 +53,15 @@ class TelegramPolling:
         """Poll once and accept the updates; the next poll confirms only those that were accepted."""
         # The first poll, and the one after a failure, is no long poll: its quick answer proves the connection.
         wait, self._wait = self._wait, 0
-        await self._end_webhook()
+        if not self._alone:
+            # Telegram refuses polling beside an earlier webhook; its pending updates stay.
+            with telegram_errors():
+                await self._client.delete_webhook(drop_pending_updates=False)
+            self._alone = True
         updates = await self._updates(wait)
         await self._take(updates)
         await self._running()
         self._wait = WAIT_SECONDS
-
-    async def _end_webhook(self) -> None:
-        """Remove an earlier webhook, because Telegram refuses polling beside one; pending updates stay."""
-        if not self._alone:
-            with telegram_errors():
-                await self._client.delete_webhook(drop_pending_updates=False)
-            self._alone = True
 
     async def _updates(self, wait: int) -> Sequence[RawUpdate]:
         try:
@@ -74,23 +71,22 @@ class TelegramPolling:
             # which would end this one's in turn, endlessly and without a pause.
             self._alone, self._wait = False, WAIT_SECONDS
             raise
-        numbered = [one for one in updates if isinstance(one.get("update_id"), int)]
+        numbered = [update for update in updates if isinstance(update.get("update_id"), int)]
         if updates and not numbered:
             raise AmbiguousSend("Telegram's answer could not be read: no update in it has a number")
         return numbered
 
     async def _take(self, updates: Sequence[RawUpdate]) -> None:
-        found = group_albums(updates)
-        unfinished = self._albums.among(found, monotonic())
-        ready = confirmable(found, unfinished)
+        groups = group_albums(updates)
+        ready = confirmable(groups, self._albums.among(groups, monotonic()))
         for group in ready:
             await self._inbound.take(group)
-        if len(ready) < len(found):
-            self._offset = int(found[len(ready)][0]["update_id"])
+        if len(ready) < len(groups):
+            self._offset = int(groups[len(ready)][0]["update_id"])
             # No part of an album is confirmed yet, so the next poll returns its first parts again with the later ones.
             await asyncio.sleep(OPEN_SECONDS)
         elif updates:
-            self._offset = max(int(one["update_id"]) for one in updates) + 1
+            self._offset = max(int(update["update_id"]) for update in updates) + 1
 
 
 class TelegramEndpoint(WebhookEndpoint):
@@ -105,7 +101,7 @@ class TelegramEndpoint(WebhookEndpoint):
         self._secret = secret
 
     async def receive(self, request: Request) -> Response:
-        """Answer one request; the secret is a header, so the body of a stranger is not read."""
+        """Answer one request; the secret is in a header, so the body of a forged request is not read."""
         if not self.is_genuine(request.headers, b""):
             return PlainTextResponse("not signed by Telegram", HTTPStatus.UNAUTHORIZED)
         return await super().receive(request)

@@ -59,6 +59,8 @@ async def telegram_bot(
         yield bot
     finally:
         await bot.stop()
+        # Only ``run`` closes the connections; a test that sends without it would leave them open for later tests.
+        await made._client.close_when_idle()
 
 
 @asynccontextmanager
