@@ -24,9 +24,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class WebConfig:
-    """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme:
-
-    host[:port]``.
+    """Structural settings of the web connector; sizes in bytes, times in seconds, origins with scheme, host and port.
 
     ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the user
     at this machine is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are further names in the Host

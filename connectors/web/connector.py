@@ -52,8 +52,9 @@ class OriginGuard:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         if not self._hosts.admit(headers.getlist("host")) or not self._origin_allowed(headers, origin):
-            refusal = Forbidden("This Host or Origin is not allowed; see web.allowedOrigins.")
-            await _denied(refusal)(scope, receive, send)
+            text = "This Host or Origin is not allowed; see web.allowedOrigins."
+            denial = JSONResponse({"error": Forbidden.__name__, "message": text}, status_code=403)
+            await denial(scope, receive, send)
         elif scope["type"] == "http" and origin is not None:
             await self._with_cors(scope, receive, send, origin)
         else:
@@ -66,9 +67,9 @@ class OriginGuard:
             return False
         parsed = parse_origin(origin)
         scheme = parsed[0]
-        if scheme not in DEFAULT_PORTS:
-            return False
-        return parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
+        return scheme in DEFAULT_PORTS and (
+            parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
+        )
 
     async def _with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         if scope["method"] == "OPTIONS":
@@ -94,15 +95,6 @@ def _cors(origin: str) -> dict[str, str]:
     }
 
 
-def _denied(error: Forbidden) -> JSONResponse:
-    return JSONResponse({"error": type(error).__name__, "message": str(error)}, status_code=403)
-
-
-def utc_now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
-
-
 class WebConnector:
     """One server on one port; platform "web", account "default".
 
@@ -118,7 +110,7 @@ class WebConnector:
         config: WebConfig,
         context: ConnectorContext,
         *,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         tokens = ResumeTokens(config, clock)
         self.capabilities = Capabilities(
@@ -143,12 +135,8 @@ class WebConnector:
         )
         self._settled = asyncio.Event()
         self._failure: MaestroError | None = None
-        self._port = config.port
-
-    @property
-    def port(self) -> int:
+        self.port = config.port
         """The port in use, which differs from the configured one only if that is 0."""
-        return self._port
 
     @property
     def accepts_connections(self) -> bool:
@@ -165,7 +153,8 @@ class WebConnector:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port is not available."""
         await self._context.report(ConnectorState.STARTING)
         try:
-            sockets = await asyncio.to_thread(listen, self._place())
+            address = ListenAddress(self._config.host, self._config.port, section="web", option="--web-port")
+            sockets = await asyncio.to_thread(listen, address)
         except MaestroError as error:
             self._failure = error
             try:
@@ -174,7 +163,7 @@ class WebConnector:
             finally:
                 self._settled.set()
             raise
-        self._port = sockets[0].getsockname()[1]
+        self.port = sockets[0].getsockname()[1]
         options = uvicorn_config(
             self._app(),
             self._config.connections,
@@ -204,8 +193,8 @@ class WebConnector:
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Copy a stored upload; raises ``PermanentFetch`` when it no longer exists."""
         try:
-            kept = await self._context.upload_file(attachment.id)
-            return await asyncio.to_thread(shutil.copyfile, kept, folder / "upload")
+            stored = await self._context.upload_file(attachment.id)
+            return await asyncio.to_thread(shutil.copyfile, stored, folder / "upload")
         except (NotFound, FileNotFoundError) as error:
             raise PermanentFetch(f"the upload {attachment.id} is not kept any more") from error
 
@@ -214,12 +203,9 @@ class WebConnector:
         webhooks = Mount("/platforms", app=self.webhooks.router)
         return [WebSocketRoute("/", self._socket), *Endpoints(self._services).routes(), webhooks]
 
-    def _place(self) -> ListenAddress:
-        return ListenAddress(self._config.host, self._config.port, section="web", option="--web-port")
-
     async def _announce(self) -> None:
         self._settled.set()
-        await self._context.report(ConnectorState.RUNNING, f"port {self._port}")
+        await self._context.report(ConnectorState.RUNNING, f"port {self.port}")
 
     async def _socket(self, socket: WebSocket) -> None:
         await WebSession(self._services, socket).serve()

@@ -60,7 +60,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
-class _Body:
+class _CountedBody:
     """The bytes of a request, counted; raises ``TooLarge`` as soon as they exceed the limit."""
 
     def __init__(self, request: Request, cap: int) -> None:
@@ -89,26 +89,21 @@ async def receive_file(request: Request, cap: int, folder: Path | None) -> Uploa
     """
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise UnsupportedMedia("Send the file as multipart/form-data.")
-    part = await _file_part(request, cap)
+    counted = Request(request.scope, _CountedBody(request, cap))
+    parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidMessage(f"The upload is malformed: {error.message}") from error
+    part = next((value for value in form.values() if isinstance(value, UploadFile)), None)
+    if part is None:
+        raise InvalidMessage("The upload carries no file.")
     try:
         if (part.size or 0) > cap:
             raise too_large(cap)
         return await asyncio.to_thread(store, part.file, part.filename or "", folder)
     finally:
         await part.close()
-
-
-async def _file_part(request: Request, cap: int) -> UploadFile:
-    counted = Request(request.scope, _Body(request, cap))
-    parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise InvalidMessage(f"The upload is malformed: {error.message}") from error
-    for value in form.values():
-        if isinstance(value, UploadFile):
-            return value
-    raise InvalidMessage("The upload carries no file.")
 
 
 def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
@@ -164,7 +159,7 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
             *services.hub.recent(channel, delivery - 1),
             *await services.context.sent_since(address, delivery - 1, 1),
         ]
-        message = next((one for one in sent if one.id == delivery and one.filename), None)
+        message = next((chunk for chunk in sent if chunk.id == delivery and chunk.filename), None)
         if message is not None and await services.context.open_channel(address, web_user.identity.user_id):
             return message
     raise NotFound("There is no such file for you.")
@@ -205,12 +200,12 @@ class Endpoints:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
         fields = frames.decode(await _text(request, self._services.config.max_frame_bytes))
-        said = frames.read_message(fields)
+        message = frames.read_message(fields)
         channel = frames.read_channel(fields)
         web_user = await self._web_user(request, fields)
         address = await self._services.intake.open_channel(web_user, channel)
         try:
-            accepted = await self._services.intake.take(web_user, address, said)
+            accepted = await self._services.intake.take(web_user, address, message)
         finally:
             self._services.intake.leave(address)
         return {
@@ -226,14 +221,14 @@ class Endpoints:
         web_user = await self._web_user(request, {})
         upload = await receive_file(request, self._services.config.max_upload_bytes, self._services.config.upload_dir)
         try:
-            kept = await self._services.context.keep_upload(web_user.identity.user_id, upload)
+            stored = await self._services.context.keep_upload(web_user.identity.user_id, upload)
         finally:
             await asyncio.to_thread(upload.path.unlink, missing_ok=True)
         return {
-            "id": kept.id,
-            "filename": kept.filename,
-            "contentType": kept.content_type,
-            "size": kept.size,
+            "id": stored.id,
+            "filename": stored.filename,
+            "contentType": stored.content_type,
+            "size": stored.size,
             "resumeToken": self._services.tokens.issue(web_user),
         }
 
@@ -241,8 +236,8 @@ class Endpoints:
         """Return a file that was sent to a channel of this user."""
         web_user = await self._web_user(request, {})
         channel, number = request.path_params["channel"], request.path_params["delivery"]
-        named = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
-        if not named or int(number) > frames.MAX_ID:
+        is_valid = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
+        if not is_valid or int(number) > frames.MAX_ID:
             raise NotFound("There is no such file.")
         message = await find_file(self._services, web_user, channel, int(number))
         return await asyncio.to_thread(file_response, message)
@@ -255,20 +250,15 @@ class Endpoints:
         """Return the user of a request, from its Authorization header and the credentials of its body."""
         in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        in_header = (
-            self._services.authenticator.bearer(value.strip())
-            if scheme.lower() == "bearer"
-            else frames.WebCredentials()
+        authenticator, is_bearer = self._services.authenticator, scheme.lower() == "bearer"
+        in_header = authenticator.bearer(value.strip()) if is_bearer else frames.WebCredentials()
+        credentials = frames.WebCredentials(
+            api_key=in_header.api_key,
+            resume_token=in_header.resume_token or in_body.resume_token,
+            user_name=in_body.user_name,
+            bot=in_body.bot,
         )
-        return await self._services.authenticator.admit(
-            frames.WebCredentials(
-                api_key=in_header.api_key,
-                resume_token=in_header.resume_token or in_body.resume_token,
-                user_name=in_body.user_name,
-                bot=in_body.bot,
-            ),
-            caller_of(request),
-        )
+        return await authenticator.admit(credentials, caller_of(request))
 
 
 def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -294,12 +284,9 @@ def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable
 def _refusal(error: MaestroError) -> Response:
     body = {"error": type(error).__name__, "message": explain(error)}
     wait = {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))} if error.retry_after else {}
-    return JSONResponse(body, status_code=_status(error), headers={**HEADERS, **wait})
-
-
-def _status(error: MaestroError) -> HTTPStatus:
     matching = (status for kind, status in STATUS if isinstance(error, kind))
-    return next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = next(matching, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return JSONResponse(body, status_code=status, headers={**HEADERS, **wait})
 
 
 async def _text(request: Request, cap: int) -> str:

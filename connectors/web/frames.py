@@ -73,19 +73,26 @@ def decode(text: str | None) -> Fields:
 
 def read_auth(fields: Fields) -> AuthFrame:
     """Read an auth frame; raises ``InvalidMessage`` naming the invalid field."""
-    return AuthFrame(
-        credentials=read_credentials(fields), channel=read_channel(fields), last_id=_last_id(fields.get("lastId"))
-    )
+    last_id = fields.get("lastId")
+    if isinstance(last_id, str) and NUMBER.fullmatch(last_id):
+        last_id = int(last_id)
+    is_number = isinstance(last_id, int) and not isinstance(last_id, bool)
+    if last_id is not None and not (is_number and 0 <= last_id <= MAX_ID):
+        raise InvalidMessage("lastId must be a whole number from 0 up")
+    return AuthFrame(read_credentials(fields), read_channel(fields), last_id)
 
 
 def read_credentials(fields: Fields) -> WebCredentials:
     """Read the credentials of a frame."""
+    bot = fields.get("bot")
+    if bot is not None and not isinstance(bot, bool):
+        raise InvalidMessage("bot must be true or false")
     return WebCredentials(
         api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
         ticket=_text(fields, "ticket", MAX_CREDENTIAL),
         resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
         user_name=_display_name(_text(fields, "userName", MAX_CREDENTIAL)),
-        bot=_flag(fields, "bot"),
+        bot=bool(bot),
     )
 
 
@@ -159,14 +166,14 @@ def delivery_frame(message: OutgoingMessage) -> Fields:
         "channelId": message.address.channel,
         "content": "" if message.filename and message.path is None else message.content,
     }
-    besides: Fields = {
+    optional: Fields = {
         "replyTo": message.reply_to,
         "more": message.more,
         "notice": message.notice,
         "buttons": [button.model_dump() for button in message.buttons],
         "file": _file(message),
     }
-    return {**frame, **{name: value for name, value in besides.items() if value}}
+    return {**frame, **{name: value for name, value in optional.items() if value}}
 
 
 def error_frame(kind: str, message: str, client: str = "") -> Fields:
@@ -179,23 +186,19 @@ def _file(message: OutgoingMessage) -> Fields | None:
     """Return the description of a file for a client; its address is a path of this port."""
     if not message.filename:
         return None
+    size = len(message.content.encode())
+    if message.path is not None:
+        try:
+            size = message.path.stat().st_size
+        except OSError:
+            size = 0  # the file was deleted
     return {
         "id": str(message.id),
         "filename": message.filename,
         "contentType": message.content_type or ("text/markdown" if message.path is None else ""),
-        "size": _size(message),
+        "size": size,
         "url": f"{FILES}{message.address.channel}/{message.id}",
     }
-
-
-def _size(message: OutgoingMessage) -> int:
-    """Return the size of a file in bytes, 0 if it was deleted."""
-    if message.path is None:
-        return len(message.content.encode())
-    try:
-        return message.path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _text(fields: Fields, name: str, limit: int) -> str:
@@ -209,26 +212,9 @@ def _text(fields: Fields, name: str, limit: int) -> str:
     return clean(value)
 
 
-def _flag(fields: Fields, name: str) -> bool:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidMessage(f"{name} must be true or false")
-    return bool(value)
-
-
 def _display_name(name: str) -> str:
     visible = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(visible.split())[:MAX_USER_NAME].strip()
-
-
-def _last_id(value: object) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, str) and NUMBER.fullmatch(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_ID:
-        raise InvalidMessage("lastId must be a whole number from 0 up")
-    return value
 
 
 def _attachments(value: object) -> tuple[str, ...]:
@@ -259,10 +245,10 @@ class SocketQueue:
 
     def say(self, frame: Fields) -> None:
         """Queue an answer of the server."""
-        if len(self._frames) >= self._limit:
+        if len(self._frames) < self._limit:
+            self._append(frame)
+        else:
             self._full.set()
-            return
-        self._append(frame)
 
     def hint(self, frame: Fields) -> None:
         """Queue a frame that may be lost; it is dropped while other frames wait."""
@@ -272,7 +258,10 @@ class SocketQueue:
     def push(self, message: OutgoingMessage) -> None:
         """Queue a live delivery, unless this socket already got it."""
         if self._held is not None:
-            self._hold(message)
+            if len(self._held) < self._limit:
+                self._held.append(message)
+            else:
+                self._full.set()
         elif message.id > self.cursor:
             self.cursor = message.id
             self.say(delivery_frame(message))
@@ -316,16 +305,9 @@ class SocketQueue:
         raise TooSlow
 
     def _append(self, frame: Fields) -> None:
-        self._frames.append(_encode(frame))
+        self._frames.append(json.dumps(frame, ensure_ascii=False, separators=(",", ":")))
         self._more.set()
         self._written.clear()
-
-    def _hold(self, message: OutgoingMessage) -> None:
-        assert self._held is not None
-        if len(self._held) >= self._limit:
-            self._full.set()
-            return
-        self._held.append(message)
 
 
 class SocketHub:
@@ -374,7 +356,3 @@ class SocketHub:
             for at, message in self._recent
             if at >= oldest and message.address.channel == channel and message.id > after_id
         ]
-
-
-def _encode(frame: Fields) -> str:
-    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))

@@ -103,10 +103,13 @@ class ResumeTokens:
 
     def read(self, token: str) -> WebUser:
         """Return the user of a token; raises ``Unauthorized`` when it is forged, revoked or expired."""
-        kind = self._signer(token)
+        kind, body = self._signer(token), token.partition(".")[0]
         if kind is None:
             raise _invalid()
-        claims = json.loads(_decode(token.partition(".")[0]))
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        except binascii.Error as error:
+            raise _invalid() from error
         identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
         # Tokens of releases before web bots have no ``bot`` claim.
         web_user = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
@@ -145,7 +148,10 @@ class WebAuthenticator:
         credentials the local user is the owner, if the configuration allows it.
         """
         if given.ticket:
-            return _named(await self._redeemed(given.ticket), given.user_name)
+            identity = await self._context.redeem(given.ticket)
+            if identity is None:
+                raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
+            return _named(WebUser(identity, dashboard=True), given.user_name)
         knows_key = await self._knows_key(given.api_key, caller)
         if given.resume_token:
             return _named(_bot(self._tokens.read(given.resume_token), given), given.user_name)
@@ -170,12 +176,6 @@ class WebAuthenticator:
                 self._throttle.refuse(caller)
             raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
         return True
-
-    async def _redeemed(self, ticket: str) -> WebUser:
-        identity = await self._context.redeem(ticket)
-        if identity is None:
-            raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
-        return WebUser(identity, dashboard=True)
 
 
 def _bot(web_user: WebUser, given: WebCredentials) -> WebUser:
@@ -202,10 +202,3 @@ def _invalid() -> Unauthorized:
 
 def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> bytes:
-    try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error as error:
-        raise _invalid() from error

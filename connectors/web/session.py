@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,21 +13,11 @@ from ulid import ULID
 from connectors.base import ConnectorContext, IdentityRole
 from connectors.web import frames
 from connectors.web.config import MAX_CLIENT_ID, PLATFORM, WebConfig
-from connectors.web.errors import (
-    ChannelTaken,
-    Close,
-    ShuttingDown,
-    TooSlow,
-    close_code,
-    explain,
-    presentable,
-)
+from connectors.web.errors import ChannelTaken, Close, ShuttingDown, TooSlow, close_code, explain, presentable
 from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
 from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import InvalidMessage, MaestroError, Unauthorized
-from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage, OutgoingMessage
-
-STOP = "/stop"
+from maestro.domain.messages import AcceptedMessage, Address, ControlWord, IncomingMessage
 
 CLOSE_PATIENCE = 5.0
 """Seconds to wait until a client that does not read accepts the close frame."""
@@ -64,21 +54,21 @@ class WebIntake:
         """Release a new channel without messages."""
         self._unwritten.pop(address.channel, None)
 
-    async def take(self, web_user: WebUser, address: Address, said: ClientMessage) -> AcceptedMessage:
+    async def take(self, web_user: WebUser, address: Address, frame: ClientMessage) -> AcceptedMessage:
         """Store a message; raises the errors of ``ConnectorContext.accept``, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
         user = web_user.identity
-        files = await self._context.uploads(user.user_id, said.attachments) if said.attachments else ()
+        files = await self._context.uploads(user.user_id, frame.attachments) if frame.attachments else ()
         if address.channel in self._unwritten:
             await self._own(web_user, address)
         message = IncomingMessage(
             # The user is part of the id: two users may choose the same clientId.
-            id=f"{user.user_id}:{said.client_id or ULID()}",
+            id=f"{user.user_id}:{frame.client_id or ULID()}",
             address=address,
             user_id=user.user_id,
             user_name=user.user_name,
-            content=said.content,
+            content=frame.content,
             sent_at=self._clock(),
             attachments=files,
             is_direct=True,
@@ -86,10 +76,6 @@ class WebIntake:
             from_bot=web_user.bot,
         )
         return await self._context.accept(message)
-
-    async def stop(self, web_user: WebUser, address: Address) -> AcceptedMessage:
-        """Ask the running job of this channel to stop (docs/decisions.md: control words)."""
-        return await self.take(web_user, address, ClientMessage(client_id="", content=STOP))
 
     async def _own(self, web_user: WebUser, address: Address) -> None:
         """Make the user the owner of the channel; raises ``ChannelTaken``."""
@@ -149,10 +135,14 @@ class WebSession:
         return web_user, address, auth
 
     async def _refuse(self, error: MaestroError) -> None:
+        await self._close(close_code(error), error.public, frames.error_frame(type(error).__name__, explain(error)))
+
+    async def _close(self, code: Close, reason: str, last_frame: Fields | None = None) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSE_PATIENCE):
-                await self._socket.send_json(frames.error_frame(type(error).__name__, explain(error)))
-                await self._socket.close(close_code(error), error.public)
+                if last_frame is not None:
+                    await self._socket.send_json(last_frame)
+                await self._socket.close(code, reason)
 
     async def _converse(self, web_user: WebUser, address: Address, auth: frames.AuthFrame) -> None:
         queue = SocketQueue(self._services.config.queue_limit, auth.last_id or 0)
@@ -166,7 +156,7 @@ class WebSession:
         except* WebSocketDisconnect:
             pass
         except* TooSlow:
-            await self._drop()
+            await self._close(Close.LATER, "too slow; reconnect with lastId")
         except* MaestroError as errors:
             # Without the missed messages the client would have a gap; it gets them when it reconnects with lastId.
             await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
@@ -184,34 +174,28 @@ class WebSession:
         if last_id is None:
             queue.catch_up(())
             return
-        newest = await self._newest()
+        try:
+            await self._replay(address, last_id, queue)
+        # Any error becomes one that can be shown to the client before its socket is closed.
+        except Exception as error:
+            raise presentable(error) from error
+
+    async def _replay(self, address: Address, last_id: int, queue: SocketQueue) -> None:
+        context = self._services.context
+        newest = await context.newest_delivery()
         if last_id > newest:
             # An id above the newest means that an older store was restored: none of its deliveries were seen.
             queue.cursor = 0
             queue.catch_up(self._services.hub.recent(address.channel, 0))
             queue.say({"type": "resumed", "lastId": max(queue.cursor, newest)})
             return
-        page = await self._missed(address, queue.cursor)
+        page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         while len(page) == REPLAY_PAGE:
             await queue.replay(page)
-            page = await self._missed(address, queue.cursor)
+            page = await context.sent_since(address, queue.cursor, REPLAY_PAGE)
         # The last page, uncommitted deliveries and messages that arrived during the replay are merged in one step.
         queue.catch_up((*page, *self._services.hub.recent(address.channel, queue.cursor)))
         queue.say({"type": "resumed", "lastId": queue.cursor})
-
-    async def _newest(self) -> int:
-        try:
-            return await self._services.context.newest_delivery()
-        # Any error becomes one that can be shown to the client before its socket is closed.
-        except Exception as error:
-            raise presentable(error) from error
-
-    async def _missed(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
-        try:
-            return await self._services.context.sent_since(address, after_id, REPLAY_PAGE)
-        # Any error becomes one that can be shown to the client before its socket is closed.
-        except Exception as error:
-            raise presentable(error) from error
 
     async def _answer(self, web_user: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
@@ -226,11 +210,13 @@ class WebSession:
     async def _act(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
             case "message":
-                said = frames.read_message(fields)
-                accepted = await self._services.intake.take(web_user, address, said)
-                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=said.client_id)
+                message = frames.read_message(fields)
+                accepted = await self._services.intake.take(web_user, address, message)
+                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=message.client_id)
             case "stop":
-                accepted = await self._services.intake.stop(web_user, address)
+                # See docs/decisions.md: control words.
+                stop = ClientMessage(client_id="", content=ControlWord.STOP)
+                accepted = await self._services.intake.take(web_user, address, stop)
                 return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
             case "ping":
                 return {"type": "pong"}
@@ -245,11 +231,6 @@ class WebSession:
             raise WebSocketDisconnect(event.get("code", 1005))
         text = event.get("text")
         return text if isinstance(text, str) else None
-
-    async def _drop(self) -> None:
-        with contextlib.suppress(TimeoutError, WebSocketDisconnect):
-            async with asyncio.timeout(CLOSE_PATIENCE):
-                await self._socket.close(Close.LATER, "too slow; reconnect with lastId")
 
 
 def caller_of(connection: HTTPConnection) -> str:

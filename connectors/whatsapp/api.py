@@ -21,7 +21,7 @@ WINDOW_CLOSED = 131047
 WRONG_PART = 100
 TOKEN_ENDED = 190
 NO_SUCH_OBJECT = (WRONG_PART, 33)
-"""The code and the subcode of an id that is wrong or not visible to the token."""
+"""The code and the subcode of an unknown id, or of one that the token may not see."""
 NO_SUCH_NUMBER = (
     "WhatsApp knows no such id, or the accessToken may not see it: check the phoneNumberId, and give the system user "
     "the number's account as an asset"
@@ -76,13 +76,13 @@ BUSY: Mapping[int, timedelta] = {
 }
 """The wait before a retry, by error code; after these errors WhatsApp did nothing."""
 UNKNOWN_OUTCOME = frozenset({1, 2, 131000, 131016, 131057})
-"""Internal errors of WhatsApp, after which the outcome is unknown."""
+"""The codes of internal errors of WhatsApp, after which the outcome is unknown."""
 ACCOUNT = frozenset({0, 3, 10, TOKEN_ENDED, 368, 131005, 131031, 131037, 131045, 133010})
 PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
 DEFAULT_RETRY_AFTER = timedelta(seconds=30)
 """The wait after a rate limit in which WhatsApp names no time."""
-LONGEST = timedelta(hours=1)
+MAX_RETRY_AFTER = timedelta(hours=1)
 """The longest wait, even if WhatsApp asks for more."""
 MOST_DIGITS = 9
 
@@ -102,7 +102,13 @@ BAD_PROXY = (
 
 Fields = Mapping[str, Any]
 
-_NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+_UNSENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 
 
 class PairRateLimit(RetryableSend):
@@ -111,14 +117,14 @@ class PairRateLimit(RetryableSend):
 
 def sentence(code: int) -> str:
     """Return the message for the operator about an error code."""
-    known = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
-    return f"WhatsApp says {code}" + (f": {known}" if known else "")
+    explanation = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
+    return f"WhatsApp says {code}" + (f": {explanation}" if explanation else "")
 
 
 def failure_sentence(errors: object) -> str:
     """Return the reason why an accepted message failed later, from the error codes of its status."""
-    found = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
-    code = next((code for code in found if isinstance(code, int)), None)
+    codes = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    code = next((code for code in codes if isinstance(code, int)), None)
     return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
 
 
@@ -129,20 +135,19 @@ def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> 
     code, subcode = _number(fields.get("code")), _number(fields.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
         limit = PairRateLimit if code == PAIR else RetryableSend
-        return limit(
-            sentence(code if code >= 0 else status), _pause(retry_after) or BUSY.get(code, DEFAULT_RETRY_AFTER)
-        )
-    if (
-        status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        or code in UNKNOWN_OUTCOME
-        or (code < 0 and status != HTTPStatus.UNAUTHORIZED)
-    ):
+        pause = _parse_retry_after(retry_after) or BUSY.get(code, DEFAULT_RETRY_AFTER)
+        return limit(sentence(code if code >= 0 else status), pause)
+    has_no_code = code < 0 and status != HTTPStatus.UNAUTHORIZED
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNKNOWN_OUTCOME or has_no_code:
         return AmbiguousSend(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
         return PermanentSend(NO_SUCH_NUMBER, FailureScope.ACCOUNT, str(code))
     if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
         return PermanentSend(sentence(TOKEN_ENDED), FailureScope.ACCOUNT, str(TOKEN_ENDED))
-    return PermanentSend(sentence(code), _scope(code), str(code))
+    if code in ACCOUNT or code in PERMISSIONS:
+        return PermanentSend(sentence(code), FailureScope.ACCOUNT, str(code))
+    scope = FailureScope.CHANNEL if code in CHANNEL else FailureScope.MESSAGE
+    return PermanentSend(sentence(code), scope, str(code))
 
 
 def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
@@ -152,18 +157,11 @@ def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
     return NotDispatched(str(failure)) if isinstance(failure, AmbiguousSend) else failure
 
 
-def _scope(code: int) -> FailureScope:
-    if code in ACCOUNT or code in PERMISSIONS:
-        return FailureScope.ACCOUNT
-    return FailureScope.CHANNEL if code in CHANNEL else FailureScope.MESSAGE
-
-
-def _pause(retry_after: str) -> timedelta | None:
-    """Return the wait that WhatsApp asks for, None if it names none."""
+def _parse_retry_after(retry_after: str) -> timedelta | None:
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):
         return None
-    return LONGEST if len(digits) > MOST_DIGITS else min(timedelta(seconds=int(digits)), LONGEST)
+    return MAX_RETRY_AFTER if len(digits) > MOST_DIGITS else min(timedelta(seconds=int(digits)), MAX_RETRY_AFTER)
 
 
 def _number(value: object) -> int:
@@ -192,42 +190,39 @@ class GraphClient:
             raise ConfigurationError(BAD_PROXY) from None
 
     async def number(self, fields: str) -> Fields:
-        """Return Meta's data about the number; raises a ``GraphTrouble``."""
-        return await self._called(
-            self._http.build_request("GET", self._number, params={"fields": fields}), CALL_SECONDS
-        )
+        """Return Meta's data about the number; raises a ``SendFailure``."""
+        return await self._call(self._http.build_request("GET", self._number, params={"fields": fields}))
 
     async def media(self, media_id: str) -> Fields:
-        """Return the download link and the type of a file; raises a ``GraphTrouble``."""
-        asked = self._http.build_request("GET", media_id, params={"phone_number_id": self._number})
-        return await self._called(asked, CALL_SECONDS)
+        """Return the download link and the type of a file; raises a ``SendFailure``."""
+        return await self._call(self._http.build_request("GET", media_id, params={"phone_number_id": self._number}))
 
     async def message(self, body: Fields) -> Fields:
-        """Send a message, a reaction or a receipt; raises a ``GraphTrouble``."""
-        asked = self._http.build_request("POST", f"{self._number}/messages", json={**PRODUCT, **body})
-        return await self._called(asked, CALL_SECONDS)
+        """Send a message, a reaction or a receipt; raises a ``SendFailure``."""
+        content = {**PRODUCT, **body}
+        return await self._call(self._http.build_request("POST", f"{self._number}/messages", json=content))
 
     async def upload(self, content: bytes, filename: str, content_type: str) -> str:
-        """Upload a file and return the id by which a message refers to it; raises a ``GraphTrouble``."""
-        asked = self._http.build_request(
+        """Upload a file and return the id by which a message refers to it; raises a ``SendFailure``."""
+        request = self._http.build_request(
             "POST",
             f"{self._number}/media",
             data={**PRODUCT, "type": content_type},
             files={"file": (filename, content, content_type)},
             timeout=httpx.Timeout(UPLOAD_SECONDS, connect=CONNECT_SECONDS),
         )
-        answer = await self._called(asked, UPLOAD_SECONDS)
+        answer = await self._call(request, UPLOAD_SECONDS)
         media_id = str(answer.get("id") or "")
         if not media_id:
             raise AmbiguousSend("WhatsApp took the file and gave it no id")
         return media_id
 
-    async def _called(self, request: httpx.Request, seconds: float) -> Fields:
+    async def _call(self, request: httpx.Request, seconds: float = CALL_SECONDS) -> Fields:
         try:
             async with asyncio.timeout(seconds):
                 async with aclosing(await self._http.send(request, stream=True)) as response:
-                    answer = _object(await _body(response))
-        except _NOT_ASKED as error:
+                    answer = await _read_answer(response)
+        except _UNSENT as error:
             raise NotDispatched(f"WhatsApp cannot be reached ({type(error).__name__})") from None
         except (httpx.HTTPError, TimeoutError, OSError) as error:
             raise AmbiguousSend(f"the connection to WhatsApp broke ({type(error).__name__})") from None
@@ -236,17 +231,13 @@ class GraphClient:
         return answer
 
 
-async def _body(response: httpx.Response) -> bytes:
+async def _read_answer(response: httpx.Response) -> Fields:
     """Return the fields of an answer, empty if it is not an answer of WhatsApp or far too long."""
     body = bytearray()
-    async for piece in response.aiter_bytes():
-        body += piece
+    async for chunk in response.aiter_bytes():
+        body += chunk
         if len(body) > MAX_ANSWER:
-            return b""
-    return bytes(body)
-
-
-def _object(body: bytes) -> Fields:
+            return {}
     try:
         answer = tidied(json.loads(body))
     except (ValueError, RecursionError):  # RecursionError: JSON nested thousands of levels deep

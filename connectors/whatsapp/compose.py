@@ -1,15 +1,13 @@
 """Outgoing messages as request bodies of WhatsApp's API, and Markdown as WhatsApp's markup."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from connectors.failures import FailureScope, PermanentSend
-from connectors.markdown import APART, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
-from maestro.domain.messages import Button, OutgoingMessage
-
-_AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
+from connectors.markdown import APART, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
+from maestro.domain.messages import OutgoingMessage
 
 Body = Mapping[str, Any]
 
@@ -32,10 +30,10 @@ def marked(text: str) -> str:
     Marks without text between them stay as they are: WhatsApp would show nothing, and rejects an empty message.
     """
     source = [line for block in blocks(text.split("\n")) for line in block]
-    written = list(lines("\n".join(source), DIALECT))
-    is_open = sum(line == TICKS for line in written) % 2 == 1
-    shown = "\n".join([*written, TICKS] if is_open else written)
-    return shown if shown.strip() else text
+    rendered = list(lines("\n".join(source), DIALECT))
+    is_open = sum(line == TICKS for line in rendered) % 2 == 1
+    result = "\n".join([*rendered, TICKS] if is_open else rendered)
+    return result if result.strip() else text
 
 
 def _plain(text: str) -> str:
@@ -43,21 +41,20 @@ def _plain(text: str) -> str:
     return text.replace(TICKS, APART)
 
 
-def _literal(mark: str) -> str:
-    """Return a mark that WhatsApp does not interpret; its markup has no escape."""
-    return mark + (ZERO_WIDTH if mark in "*_~`>" else "")
-
-
-def _code(text: str) -> str:
-    return f"`{_plain(text)}`"
-
-
 def _link(label: str, url: str) -> str:
-    said = _plain(label).strip()
-    return f"{said} ({url})" if said and said != url else url
+    text = _plain(label).strip()
+    return f"{text} ({url})" if text and text != url else url
 
 
-DIALECT = MarkdownDialect(plain=_plain, literal=_literal, code=_code, block=_plain, link=_link, around=_AROUND)
+DIALECT = MarkdownDialect(
+    plain=_plain,
+    # The markup has no escape, so a zero-width character after a mark keeps WhatsApp from interpreting it.
+    literal=lambda mark: mark + (ZERO_WIDTH if mark in "*_~`>" else ""),
+    code=lambda text: f"`{_plain(text)}`",
+    block=_plain,
+    link=_link,
+    around=SHORT_MARKS,
+)
 
 
 class MediaShape(StrEnum):
@@ -100,8 +97,9 @@ class WhatsAppUpload:
 def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
     """Return the form of a file; one that is too large, or audio with a caption, is a document."""
     shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
-    silenced = shape is MediaShape.AUDIO and bool(message.content.strip())
-    return MediaShape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
+    has_caption = bool(message.content.strip())
+    loses_caption = shape is MediaShape.AUDIO and has_caption
+    return MediaShape.DOCUMENT if loses_caption or size > MAX_BYTES[shape] else shape
 
 
 def uploaded_as(message: OutgoingMessage) -> str:
@@ -115,41 +113,40 @@ def text(message: OutgoingMessage) -> Body:
 
     A text that is too long for buttons is sent without them: the text itself explains how to answer.
     """
-    written = marked(message.content)
-    if len(written) > MAX_TEXT:
-        raise PermanentSend(
-            f"the text has {len(written):,} characters, WhatsApp takes {MAX_TEXT:,}", FailureScope.MESSAGE
-        )
-    if message.buttons and len(message.buttons) <= MAX_ROWS and len(written) <= MAX_BODY:
-        return {"type": "interactive", "interactive": _choices(message, written)}
-    return {"type": "text", "text": {"body": written, "preview_url": False}}
+    content = marked(message.content)
+    if len(content) > MAX_TEXT:
+        problem = f"the text has {len(content):,} characters, WhatsApp takes {MAX_TEXT:,}"
+        raise PermanentSend(problem, FailureScope.MESSAGE)
+    if message.buttons and len(message.buttons) <= MAX_ROWS and len(content) <= MAX_BODY:
+        return {"type": "interactive", "interactive": _choices(message, content)}
+    return {"type": "text", "text": {"body": content, "preview_url": False}}
 
 
 def file(message: OutgoingMessage, sent: WhatsAppUpload) -> Body:
     """Return a file with its caption, which is truncated if too long."""
-    part: dict[str, str] = {"id": sent.media_id}
+    fields: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():
-        part["caption"] = cut(marked(message.content), MAX_BODY)
+        fields["caption"] = cut(marked(message.content), MAX_BODY)
     if sent.shape is MediaShape.DOCUMENT:
-        part["filename"] = message.filename
-    return {"type": sent.shape, sent.shape: part}
+        fields["filename"] = message.filename
+    return {"type": sent.shape, sent.shape: fields}
 
 
 def template(message: OutgoingMessage, name: str, language: str) -> Body:
     """Return the text as the only variable of a template, without line breaks and repeated spaces."""
-    said = cut(" ".join(marked(message.content).split()), MAX_BODY)
-    parts = [{"type": "body", "parameters": [{"type": "text", "text": said}]}]
+    variable = cut(" ".join(marked(message.content).split()), MAX_BODY)
+    parts = [{"type": "body", "parameters": [{"type": "text", "text": variable}]}]
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
 
 def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     """Return a body with its receiver and the message's key, which WhatsApp returns in every status."""
-    whole = {**receiver(message.address.channel), **body}
+    addressed_body = {**receiver(message.address.channel), **body}
     if message.key:
-        whole["biz_opaque_callback_data"] = message.key
+        addressed_body["biz_opaque_callback_data"] = message.key
     if quotes and message.reply_to:
-        whole["context"] = {"message_id": message.reply_to}
-    return whole
+        addressed_body["context"] = {"message_id": message.reply_to}
+    return addressed_body
 
 
 def receiver(channel: str) -> Body:
@@ -162,27 +159,17 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def _choices(message: OutgoingMessage, written: str) -> Body:
+def _choices(message: OutgoingMessage, content: str) -> Body:
     """Return reply buttons if all of them fit, else a list with the full labels."""
-    labels = [button.label for button in message.buttons]
-    fit = len(labels) <= MAX_REPLIES and len(set(labels)) == len(labels) and max(map(len, labels)) <= MAX_REPLY
-    body = {"text": written}
-    if fit:
-        return {"type": "button", "body": body, "action": {"buttons": _replies(message.key, labels)}}
-    rows = _rows(message.key, message.buttons)
-    return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}
-
-
-def _replies(key: str, labels: Sequence[str]) -> list[Body]:
-    return [
-        {"type": "reply", "reply": {"id": f"{key}:{number}", "title": label}} for number, label in enumerate(labels)
+    labels = {f"{message.key}:{number}": button.label for number, button in enumerate(message.buttons)}
+    lengths, are_unique = [len(label) for label in labels.values()], len(set(labels.values())) == len(labels)
+    body = {"text": content}
+    if len(labels) <= MAX_REPLIES and are_unique and max(lengths) <= MAX_REPLY:
+        replies = [{"type": "reply", "reply": {"id": key, "title": label}} for key, label in labels.items()]
+        return {"type": "button", "body": body, "action": {"buttons": replies}}
+    rows = [
+        {"id": key, "title": cut(label, MAX_ROW)}
+        | ({"description": cut(label, MAX_DESCRIPTION)} if len(label) > MAX_ROW else {})
+        for key, label in labels.items()
     ]
-
-
-def _rows(key: str, buttons: Sequence[Button]) -> list[Body]:
-    return [_row(f"{key}:{number}", button.label) for number, button in enumerate(buttons)]
-
-
-def _row(handed_back: str, label: str) -> Body:
-    row = {"id": handed_back, "title": cut(label, MAX_ROW)}
-    return row if len(label) <= MAX_ROW else {**row, "description": cut(label, MAX_DESCRIPTION)}
+    return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}

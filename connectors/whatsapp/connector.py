@@ -29,21 +29,19 @@ from connectors.whatsapp.receive import (
     NumberChange,
     SkippedEvent,
     StatusReport,
-    WhatsAppEvent,
     WhatsAppMessage,
     WhatsAppNumber,
     events_in,
 )
 from connectors.whatsapp.send import StatusWaiter, WhatsAppSender
-from maestro.domain.errors import ConfigurationError
-from maestro.domain.messages import Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
 MOST_CHATS = 10_000
 
 log = structlog.get_logger(__name__)
 
 STORE_SECONDS = 8.0
-"""How long a request may take to be in the inbox; Meta waits about ten seconds."""
+"""Seconds to store a request in the inbox; Meta waits about ten seconds."""
 SIGNATURE, SCHEME = "x-hub-signature-256", "sha256"
 
 HOSTS = frozenset({"lookaside.fbsbx.com"})
@@ -59,58 +57,49 @@ LOW_QUALITY = "RED"
 
 
 class WhatsAppInbound:
-    """Stores the events of a request; what it raises means that Meta has to send the request again."""
+    """The receiver of Meta's requests; after an error Meta has to send the request again."""
 
     def __init__(self, context: ConnectorContext, number: WhatsAppNumber) -> None:
         self._context = context
         self._number = number
-        self._newest: dict[str, str] = {}
+        self.newest: dict[str, str] = {}
+        """The id of the newest message since the start, by chat."""
         self._intake = MessageIntake(context)
 
     async def take(self, payload: Mapping[str, Any]) -> None:
-        """Take in all events of a request; those stored before a failure are duplicates the next time."""
-        others = 0
-        for one in events_in(payload, self._number):
-            if isinstance(one, ForeignEvents):
-                others += one.count
-            else:
-                await self._take(one)
-        if others:
-            log.info("whatsapp.of_another_number", account=self._number.account, count=others)
+        """Accept all events of a request; those stored before a failure are duplicates the next time."""
+        foreign = 0
+        for event in events_in(payload, self._number):
+            match event:
+                case WhatsAppMessage():
+                    async with self._intake.in_order(event.message.address.channel):
+                        await self._accept(event)
+                case StatusReport():
+                    await self._context.record_report(event.key, event.report)
+                case NumberChange():
+                    await self._context.moved(event.channel, event.to)
+                case SkippedEvent():
+                    log.warning("whatsapp.passed_over", account=self._number.account, reason=event.why)
+                case ForeignEvents():
+                    foreign += event.count
+        if foreign:
+            log.info("whatsapp.of_another_number", account=self._number.account, count=foreign)
 
-    def newest(self, channel: str) -> str:
-        """Return the id of the newest message of a chat since the start, empty where there is none."""
-        return self._newest.get(channel, "")
-
-    async def _take(self, one: WhatsAppEvent) -> None:
-        if isinstance(one, WhatsAppMessage):
-            async with self._intake.in_order(one.message.address.channel):
-                await self._accept(await self._with_press(one))
-        elif isinstance(one, StatusReport):
-            await self._context.record_report(one.key, one.report)
-        elif isinstance(one, NumberChange):
-            await self._context.moved(one.channel, one.to)
-        elif isinstance(one, SkippedEvent):
-            log.warning("whatsapp.passed_over", account=self._number.account, reason=one.why)
-
-    async def _with_press(self, received: WhatsAppMessage) -> IncomingMessage:
-        """Return the message with the text behind its button; a button of another origin counts by its label."""
-        if received.press is None:
-            return received.message
-        value = await self._context.pressed(received.press.key, received.press.number)
-        return received.message if value is None else received.message.model_copy(update={"content": value})
-
-    async def _accept(self, message: IncomingMessage) -> None:
+    async def _accept(self, event: WhatsAppMessage) -> None:
+        message, press = event.message, event.press
+        content = await self._context.pressed(press.key, press.number) if press is not None else None
+        if content is not None:  # a button that Maestro did not send counts by its label
+            message = message.model_copy(update={"content": content})
         if await self._intake.accept(message) is None:
             return
-        self._newest.pop(message.address.channel, None)
-        if len(self._newest) >= MOST_CHATS:
-            del self._newest[next(iter(self._newest))]
-        self._newest[message.address.channel] = message.edit_of or message.id
+        self.newest.pop(message.address.channel, None)
+        if len(self.newest) >= MOST_CHATS:
+            del self.newest[next(iter(self.newest))]
+        self.newest[message.address.channel] = message.edit_of or message.id
 
 
 class WhatsAppEndpoint(WebhookEndpoint):
-    """Where Meta posts; a request that is not acknowledged comes again, for up to seven days."""
+    """The endpoint of Meta's requests; Meta repeats one without an acknowledgement for up to seven days."""
 
     methods = ("GET", "POST")
 
@@ -123,11 +112,11 @@ class WhatsAppEndpoint(WebhookEndpoint):
         """Answer one request; with a GET Meta verifies the address, when the webhook is set up."""
         if request.method == "POST":
             return await super().receive(request)
-        asked = request.query_params
-        known = is_same_secret(self._verify_token, asked.get("hub.verify_token", ""))
-        if asked.get("hub.mode") != "subscribe" or not known:
+        parameters = request.query_params
+        is_known = is_same_secret(self._verify_token, parameters.get("hub.verify_token", ""))
+        if parameters.get("hub.mode") != "subscribe" or not is_known:
             return PlainTextResponse("the verify token is another one", HTTPStatus.FORBIDDEN)
-        return PlainTextResponse(asked.get("hub.challenge", ""))
+        return PlainTextResponse(parameters.get("hub.challenge", ""))
 
     def is_genuine(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Check the signature."""
@@ -139,27 +128,16 @@ class WhatsAppEndpoint(WebhookEndpoint):
         return payload if isinstance(payload, Response) else await self.store(payload)
 
 
-def connect(instance: Instance, context: ConnectorContext) -> "WhatsAppConnector":
-    """Create the connector of a number."""
-    if not isinstance(instance.options, WhatsAppOptions):
-        raise ConfigurationError(f"whatsapp/{instance.account}: these are no options of WhatsApp")
-    return WhatsAppConnector(instance, context, instance.options)
-
-
 class WhatsAppConnector(AccountConnector):
     """The connector of one number; it needs a public address for Meta's requests."""
 
     platform = PLATFORM
+    render = staticmethod(marked)
 
-    def __init__(
-        self,
-        instance: Instance,
-        context: ConnectorContext,
-        options: WhatsAppOptions,
-        *,
-        look_seconds: float = LOOK_SECONDS,
-    ) -> None:
+    def __init__(self, instance: Instance, context: ConnectorContext, *, look_seconds: float = LOOK_SECONDS) -> None:
         super().__init__(instance, context)
+        options = instance.options
+        assert isinstance(options, WhatsAppOptions)
         # One system user's token may serve several numbers, and each of them is connected once: the lease is of the
         # number, not of the token.
         self.token_digest = hashlib.sha256(options.phone_number_id.encode()).hexdigest()
@@ -189,7 +167,7 @@ class WhatsAppConnector(AccountConnector):
         self._statuses.expect()
         self._endpoint.take = self._inbound.take
         while True:
-            await self.report_running(self._described(number))
+            await self.report_running(self._describe(number))
             await asyncio.sleep(self._look_seconds)
             number = await self.retry(self._introduce)
 
@@ -204,18 +182,13 @@ class WhatsAppConnector(AccountConnector):
 
     async def typing(self, address: Address) -> None:
         """Show below the newest message of a chat that an answer is being written, if one came since the start."""
-        newest = self._inbound.newest(address.channel)
-        if newest:
-            await self._sender.show_typing(newest)
+        if address.channel in self._inbound.newest:
+            await self._sender.show_typing(self._inbound.newest[address.channel])
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the reaction of the settings to a message."""
         if self._options.ack_reaction:
             await self._sender.react(address.channel, message_id, self._options.ack_reaction)
-
-    def render(self, text: str) -> str:
-        """Return Markdown in WhatsApp's markup."""
-        return marked(text)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file by its id, over a link valid for five minutes; raises a ``FetchFailure``."""
@@ -227,7 +200,7 @@ class WhatsAppConnector(AccountConnector):
             path = folder / str(number)
             file = await self._file_info(attachment.id)
             await self._media.fetch(str(file.get("url") or ""), path)
-            if await asyncio.to_thread(_is_whole, path, file):
+            if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
                 return path
         raise PermanentFetch("the file is another one than WhatsApp's checksum says, again and again")
 
@@ -249,16 +222,15 @@ class WhatsAppConnector(AccountConnector):
         """Read the number's data from Meta; a later call shows whether the token is still valid."""
         return await self._graph.number(FIELDS)
 
-    def _described(self, number: Fields) -> str:
+    def _describe(self, number: Fields) -> str:
         who = f"{number.get('verified_name') or 'a number'} ({number.get('display_phone_number') or 'unnamed'})"
         poor = "; people report or block it, see Phone numbers in WhatsApp Manager"
         warning = poor if number.get("quality_rating") == LOW_QUALITY else ""
         return f"{who}, webhook /platforms/{PLATFORM}/{self.account}{warning}"
 
 
-def _is_whole(path: Path, told: Fields) -> bool:
+def _is_complete(path: Path, expected: str) -> bool:
     """Tell whether a file has the expected checksum; without a checksum the file is accepted."""
-    expected = str(told.get("sha256") or "")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    return not expected or hmac.compare_digest(found, expected.lower())
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    return not expected or hmac.compare_digest(actual, expected.lower())

@@ -16,7 +16,7 @@ SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
 """Kinds of messages without content."""
 MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
 UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
-MOST_LISTED = 10
+MAX_CONTACTS = 10
 
 FIELD = "messages"
 STANDINGS: Mapping[str, ReceiptState] = {
@@ -35,11 +35,11 @@ _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 @dataclass(frozen=True)
 class MessageText:
-    """The content of a message; ``handed_back`` is the payload of a pressed button or ""."""
+    """The content of a message; ``payload`` is the payload of a pressed button or ""."""
 
     content: str
     attachments: tuple[Attachment, ...] = ()
-    handed_back: str = ""
+    payload: str = ""
 
 
 def text_of(message: Json) -> MessageText:
@@ -64,43 +64,36 @@ def _media(part: Json) -> MessageText:
 def _interactive(part: Json) -> MessageText:
     kind = str(part["type"])
     if kind not in ("button_reply", "list_reply"):
-        return MessageText(f"[a filled-in form: {_part(part, kind).get('body') or kind!s}]")
+        return MessageText(f"[a filled-in form: {_object(part.get(kind)).get('body') or kind!s}]")
     reply = part[kind]
-    return MessageText(str(reply["title"]), handed_back=str(reply["id"]))
+    return MessageText(str(reply["title"]), payload=str(reply["id"]))
 
 
 def _button(part: Json) -> MessageText:
     """Read a quick reply below a template; the operator defined its payload."""
-    return MessageText(str(part["text"]), handed_back=str(part.get("payload") or ""))
+    return MessageText(str(part["text"]), payload=str(part.get("payload") or ""))
 
 
 def _location(part: Json) -> MessageText:
-    where = [f"{float(part['latitude'])}, {float(part['longitude'])}"]
+    names = [str(part[name]) for name in ("name", "address") if part.get(name)]
     return MessageText(
-        f"[location: {', '.join(where + [str(part[name]) for name in ('name', 'address') if part.get(name)])}]"
+        f"[location: {', '.join([str(float(part['latitude'])), str(float(part['longitude'])), *names])}]"
     )
 
 
 def _contacts(part: list[Json]) -> MessageText:
-    return MessageText("\n".join(f"[contact: {_contact(one)}]" for one in part[:MOST_LISTED]))
+    return MessageText("\n".join(f"[contact: {_contact(contact)}]" for contact in part[:MAX_CONTACTS]))
 
 
-def _contact(one: Json) -> str:
-    numbers = [str(phone.get("phone") or "") for phone in one.get("phones") or ()]
-    return ", ".join(said for said in (str(_part(one, "name").get("formatted_name") or ""), *numbers) if said)
+def _contact(contact: Json) -> str:
+    name = str(_object(contact.get("name")).get("formatted_name") or "")
+    return ", ".join(filter(None, (name, *(str(phone.get("phone") or "") for phone in contact.get("phones") or ()))))
 
 
 def _order(part: Json) -> MessageText:
     count = len(part.get("product_items") or ())
-    said = str(part.get("text") or "")
-    return MessageText(
-        f"[an order of {count} {'product' if count == 1 else 'products'}]" + (f" {said}" if said else "")
-    )
-
-
-def _part(part: Json, name: str) -> Json:
-    found = part.get(name)
-    return found if isinstance(found, dict) else {}
+    text = str(part.get("text") or "")
+    return MessageText(f"[an order of {count} {'product' if count == 1 else 'products'}] {text}".rstrip())
 
 
 _KINDS: Mapping[str, Callable[[Any], MessageText]] = {
@@ -175,13 +168,13 @@ def events_in(payload: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     for entry in _objects(payload.get("entry")):
         for change in _objects(entry.get("changes")):
             if change.get("field") == FIELD:
-                yield from _of(_object(change.get("value")), number)
+                yield from _events_of(_object(change.get("value")), number)
 
 
-def press_in(handed_back: str) -> WhatsAppPress | None:
+def press_in(payload: str) -> WhatsAppPress | None:
     """Return the button press with this payload, None for any other payload."""
-    found = _PRESS.fullmatch(handed_back)
-    return WhatsAppPress(found[1], int(found[2])) if found else None
+    match = _PRESS.fullmatch(payload)
+    return WhatsAppPress(match[1], int(match[2])) if match else None
 
 
 def author_of(message: Json) -> str:
@@ -189,7 +182,7 @@ def author_of(message: Json) -> str:
     return str(message.get("from") or message.get("from_user_id") or "")
 
 
-def _of(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
+def _events_of(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     messages, statuses = _objects(value.get("messages")), _objects(value.get("statuses"))
     if _object(value.get("metadata")).get("phone_number_id") != number.number_id:
         yield ForeignEvents(len(messages) + len(statuses))
@@ -197,13 +190,14 @@ def _of(value: Json, number: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     if value.get("errors"):
         yield SkippedEvent(failure_sentence(value["errors"]))
     names = _names(value)
-    yield from (found for one in messages if (found := _readable(_message, one, number, names)) is not None)
-    yield from (found for one in statuses if (found := _readable(_status, one)) is not None)
+    events = [_read_safely(_message, message, number, names) for message in messages]
+    events += [_read_safely(_status, status) for status in statuses]
+    yield from (event for event in events if event is not None)
 
 
-def _readable(read: Callable[..., WhatsAppEvent | None], *about: object) -> WhatsAppEvent | None:
+def _read_safely(read: Callable[..., WhatsAppEvent | None], *arguments: object) -> WhatsAppEvent | None:
     try:
-        return read(*about)
+        return read(*arguments)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         # A malformed message is skipped: a retry would fail again and block the messages after it.
         return SkippedEvent(f"unreadable ({type(error).__name__})")
@@ -214,42 +208,35 @@ def _message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) ->
     if kind in SILENT:
         return None
     if kind == SYSTEM:
-        return _system(message)
+        system = _object(message.get(SYSTEM))
+        before, after = author_of(message), str(system.get("wa_id") or "")
+        return NumberChange(before, after) if system.get("type") == NEW_NUMBER and before and after else None
     if message.get("group_id"):
         return SkippedEvent("a message in a group")
-    return _edited(message, number, names) if kind == EDIT else _received(message, number, names)
+    if kind != EDIT:
+        return _received(message, number, names)
+    edit = message[EDIT]
+    edited = _received({**message, **edit["message"]}, number, names).message
+    ids = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
+    return WhatsAppMessage(IncomingMessage.model_validate({**edited.model_dump(), **ids}))
 
 
 def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
-    author, words = author_of(message), text_of(message)
-    if not author.strip() or not (words.content.strip() or words.attachments):
-        raise ValueError("nobody said anything")
-    said = IncomingMessage(
+    author, text = author_of(message), text_of(message)
+    if not author.strip() or not (text.content.strip() or text.attachments):
+        raise ValueError("the message has no author or no content")
+    received = IncomingMessage(
         id=str(message["id"]),
         address=Address(platform=PLATFORM, account=number.account, channel=author),
         user_id=author,
         user_name=names.get(author, ""),
-        content=words.content,
+        content=text.content,
         sent_at=datetime.fromtimestamp(int(message["timestamp"]), UTC),
-        attachments=words.attachments,
+        attachments=text.attachments,
         is_direct=True,
         reply_to=str(_object(message.get("context")).get("id") or ""),
     )
-    return WhatsAppMessage(said, press_in(words.handed_back))
-
-
-def _edited(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppMessage:
-    """Return the new text of an edited message; the edit has an id of its own."""
-    edit = message[EDIT]
-    said = _received({**message, **edit["message"]}, number, names).message
-    own = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
-    return WhatsAppMessage(IncomingMessage.model_validate({**said.model_dump(), **own}))
-
-
-def _system(message: Json) -> NumberChange | None:
-    told = _object(message.get(SYSTEM))
-    before, after = author_of(message), str(told.get("wa_id") or "")
-    return NumberChange(before, after) if told.get("type") == NEW_NUMBER and before and after else None
+    return WhatsAppMessage(received, press_in(text.payload))
 
 
 def _status(status: Json) -> StatusReport | None:
@@ -271,7 +258,7 @@ def _names(value: Json) -> Mapping[str, str]:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from connectors.failures import (
     SendFailure,
     Unsettled,
 )
+from connectors.media import read_content
 from connectors.whatsapp import compose
 from connectors.whatsapp.api import GraphClient, PairRateLimit, upload_failure
 from connectors.whatsapp.config import WhatsAppOptions
@@ -29,7 +30,7 @@ CLOSED = (
     "template, what is said meanwhile goes as a template"
 )
 NO_FILES = "more than 24 hours have passed since they wrote last, and a template brings no file"
-LONGEST_ROW = 5
+MAX_REFUSALS = 5
 """The number of refusals in a row after which the wait stops growing, at about 17 minutes."""
 MOST_UPLOADS = 100
 
@@ -81,47 +82,37 @@ class WhatsAppSender:
 
         Messages do not follow a user to a new number: the old number may belong to another user by now.
         """
-        body = await self._composed(message)
+        body = await self._compose(message)
         channel = message.address.channel
         await self._rate.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            known_as = await self._known_as(compose.addressed(message, body, quotes=quotes))
+            answer = await self._graph.message(compose.addressed(message, body, quotes=quotes))
         except PairRateLimit as limit:
             raise RetryableSend(str(limit), self._pause(channel, limit.retry_after)) from None
-        self._refused.pop(channel, None)
-        self._uploads.pop(message.id, None)
-        return Receipt(platform_message_id=known_as)
+        match answer.get("messages"):
+            case [{"id": str(message_id)}, *_] if message_id:
+                self._refused.pop(channel, None)
+                self._uploads.pop(message.id, None)
+                return Receipt(platform_message_id=message_id)
+        raise AmbiguousSend("WhatsApp's answer could not be read")
 
     async def react(self, channel: str, message_id: str, emoji: str) -> None:
-        """Add a reaction to a message; raises a ``GraphTrouble``."""
+        """Add a reaction to a message; raises a ``SendFailure``."""
         part = {"message_id": message_id, "emoji": emoji}
         await self._graph.message({**compose.receiver(channel), "type": "reaction", "reaction": part})
 
     async def show_typing(self, message_id: str) -> None:
-        """Mark a message as read and show that an answer is being written; raises a ``GraphTrouble``.
+        """Mark a message as read and show that an answer is being written; raises a ``SendFailure``.
 
         WhatsApp shows it for 25 seconds, or until the answer.
         """
         await self._graph.message({"status": "read", "message_id": message_id, "typing_indicator": {"type": "text"}})
 
-    async def _known_as(self, body: compose.Body) -> str:
-        answer = await self._graph.message(body)
-        match answer.get("messages"):
-            case [{"id": str(known_as)}, *_] if known_as:
-                return known_as
-        raise AmbiguousSend("WhatsApp's answer could not be read")
-
-    async def _composed(self, message: OutgoingMessage) -> compose.Body:
-        if not await self._is_open(message.address.channel):
-            return self._as_template(message)
-        return compose.file(message, await self._uploaded(message)) if message.filename else compose.text(message)
-
-    async def _is_open(self, channel: str) -> bool:
-        heard = await self._context.last_heard(channel)
-        return heard is not None and datetime.now(UTC) - heard < WINDOW
-
-    def _as_template(self, message: OutgoingMessage) -> compose.Body:
+    async def _compose(self, message: OutgoingMessage) -> compose.Body:
+        heard_at = await self._context.last_heard(message.address.channel)
+        if heard_at is not None and datetime.now(UTC) - heard_at < WINDOW:
+            return compose.file(message, await self._upload(message)) if message.filename else compose.text(message)
         if not self._options.template:
             raise PermanentSend(CLOSED, FailureScope.CHANNEL)
         if message.filename:
@@ -129,12 +120,12 @@ class WhatsAppSender:
             raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
         return compose.template(message, self._options.template, self._options.template_language)
 
-    async def _uploaded(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
+    async def _upload(self, message: OutgoingMessage) -> compose.WhatsAppUpload:
         """Return the uploaded file; its id is reused while its message is retried, so that it is uploaded once."""
         known = self._uploads.get(message.id)
         if known is not None:
             return known
-        content = await asyncio.to_thread(_content, message)
+        content = await read_content(message)
         shape = compose.shape_of(message, len(content))
         kind = compose.uploaded_as(message)
         try:
@@ -146,12 +137,8 @@ class WhatsAppSender:
         self._uploads[message.id] = compose.WhatsAppUpload(media_id, shape)
         return self._uploads[message.id]
 
-    def _pause(self, channel: str, asked: timedelta) -> timedelta:
+    def _pause(self, channel: str, requested: timedelta) -> timedelta:
         """Return the wait before the next message to a user: each refusal in a row multiplies it by four."""
-        row = self._refused.get(channel, 0)
-        self._refused[channel] = min(row + 1, LONGEST_ROW)
-        return asked * float(4**row)
-
-
-def _content(message: OutgoingMessage) -> bytes:
-    return message.content.encode() if message.path is None else message.path.read_bytes()
+        refusals = self._refused.get(channel, 0)
+        self._refused[channel] = min(refusals + 1, MAX_REFUSALS)
+        return requested * float(4**refusals)

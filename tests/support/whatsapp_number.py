@@ -89,7 +89,7 @@ async def whatsapp_number(
     kept = context or OpenContext()
     made = instance(whatsapp, **options)
     assert isinstance(made.options, WhatsAppOptions)
-    connector = WhatsAppConnector(made, kept, made.options, look_seconds=look_seconds)
+    connector = WhatsAppConnector(made, kept, look_seconds=look_seconds)
     routes = Starlette(routes=[Mount(BASE, routes=list(connector.routes()))])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(routes), base_url="http://public.example") as http:
         number = WhatsAppNumber(whatsapp, kept, connector, http)
