@@ -22,8 +22,6 @@ from maestro.store.transaction import Transaction
 
 Result = TypeVar("Result")
 
-TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
-
 
 class StoreContext(AccountIntake):
     """The context of one connector; every method runs its transaction in a thread."""
@@ -100,66 +98,65 @@ class StoreContext(AccountIntake):
 
     async def redeem(self, ticket: str) -> Identity | None:
         """Exchange a one-time ticket for the identity of its user; None for an unknown ticket."""
-        found = await self._change(lambda tx: tx.users.take_ticket(ticket))
-        return Identity(found.user_id, found.user_name, IdentityRole(found.role)) if found else None
+        row = await self._change(lambda tx: tx.users.take_ticket(ticket))
+        return Identity(row.user_id, row.user_name, IdentityRole(row.role)) if row else None
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
         """Store an uploaded file for this user."""
         digest = await asyncio.to_thread(self._files.take, upload.path)
-        return await self._change(lambda tx: _add_upload(tx, user_id, upload, digest))
+
+        def add(tx: Transaction) -> Attachment:
+            record = UploadedFile(
+                id=f"upload-{ULID()}",
+                user_id=user_id,
+                digest=digest,
+                filename=upload.filename,
+                content_type=upload.content_type,
+                size=upload.size,
+                created_at=tx.now,
+            )
+            tx.users.add_upload(record)
+            return _attachment(record)
+
+        return await self._change(add)
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
         """Return the user's uploads; raises ``InvalidMessage`` for an upload of another user."""
-        found = await self._read(lambda tx: tx.users.uploads(ids))
+        stored = await self._read(lambda tx: tx.users.uploads(ids))
         for upload_id in ids:
-            if upload_id not in found or found[upload_id].user_id != user_id:
+            if upload_id not in stored or stored[upload_id].user_id != user_id:
                 raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
-        return tuple(_attachment(found[upload_id]) for upload_id in ids)
+        return tuple(_attachment(stored[upload_id]) for upload_id in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:
         """Return the path of a stored upload; raises ``NotFound``."""
-        found = await self._read(lambda tx: tx.users.uploads([attachment_id]))
-        if attachment_id not in found:
+        stored = await self._read(lambda tx: tx.users.uploads([attachment_id]))
+        if attachment_id not in stored:
             raise NotFound(f"there is no upload {attachment_id}")
-        return self._files.path(found[attachment_id].digest)
+        return self._files.path(stored[attachment_id].digest)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         """Record the connector's state, which operators see."""
-        trouble, account = state in TROUBLE, (self._platform, self._account)
+        trouble = state in (ConnectorState.DEGRADED, ConnectorState.FAILED)
+        account = (self._platform, self._account)
         await self._change(lambda tx: tx.users.connector_state(*account, state, detail, trouble=trouble))
 
     def _place(self, channel: str, thread: str = "") -> Address:
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
 
     async def _read(self, read: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_in_view, self._store, read)
+        def run() -> Result:
+            with self._store.view() as tx:
+                return read(tx)
+
+        return await asyncio.to_thread(run)
 
     async def _change(self, change: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_in_transaction, self._store, change)
+        def run() -> Result:
+            with self._store.begin() as tx:
+                return change(tx)
 
-
-def _in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
-    with store.view() as tx:
-        return read(tx)
-
-
-def _in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
-    with store.begin() as tx:
-        return change(tx)
-
-
-def _add_upload(tx: Transaction, user_id: str, upload: Upload, digest: str) -> Attachment:
-    record = UploadedFile(
-        id=f"upload-{ULID()}",
-        user_id=user_id,
-        digest=digest,
-        filename=upload.filename,
-        content_type=upload.content_type,
-        size=upload.size,
-        created_at=tx.now,
-    )
-    tx.users.add_upload(record)
-    return _attachment(record)
+        return await asyncio.to_thread(run)
 
 
 def _attachment(record: UploadedFile) -> Attachment:

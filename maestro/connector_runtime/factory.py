@@ -34,20 +34,20 @@ class ConnectorFactory:
         Raises ``ConfigurationError`` for a bot that cannot be connected; the text names the fix and quotes no value.
         """
         bot = self._bot(row)
-        described = platform(row.platform)
-        unknown = sorted(set(bot.secrets) - set(described.secrets))
+        entry = platform(row.platform)
+        unknown = sorted(set(bot.secrets) - set(entry.secrets))
         if unknown:
-            known = ", ".join(described.secrets)
+            known = ", ".join(entry.secrets)
             raise ConfigurationError(f"{row.place} has no secret {', '.join(unknown)}; there are {known}")
         try:
-            options = read(described.options, bot.options)
+            options = read(entry.options, bot.options)
         except InvalidEdit as error:
             raise ConfigurationError(f"{row.place}: {error}") from None
-        first = next((bot.secrets[name] for name in described.secrets if name in bot.secrets), SecretStr(""))
+        first = next((bot.secrets[name] for name in entry.secrets if name in bot.secrets), SecretStr(""))
         token = first.get_secret_value()
         digest = self.keys.fingerprint(row.platform, token) if token else ""
         instance = Instance(row.account, bot.secrets, options, digest)
-        problem = described.complete(instance)
+        problem = entry.complete(instance)
         if problem is not None:
             raise ConfigurationError(f"{row.place}: {problem}")
         return instance
@@ -67,11 +67,11 @@ class ConnectorFactory:
 
     def _bot(self, row: BotInstance) -> ConfiguredBot:
         if not row.configured:
-            secrets = {name: self.keys.reveal(kept) for name, kept in row.stored_secrets.items()}
+            secrets = {name: self.keys.reveal(encrypted) for name, encrypted in row.stored_secrets.items()}
             return ConfiguredBot(row.platform, row.account, "", secrets, row.option_values)
-        found = self.configured.get((row.platform, row.account))
-        if found is None:
+        bot = self.configured.get((row.platform, row.account))
+        if bot is None:
             raise ConfigurationError(
                 f"{row.place} stands in a configuration that this process was not started with; start it with that file"
             )
-        return found
+        return bot

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from connectors.base import AccountRefused, Connector
@@ -15,7 +14,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.installation.data_folder import FileLock
 from maestro.settings import Settings
 from maestro.store.store import Store
-from maestro.supervision import Service, end, first_of
+from maestro.supervision import end, first_of
 from temporal.engine import Engine
 from temporal.worker import WorkerParts
 
@@ -31,42 +30,34 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
 
     Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
     """
+    name = f"{connector.platform}/{connector.account}"
+    locks = [f"{connector.platform}-{connector.account}.lock"]
+    locks += [f"token-{connector.token_digest}.lock"] if connector.token_digest else []
     with contextlib.ExitStack() as held:
         try:
-            await _take_all(folder, connector, report, held)
+            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+            for lock in locks:
+                await _take(FileLock(folder / lock), name, report, held)
         except OSError as error:
             raise ConfigurationError(
-                f"The lease of {connector.platform}/{connector.account} in {folder} cannot be taken: {error.strerror}. "
+                f"The lease of {name} in {folder} cannot be taken: {error.strerror}. "
                 "See that this user may write there and that its disk is not full, or set dataDir to another folder."
             ) from error
         yield
 
 
-async def _take_all(
-    folder: Path, connector: Connector, report: Callable[[str], None], held: contextlib.ExitStack
-) -> None:
-    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-    for name in _names(connector):
-        await _take(FileLock(folder / f"{name}.lock"), f"{connector.platform}/{connector.account}", report, held)
-
-
-def _names(connector: Connector) -> list[str]:
-    token = [f"token-{connector.token_digest}"] if connector.token_digest else []
-    return [f"{connector.platform}-{connector.account}", *token]
-
-
-async def _take(lock: FileLock, what: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
-    said = False
+async def _take(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
+    has_waited = False
     # The lock is tried every second: a thread that blocks in flock could not be cancelled.
     while not await asyncio.to_thread(lock.take):
-        if not said:
-            report(f"{lock.holder().capitalize()} has the connector {what}; standing by to take over when it ends.")
-            said = True
+        if not has_waited:
+            report(f"{lock.holder().capitalize()} has the connector {name}; standing by to take over when it ends.")
+            has_waited = True
         await asyncio.sleep(LOOK_SECONDS)
     held.callback(lock.release)
     lock.sign()
-    if said:
-        report(f"The connector {what} is ours now.")
+    if has_waited:
+        report(f"The connector {name} is ours now.")
 
 
 @dataclass(frozen=True)
@@ -86,8 +77,11 @@ class ConnectorHost:
             begun()
             with self.hub.running(connector):
                 await connector.run()
-        else:
-            await self._run_on_cluster(connector, begun)
+            return
+        async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
+            with self.hub.running(connector):
+                group.create_task(self.engine.work(self.parts_of(connector), begun))
+                await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
         """Run a bot until cancelled, once its token's lease is held, because two rows may share a token by mistake.
@@ -97,35 +91,22 @@ class ConnectorHost:
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()
         async with lease(self.settings.data_dir / "leases", connector, self.say):
-            with self.hub.running(connector, partial(_settle, loop, refused)):
-                tasks = [asyncio.create_task(service) for service in self._work_of(connector)]
+
+            def settle(reason: str) -> None:
+                """Record from any thread why a platform refuses an account; only the first reason is recorded."""
+                loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
+
+            with self.hub.running(connector, settle):
+                tasks = [asyncio.create_task(connector.run())]
+                if not self.settings.temporal.embedded:
+                    # Bots are added at run time, so the start of the process does not wait for their workers.
+                    tasks.append(asyncio.create_task(self.engine.work(self.parts_of(connector), lambda: None)))
                 try:
                     await first_of(refused, watched=tasks)
                 finally:
                     await end(tasks)
         if not refused.cancelled():
             raise AccountRefused(refused.result())
-
-    def _work_of(self, connector: Connector) -> list[Service]:
-        if self.settings.temporal.embedded:
-            return [connector.run()]
-        return [connector.run(), self.engine.work(self.parts_of(connector), _ignore_start)]
-
-    async def _run_on_cluster(self, connector: Connector, begun: Callable[[], None]) -> None:
-        async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
-            with self.hub.running(connector):
-                working = self.engine.work(self.parts_of(connector), begun)
-                group.create_task(working)
-                await connector.run()
-
-
-def _settle(loop: asyncio.AbstractEventLoop, refused: "asyncio.Future[str]", reason: str) -> None:
-    """Record from any thread why a platform refuses an account; only the first reason is recorded."""
-    loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
-
-
-def _ignore_start() -> None:
-    """Do nothing: bots are added at run time, so the start of the process does not wait for their workers."""
 
 
 def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
@@ -142,8 +123,10 @@ async def wait_for_ports(connectors: Sequence[Connector]) -> None:
 
 def describe_closed_ports(connectors: Sequence[Connector]) -> str:
     """Return a sentence that names the connectors whose port is not open yet; empty when all ports are open."""
-    waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.accepts_connections]
-    return f"not listening yet: {', '.join(waiting)}" if waiting else ""
+    is_waiting = any(
+        isinstance(connector, WebConnector) and not connector.accepts_connections for connector in connectors
+    )
+    return f"not listening yet: {WebConnector.platform}" if is_waiting else ""
 
 
 def stop_accepting(connectors: Sequence[Connector]) -> None:

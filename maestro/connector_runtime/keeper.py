@@ -13,7 +13,6 @@ from connectors.webhooks import PlatformWebhooks
 from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
-from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from maestro.supervision import end
 
@@ -58,15 +57,15 @@ class BotKeeper:
     def __init__(
         self,
         store: Store,
-        workshop: ConnectorFactory,
+        factory: ConnectorFactory,
         context_of: ContextOf,
-        man: RunConnector,
+        run_connector: RunConnector,
         platforms: Collection[str] | None = None,
     ) -> None:
         self._store = store
-        self._workshop = workshop
+        self._factory = factory
         self._context_of = context_of
-        self._man = man
+        self._run_connector = run_connector
         self._platforms = platforms
         self._running: dict[BotName, RunningBot] = {}
         self._webhooks: PlatformWebhooks | None = None
@@ -76,9 +75,10 @@ class BotKeeper:
     async def run(self, webhooks: PlatformWebhooks | None) -> None:
         """Start and stop bots as their rows change, until cancelled; platforms send their webhooks to ``webhooks``."""
         self._webhooks = webhooks
-        changes = self._store.changes
         try:
-            with changes.subscribed(self._is_changed, lambda: LOOK_SECONDS) as changed:
+            with self._store.changes.subscribed(
+                lambda state: state.bot_instances != self._applied_version, lambda: LOOK_SECONDS
+            ) as changed:
                 changed.set()
                 while True:
                     await changed.wait()
@@ -86,9 +86,6 @@ class BotKeeper:
                     await self._follow()
         finally:
             await end([old_bot.task for old_bot in self._running.values()])
-
-    def _is_changed(self, state: StoreState) -> bool:
-        return state.bot_instances != self._applied_version
 
     async def _follow(self) -> None:
         try:
@@ -107,21 +104,21 @@ class BotKeeper:
             rows = [row for row in tx.bots.all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
         return row_version, {
-            (row.platform, row.account): EnabledBot(row, self._workshop.state_of(row)) for row in chosen
+            (row.platform, row.account): EnabledBot(row, self._factory.state_of(row)) for row in chosen
         }
 
     async def _apply(self, enabled_bots: Mapping[BotName, EnabledBot]) -> None:
-        over = [
-            place
-            for place, old_bot in self._running.items()
-            if place not in enabled_bots or not old_bot.serves(enabled_bots[place])
+        outdated = [
+            name
+            for name, old_bot in self._running.items()
+            if name not in enabled_bots or not old_bot.serves(enabled_bots[name])
         ]
         # An account has one connector, so the old one ends before the new one starts.
-        await end([self._running.pop(place).task for place in over])
-        for place, bot in enabled_bots.items():
-            if place not in self._running:
+        await end([self._running.pop(name).task for name in outdated])
+        for name, bot in enabled_bots.items():
+            if name not in self._running:
                 task = asyncio.create_task(self._run_bot(bot.row))
-                self._running[place] = RunningBot(bot.state, bot.row.changed_at, task)
+                self._running[name] = RunningBot(bot.state, bot.row.changed_at, task)
 
     async def _run_bot(self, row: BotInstance) -> None:
         """Run a bot, restarted after failures, until cancelled, or until the platform refuses the account."""
@@ -130,7 +127,10 @@ class BotKeeper:
         while True:
             try:
                 await context.report(ConnectorState.STARTING)
-                await self._connected(row, context)
+                instance = await asyncio.to_thread(self._factory.instance, row)
+                connector = await asyncio.to_thread(self._factory.connect, row, instance, context)
+                with self._register_webhook(connector):
+                    await self._run_connector(connector)
                 problem = "its connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
                 log.warning("connector.failed", connector=row.place, reason=str(error))
@@ -142,17 +142,14 @@ class BotKeeper:
                 raise
             # A failed connector is restarted, because messages still wait on its platform; other bots keep running.
             except Exception as error:  # noqa: BLE001 - see above
-                problem = _describe_error(error)
+                # Of a library's error only the class is shown, because its text may quote a token.
+                is_ours = isinstance(error, MaestroError)
+                problem = str(error) if is_ours else f"its connector broke ({type(error).__name__})"
                 log.warning("connector.broke", connector=row.place, reason=problem, again_in=pause)
-            await self._report_degraded(context, f"{problem}; it is run again in {pause:g} s")
+            with contextlib.suppress(MaestroError):  # the store itself may have failed; the error is in the log
+                await context.report(ConnectorState.DEGRADED, f"{problem}; it is run again in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-
-    async def _connected(self, row: BotInstance, context: ConnectorContext) -> None:
-        instance = await asyncio.to_thread(self._workshop.instance, row)
-        connector = await asyncio.to_thread(self._workshop.connect, row, instance, context)
-        with self._register_webhook(connector):
-            await self._man(connector)
 
     def _register_webhook(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
         """Register the connector's webhook if its platform uses one; raises ``ConfigurationError`` without a port."""
@@ -172,12 +169,3 @@ class BotKeeper:
                 return await context.report(ConnectorState.FAILED, reason)
             except StoreBusy:
                 await asyncio.sleep(FIRST_PAUSE)
-
-    async def _report_degraded(self, context: ConnectorContext, detail: str) -> None:
-        with contextlib.suppress(MaestroError):  # the store itself may have failed; the error is in the log
-            await context.report(ConnectorState.DEGRADED, detail)
-
-
-def _describe_error(error: Exception) -> str:
-    """Describe a connector's error; of a library's error only its class, because the text may quote a token."""
-    return str(error) if isinstance(error, MaestroError) else f"its connector broke ({type(error).__name__})"
