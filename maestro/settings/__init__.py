@@ -1,4 +1,4 @@
-"""Everything that can be set, and the only place that reads the environment."""
+"""All settings, and the only package that reads the environment."""
 
 from maestro.domain.settings.entries import (
     DEFAULT_CLI_MODEL,
@@ -12,7 +12,6 @@ from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.process import TemporalSettings, WebSettings, WebuiSettings
 from maestro.domain.settings.section import is_loopback
 from maestro.domain.settings.tools import McpServerSettings, ToolSettings
-from maestro.settings.connectors import OwnSettings
 from maestro.settings.environment import PROVIDER_VARIABLES, find_file, found_accounts, read_environment, variable_of
 from maestro.settings.loading import Loaded, Survey, load, named_file, survey_settings
 from maestro.settings.model import Settings
@@ -28,7 +27,6 @@ __all__ = [
     "JobSettings",
     "Loaded",
     "McpServerSettings",
-    "OwnSettings",
     "Settings",
     "Survey",
     "TemporalSettings",

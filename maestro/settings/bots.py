@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import SecretStr
 
 from connectors.platforms import platform
-from maestro.settings import OwnSettings, Settings
+from maestro.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -22,21 +22,14 @@ class ConfiguredBot:
 
 def configured_bots(settings: Settings) -> Sequence[ConfiguredBot]:
     """Return the bots that the configuration connects; raises ``ConfigurationError`` for an unknown platform."""
-    connectors = settings.connectors
-    of_sections = [_of_section(name, section) for name, section in connectors.sections.items() if section.enabled]
-    of_list = [
-        ConfiguredBot(entry.platform, entry.account, entry.agent, entry.secrets, entry.options)
-        for entry in connectors.bots
-        if entry.enabled
-    ]
-    for bot in of_list:
-        platform(bot.platform)
-    return [*of_sections, *of_list]
-
-
-def _of_section(name: str, section: OwnSettings) -> ConfiguredBot:
-    described = platform(name)
-    written = section.model_dump(by_alias=True)
-    aliases = {field.alias or key for key, field in described.options.model_fields.items()}
-    options = {key: value for key, value in written.items() if key in aliases}
-    return ConfiguredBot(name, section.account, section.agent, section.secrets, options)
+    bots = []
+    for name, section in settings.connectors.sections.items():
+        if section.enabled:
+            aliases = {field.alias or key for key, field in platform(name).options.model_fields.items()}
+            options = {key: value for key, value in section.model_dump(by_alias=True).items() if key in aliases}
+            bots.append(ConfiguredBot(name, section.account, section.agent, section.secrets, options))
+    for entry in settings.connectors.bots:
+        if entry.enabled:
+            platform(entry.platform)
+            bots.append(ConfiguredBot(entry.platform, entry.account, entry.agent, entry.secrets, entry.options))
+    return bots

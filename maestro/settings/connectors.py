@@ -4,18 +4,17 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from connectors.discord.config import TOKEN, DiscordOptions
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
-from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
-from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
-from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
+from connectors.discord.config import DiscordOptions
+from connectors.slack.config import SlackOptions
+from connectors.telegram.config import TelegramOptions
+from connectors.whatsapp.config import WhatsAppOptions
 from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
 
 
 class PlatformSettings(Section):
-    """What every platform has."""
+    """The settings of every platform."""
 
     enabled: bool = setting(False, "whether the bot is connected")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
@@ -28,16 +27,18 @@ class PlatformSettings(Section):
         "agent's list, or everybody",
     )
 
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        fields = type(self).model_fields.items()
+        values = {field.alias or name: getattr(self, name) for name, field in fields}
+        return {name: value for name, value in values.items() if isinstance(value, SecretStr)}
+
 
 class DiscordSettings(PlatformSettings, DiscordOptions):
     """Discord, with a bot of your own."""
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        """Its secrets by name."""
-        return {TOKEN: self.token}
 
 
 class SlackSettings(PlatformSettings, SlackOptions):
@@ -46,11 +47,6 @@ class SlackSettings(PlatformSettings, SlackOptions):
     bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
     app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
     signing_secret: SecretStr = setting(NO_SECRET, "what requests of the Events API are signed with")
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        """Its secrets by name."""
-        return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
 
 
 class TelegramSettings(PlatformSettings, TelegramOptions):
@@ -61,11 +57,6 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
         NO_SECRET, "what Telegram proves itself with in webhook mode; a word of your own"
     )
 
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        """Its secrets by name."""
-        return {TELEGRAM_TOKEN: self.token, WEBHOOK_SECRET: self.webhook_secret}
-
 
 class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     """WhatsApp, with a number of your own."""
@@ -75,11 +66,6 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     verify_token: SecretStr = setting(
         NO_SECRET, "the word that Meta says when the webhook is set up; of your own choice"
     )
-
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        """Its secrets by name."""
-        return {ACCESS_TOKEN: self.access_token, APP_SECRET: self.app_secret, VERIFY_TOKEN: self.verify_token}
 
 
 class BotSettings(Section):
@@ -95,9 +81,6 @@ class BotSettings(Section):
     options: dict[str, object] = setting({}, "what the platform lets one set, with the names that its section has")
 
 
-OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
-
-
 class ConnectorSettings(Section):
     """Platforms besides the web connector."""
 
@@ -108,22 +91,17 @@ class ConnectorSettings(Section):
     bots: tuple[BotSettings, ...] = setting((), "further bots")
 
     @property
-    def sections(self) -> dict[str, OwnSettings]:
+    def sections(self) -> dict[str, PlatformSettings]:
         """The section of each platform that has one, by its name."""
-        return {
-            "discord": self.discord,
-            "slack": self.slack,
-            "telegram": self.telegram,
-            "whatsapp": self.whatsapp,
-        }
+        return {name: section for name, section in self if isinstance(section, PlatformSettings)}
 
 
 def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
-    """Two bots of a platform may not share a name, and the web connector is none of them."""
-    named = [(name, one.account) for name, one in connectors.sections.items() if one.enabled]
-    twice = first_repeated([*named, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
-    if twice is not None:
-        raise ValueError(f"two bots have the name {'/'.join(twice)}; give one of them another account")
+    """Check that no two bots of a platform share a name, and that none is the web connector."""
+    names = [(name, section.account) for name, section in connectors.sections.items() if section.enabled]
+    repeated = first_repeated([*names, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
+    if repeated is not None:
+        raise ValueError(f"two bots have the name {'/'.join(repeated)}; give one of them another account")
     if any(bot.platform == "web" for bot in connectors.bots):
         raise ValueError("the web connector has a section of its own, web; take it out of connectors.bots")
     return connectors

@@ -17,7 +17,7 @@ from maestro.domain.settings.live import RUNTIME, SettingsPage, SettingView
 from maestro.domain.settings.section import Section
 from maestro.operations.settings import Overrides
 from maestro.settings.keys import KEYS, LEAVES, Key
-from maestro.settings.live import LiveSettings, OverlaidSettings, Values, not_settable, overlay
+from maestro.settings.live import LiveSettings, OverlaidSettings, not_settable, overlay
 from maestro.settings.loading import Loaded
 from maestro.settings.model import Settings
 from maestro.settings.reference import limits
@@ -31,7 +31,7 @@ LONG_ENOUGH = 16
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", tuple: "list", str: "text"}
 _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
-"""What may be secret in an address: the user with a password, and the values of a query."""
+"""The parts of an address that may be secret: the user with a password, and the values of a query."""
 
 LONGEST_NOTE = 200
 """Characters of a value in the audit log."""
@@ -49,8 +49,11 @@ def visible_value(value: Any) -> JsonValue:
     if isinstance(value, SecretStr):
         return secret_hint(value.get_secret_value())
     if isinstance(value, Section):
-        fields = type(value).model_fields
-        return {field.alias or name: _of_entry(name, getattr(value, name)) for name, field in fields.items()}
+        fields = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
+        # Arguments of programs often hold keys, so none is shown.
+        return {
+            name: [SET for _ in below] if name == "args" else visible_value(below) for name, below in fields.items()
+        }
     if isinstance(value, dict):
         return {name: visible_value(below) for name, below in value.items()}
     if isinstance(value, tuple):
@@ -76,40 +79,27 @@ def value_of(settings: Settings, key: Key) -> Any:
     return value
 
 
-def _of_key(key: Key, value: Any) -> JsonValue:
-    # No part of a password is shown: it is short, and users with read-only access see this page too.
-    if key.path in PASSWORDS:
-        return SET if value.get_secret_value() else ""
-    return visible_value(value)
-
-
-def _of_entry(name: str, value: Any) -> JsonValue:
-    # Arguments of programs often hold keys, so none is shown.
-    return [SET for _ in value] if name == "args" else visible_value(value)
-
-
 def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:
-    default = key.field.default
+    default, value = key.field.default, value_of(overlaid.settings, key)
+    if key.path in PASSWORDS:
+        # No part of a password is shown: it is short, and users with read-only access see this page too.
+        value = SET if value.get_secret_value() else ""
+    # A list's choices are those of its items.
+    annotation = key.field.annotation
+    choices = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
     return SettingView(
         key=key.path,
-        value=_of_key(key, value_of(overlaid.settings, key)),
+        value=visible_value(value),
         default=None if default is PydanticUndefined else visible_value(default),
         origin=RUNTIME if key.path in overlaid.values else loaded.origins.get(key.path, "default"),
         changes="live" if key.live else "restart",
         type="secret" if isinstance(default, SecretStr) else _TYPES[key.kind],
         limits=limits(key),
-        choices=_choices(key.field.annotation),
+        choices=tuple(map(str, get_args(choices))) if get_origin(choices) is Literal else (),
         description=key.field.description or "",
         variable=key.variables[0],
         problem=overlaid.refused.get(key.path, ""),
     )
-
-
-def _choices(annotation: Any) -> tuple[str, ...]:
-    """Return the words that a key, or each item of its list, may be."""
-    if get_origin(annotation) is tuple:
-        annotation = get_args(annotation)[0]
-    return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()
 
 
 class EffectiveSettings:
@@ -125,51 +115,42 @@ class EffectiveSettings:
 
     def merge(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
-        return changed(self._live.loaded, before, flat(changes))
+        loaded, wanted = self._live.loaded, flat(changes)
+        unsettable = {
+            path: problem
+            for path, value in wanted.items()
+            # A value that an earlier release stored may always be removed, even if the key is not settable now.
+            if (problem := not_settable(path, loaded)) and not (value is None and path in before)
+        }
+        if unsettable:
+            are_keys = all(path in KEYS for path in unsettable)
+            raise (NeedsRestart if are_keys else InvalidEdit)("; ".join(unsettable.values()))
+        after = {path: value for path, value in {**before, **wanted}.items() if value is not None}
+        refused_before = overlay(loaded, before).refused
+        refused = overlay(loaded, after).refused
+        problems = {problem: path for path, problem in refused.items() if path in wanted or path not in refused_before}
+        if problems:
+            raise InvalidEdit("; ".join(problems))
+        return after
 
     def notes(self, before: Overrides, after: Overrides) -> Iterator[tuple[str, str]]:
         """Yield each key that was changed, with the old and the new value for the audit log."""
-        return _notes(self._live.loaded, before, after)
+        old, new = overlay(self._live.loaded, before), overlay(self._live.loaded, after)
+        for path in sorted({*before, *after}):
+            if before.get(path) != after.get(path):
+                suffix = "" if path in after else " (taken back)"
+                yield path, f"{_note(old, path)} -> {_note(new, path)}{suffix}"
 
 
-def flat(wishes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def flat(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the changes by path, even if they are written as nested objects as in the file."""
-    found: dict[str, JsonValue] = {}
-    for path, value in wishes.items():
+    by_path: dict[str, JsonValue] = {}
+    for path, value in changes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):
-            found |= flat({f"{path}.{name}": below for name, below in value.items()})
+            by_path |= flat({f"{path}.{name}": below for name, below in value.items()})
         else:
-            found[path] = value
-    return found
-
-
-def changed(loaded: Loaded, before: Values, wishes: Mapping[str, JsonValue]) -> Values:
-    """Return the values after the changes; raises ``NeedsRestart`` and ``InvalidEdit``."""
-    unsettable = {
-        path: problem
-        for path, value in wishes.items()
-        # A value that an earlier release stored may always be removed, even if the key is not settable now.
-        if (problem := not_settable(path, loaded)) and not (value is None and path in before)
-    }
-    if unsettable:
-        known = all(path in KEYS for path in unsettable)
-        raise (NeedsRestart if known else InvalidEdit)("; ".join(unsettable.values()))
-    after = {path: value for path, value in {**before, **wishes}.items() if value is not None}
-    already = overlay(loaded, before).refused
-    refused = overlay(loaded, after).refused
-    problems = {problem: path for path, problem in refused.items() if path in wishes or path not in already}
-    if problems:
-        raise InvalidEdit("; ".join(problems))
-    return after
-
-
-def _notes(loaded: Loaded, before: Values, after: Values) -> Iterator[tuple[str, str]]:
-    """Yield each changed key with its old and new value."""
-    old, new = overlay(loaded, before), overlay(loaded, after)
-    for path in sorted({*before, *after}):
-        if before.get(path) != after.get(path):
-            back = "" if path in after else " (taken back)"
-            yield path, f"{_note(old, path)} -> {_note(new, path)}{back}"
+            by_path[path] = value
+    return by_path
 
 
 def _note(overlaid: OverlaidSettings, path: str) -> str:

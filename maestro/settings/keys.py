@@ -1,4 +1,4 @@
-"""The keys of the configuration, read off the model: their paths, their environment variables, their kinds."""
+"""The keys of the configuration, derived from the model: their paths, environment variables and types."""
 
 import re
 from collections.abc import Iterator
@@ -31,17 +31,17 @@ class Key:
 
     @property
     def location(self) -> Location:
-        """Where the value stands in the file."""
+        """The location of the value in the file."""
         return tuple(self.path.split("."))
 
     @property
     def live(self) -> bool:
-        """Whether it may be set while Maestro runs."""
+        """Whether the key may be set while Maestro runs."""
         return self.field.json_schema_extra == LIVE
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Its environment variables, the usual one first; keys deeper than a section have the ``__`` form only."""
+        """The environment variables, the usual one first; keys deeper than a section have the ``__`` form only."""
         if "[]" in self.path:
             return ()
         names = [name.upper() for name in self.names]
@@ -50,25 +50,25 @@ class Key:
 
 
 def show(location: Location) -> str:
-    """The location as people write it: ``llm.accounts[0].apiKey``."""
+    """Return the location as a text: ``llm.accounts[0].apiKey``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".")
 
 
 def pattern(location: Location) -> str:
-    """The location without the positions in lists: ``llm.accounts[].apiKey``."""
+    """Return the location without the positions in lists: ``llm.accounts[].apiKey``."""
     return re.sub(r"\[\d+\]", "[]", show(location))
 
 
-def _plain(annotation: Any) -> Any:
-    """What a value is without its rules; None, where a key may be left out, is not a value to write."""
+def _bare_type(annotation: Any) -> Any:
+    """Return the type without its rules and without None, which is no value in a file."""
     if get_origin(annotation) in (UnionType, Union):
-        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
+        (annotation,) = (member for member in get_args(annotation) if member is not NoneType)
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _kind(annotation: Any) -> type:
-    """The Python type a value has; anything that is written as a text is ``str``."""
+    """Return the Python type of a value; ``str`` for all that the file writes as a text."""
     origin = get_origin(annotation)
     if origin in (tuple, dict):
         return tuple if origin is tuple else dict
@@ -78,23 +78,18 @@ def _kind(annotation: Any) -> type:
     return annotation
 
 
-def _entry(annotation: Any) -> type[BaseModel] | None:
-    """The model of a list's entries, if it is a list of objects."""
-    item = _plain(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
-    return item if isinstance(item, type) and issubclass(item, BaseModel) else None
-
-
 def _walk(model: type[BaseModel], path: str, names: tuple[str, ...]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
-        annotation = _plain(field.annotation)
-        here, called = f"{path}{field.alias}", (*names, name)
+        annotation = _bare_type(field.annotation)
+        key_path, key_names = f"{path}{field.alias}", (*names, name)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from _walk(annotation, f"{here}.", called)
+            yield from _walk(annotation, f"{key_path}.", key_names)
             continue
-        entry = _entry(annotation)
-        yield Key(here, called, _kind(annotation), field, entry)
+        item = _bare_type(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
+        entry = item if isinstance(item, type) and issubclass(item, BaseModel) else None
+        yield Key(key_path, key_names, _kind(annotation), field, entry)
         if entry is not None:
-            yield from _walk(entry, f"{here}[].", called)
+            yield from _walk(entry, f"{key_path}[].", key_names)
 
 
 KEYS = {key.path: key for key in _walk(Settings, "", ())}

@@ -6,7 +6,7 @@ See docs/invariants.md: live settings.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.errors import StoreBusy
-from maestro.settings.keys import KEYS, LEAVES, Location
+from maestro.settings.keys import KEYS, LEAVES
 from maestro.settings.loading import Loaded, validated
 from maestro.settings.model import Settings
 from maestro.settings.problems import translate, unknown_key
@@ -52,10 +52,17 @@ def overlay(loaded: Loaded, values: Values) -> OverlaidSettings:
     """
     refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
+        tree: dict[str, Any] = json.loads(json.dumps(loaded.tree))
+        for path, value in wanted.items():
+            section = tree
+            *above, last = path.split(".")
+            for name in above:
+                section = section.setdefault(name, {})
+            section[last] = value
         try:
-            return OverlaidSettings(validated(_laid(loaded.tree, wanted)), wanted, refused)
+            return OverlaidSettings(validated(tree), wanted, refused)
         except ValidationError as error:
-            refused |= _blamed(error, wanted)
+            refused |= _refused_by(error, wanted)
     return OverlaidSettings(loaded.settings, {}, refused)
 
 
@@ -72,65 +79,29 @@ def not_settable(path: str, loaded: Loaded) -> str | None:
     return None if key.live else NEEDS_RESTART.format(path=key.path, file=file, variable=key.variables[0])
 
 
-def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
-    laid: dict[str, Any] = json.loads(json.dumps(tree))
-    for path, value in values.items():
-        section = laid
-        *above, last = path.split(".")
-        for name in above:
-            section = section.setdefault(name, {})
-        section[last] = value
-    return laid
+def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
+    """Return the overrides that a validation error concerns, with the reason; all of them if it names none."""
+    refused: dict[str, str] = {}
+    problems = error.errors(include_url=False, include_input=False)
+    for problem, sentence in zip(problems, translate(error, (), {}), strict=True):
+        # A problem concerns a key whose location begins it, or which is in the section that it names.
+        concerned = [
+            path
+            for path in values
+            if all(part == other for part, other in zip(KEYS[path].location, problem["loc"], strict=False))
+        ]
+        refused |= dict.fromkeys(concerned or values, sentence)
+    return refused
 
 
-def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
-    """Return the overrides that a validation error concerns; all of them if it names none."""
-    blamed: dict[str, str] = {}
-    found = error.errors(include_url=False, include_input=False)
-    for problem, sentence in zip(found, translate(error, (), {}), strict=True):
-        near = [path for path in values if _meet(KEYS[path].location, problem["loc"])]
-        blamed |= dict.fromkeys(near or values, sentence)
-    return blamed
-
-
-def _meet(key: Location, problem: Iterable[str | int]) -> bool:
-    """Say whether a problem concerns a key, a part of its value, or a section that contains the key."""
-    return all(one == other for one, other in zip(key, problem, strict=False))
-
-
-class CurrentSettings:
-    """Settings that are replaced as a whole; any thread may read them at no cost."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._current = settings
-
-    def current(self) -> Settings:
-        """Return the present settings; the caller must not store them, because they may be replaced."""
-        return self._current
-
-    def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:
-        """Return a function that returns the rules built from the present settings, rebuilt after a change."""
-        made: tuple[Settings, Chosen] | None = None
-
-        def ask() -> Chosen:
-            nonlocal made
-            settings, known = self._current, made
-            if known is None or known[0] is not settings:
-                known = made = (settings, rules(settings))
-            return known[1]
-
-        return ask
-
-
-class LiveSettings(CurrentSettings):
-    """The effective settings for every part of a process (docs/invariants.md: live settings).
+class LiveSettings:
+    """The effective settings of a process, readable from any thread (docs/invariants.md: live settings).
 
     Reading them costs nothing, because the store is read in the background. ``start`` holds the settings of the start;
     only keys that need a restart may be read from it.
     """
 
     def __init__(self, loaded: Loaded) -> None:
-        super().__init__(loaded.settings)
         self.start: Settings = loaded.settings
         self.loaded = loaded
         self.version = 0
@@ -143,6 +114,23 @@ class LiveSettings(CurrentSettings):
         """Return settings that do not change."""
         return cls(Loaded(settings, {}, None))
 
+    def current(self) -> Settings:
+        """Return the present settings; the caller must not store them, because they may be replaced."""
+        return self.overlaid.settings
+
+    def of(self, rules: Callable[[Settings], Chosen]) -> Callable[[], Chosen]:
+        """Return a function that returns the rules built from the present settings, rebuilt after a change."""
+        built: tuple[Settings, Chosen] | None = None
+
+        def read() -> Chosen:
+            nonlocal built
+            settings, known = self.overlaid.settings, built
+            if known is None or known[0] is not settings:
+                known = built = (settings, rules(settings))
+            return known[1]
+
+        return read
+
     def look(self, store: Store) -> None:
         """Apply the changes since the last read; raises ``StoreBusy``."""
         with self._looking:
@@ -154,7 +142,6 @@ class LiveSettings(CurrentSettings):
 
     def _take(self, version: int, values: Mapping[str, object]) -> None:
         overlaid = self.overlaid = overlay(self.loaded, values)
-        self._current = overlaid.settings
         if self._tell is not None:  # a command of the CLI has no callback and logs nothing
             for key, problem in overlaid.refused.items():
                 log.warning("a value that was set at run time does not count", key=key, problem=problem)

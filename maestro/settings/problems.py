@@ -41,42 +41,36 @@ _SENTENCES = {
 }
 
 
-def _nodes() -> frozenset[str]:
-    """The pattern of every key, section and list entry."""
-    paths: set[str] = set()
-    for key in KEYS:
-        parts = key.split(".")
-        paths.update(".".join(parts[: depth + 1]) for depth in range(len(parts)))
-    return frozenset(path.removesuffix("[]") for path in paths)
+_NODES = frozenset(
+    ".".join(key.split(".")[:depth]).removesuffix("[]") for key in KEYS for depth in range(1, key.count(".") + 2)
+)
+"""The pattern of every key, section and list entry."""
 
 
-_NODES = _nodes()
-
-
-def _nearest(location: Location) -> list[str]:
-    """The keys an unknown one may be meant for: one spelt alike beside it, else the same name elsewhere."""
+def _similar_keys(location: Location) -> list[str]:
+    """Return the keys similar to an unknown one: a similar name in its section, else the same name elsewhere."""
     *above, last = location
     parent = f"{pattern(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
-    spelt = {name.lower(): name for name in siblings if "." not in name}
-    alike = difflib.get_close_matches(str(last).lower(), sorted(spelt), n=1)
-    if alike:
-        return [show((*above, spelt[alike[0]]))]
+    by_lower_case = {name.lower(): name for name in siblings if "." not in name}
+    similar = difflib.get_close_matches(str(last).lower(), sorted(by_lower_case), n=1)
+    if similar:
+        return [show((*above, by_lower_case[similar[0]]))]
     return sorted(path for path in _NODES if "[]" not in path and path.rpartition(".")[2] == last)
 
 
 def unknown_key(location: Location) -> str:
-    """The sentence about a key that does not exist."""
+    """Return the sentence about a key that does not exist."""
     if pattern(location) in LATER:
         return _NOT_YET
-    nearest = _nearest(location)
-    if not nearest:
+    similar = _similar_keys(location)
+    if not similar:
         return "unknown key; docs/configuration.md lists all of them"
-    return f"unknown key, did you mean {' or '.join(nearest)}?"
+    return f"unknown key, did you mean {' or '.join(similar)}?"
 
 
 def unknown_variable(name: str, known: Iterable[str]) -> str:
-    """The problem with a ``MAESTRO_*`` variable that sets nothing."""
+    """Return the problem of a ``MAESTRO_*`` variable that sets no key."""
     if any(_words(name).startswith(_words(f"MAESTRO.{key}")) for key in LATER):
         return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
@@ -86,7 +80,7 @@ def unknown_variable(name: str, known: Iterable[str]) -> str:
 
 
 def _words(name: str) -> str:
-    """Spell a key and the variable that sets it alike: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
+    """Return the same spelling for a key and its variable: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
@@ -97,38 +91,26 @@ def _sentence(error: Mapping[str, Any]) -> str:
     return known.format(**error.get("ctx", {})) if known else str(error["msg"])
 
 
-def _source(location: Location, sources: Mapping[Location, str]) -> str | None:
-    """Return the source of the value at or above this place; None for a section with values from several."""
-    for depth in range(len(location), -1, -1):
-        if location[:depth] in sources:
-            return sources[location[:depth]]
-    return None
-
-
 def describe(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
-    """Return a problem as one line: the source of the value, its key, and what to do."""
-    parts = (_source(location, sources), show(location), sentence)
-    return ": ".join(part for part in parts if part)
+    """Return a problem as one line: the source of the value or of a section around it, the key, and the fix."""
+    around = (location[:depth] for depth in range(len(location), -1, -1))
+    source = next((sources[section] for section in around if section in sources), None)
+    return ": ".join(filter(None, (source, show(location), sentence)))
 
 
 def translate(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
-    """Return what pydantic found, as sentences without its wording and without values.
+    """Return pydantic's errors as sentences without its wording and without values.
 
-    ``failed`` are places whose value could not be read at all: they have been reported already.
+    ``failed`` are the locations whose value could not be read at all: their problems are reported already.
     """
-    reported = set(failed)
-    return [
-        _describe_found(found, sources)
-        for found in error.errors(include_url=False, include_input=False)
-        if found["loc"] not in reported
-    ]
-
-
-def _describe_found(found: Mapping[str, Any], sources: Mapping[Location, str]) -> str:
-    location: Location = found["loc"]
-    # A rule about a section concerns values of several sources, so no source is named.
-    whole_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
-    return describe(location, _sentence(found), {} if whole_section else sources)
+    reported, sentences = set(failed), []
+    for found in error.errors(include_url=False, include_input=False):
+        location: Location = found["loc"]
+        # A rule about a section concerns values of several sources, so no source is named.
+        is_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
+        if location not in reported:
+            sentences.append(describe(location, _sentence(found), {} if is_section else sources))
+    return sentences
 
 
 def refuse(problems: list[str]) -> ConfigurationError:

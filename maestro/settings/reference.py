@@ -1,8 +1,7 @@
-"""docs/configuration.md, written from the model so that it cannot fall behind it."""
+"""The page docs/configuration.md, generated from the model."""
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +51,18 @@ further accounts. If one cannot answer, the next one does. If there are none eit
 
 
 def _default(value: Any) -> str:
-    """A default as it would stand in the file."""
-    if isinstance(value, SecretStr):
-        value = value.get_secret_value()
-    if isinstance(value, tuple):
-        value = [_given(item) for item in value]
-    if isinstance(value, Path):
-        value = str(value)
+    """Return a default as the file would spell it."""
+    match value:
+        case SecretStr():
+            value = value.get_secret_value()
+        case Path():
+            value = str(value)
+        case tuple():
+            value = [
+                item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, Section) else item
+                for item in value
+            ]
     return f"`{json.dumps(value)}`"
-
-
-def _given(item: Any) -> Any:
-    return item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, Section) else item
 
 
 def limits(key: Key) -> str:
@@ -82,41 +81,34 @@ def _meaning(key: Key) -> str:
 
 
 def _key_row(key: Key) -> str:
-    counts = "live" if key.live else "restart"
-    return f"| `{key.path}` | {_default(key.field.default)} | `{key.variables[0]}` | {counts} | {_meaning(key)} |\n"
+    changes = "live" if key.live else "restart"
+    return f"| `{key.path}` | {_default(key.field.default)} | `{key.variables[0]}` | {changes} | {_meaning(key)} |\n"
 
 
-def _entry_row(key: Key) -> str:
-    default = "needed" if key.field.default is PydanticUndefined else _default(key.field.default)
-    return f"| `{key.path.rpartition('.')[2]}` | {default} | {_meaning(key)} |\n"
+def _entry_table(key: Key) -> str:
+    table = f"\nEach entry of `{key.path}`:\n\n| key | default | meaning |\n|---|---|---|\n"
+    for path, below in KEYS.items():
+        if path.startswith(f"{key.path}[]."):
+            default = "needed" if below.field.default is PydanticUndefined else _default(below.field.default)
+            table += f"| `{path.rpartition('.')[2]}` | {default} | {_meaning(below)} |\n"
+    return table
 
 
-def _entries(key: Key) -> str:
-    prefix = f"{key.path}[]."
-    rows = "".join(_entry_row(below) for path, below in KEYS.items() if path.startswith(prefix))
-    return f"\nEach entry of `{key.path}`:\n\n| key | default | meaning |\n|---|---|---|\n{rows}"
-
-
-def _table(title: str, about: str, keys: Sequence[Key]) -> str:
-    rows = "".join(map(_key_row, keys))
-    lists = "".join(_entries(key) for key in keys if key.entry is not None)
-    head = "| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n"
-    return f"\n## {title}\n{about}\n{head}{rows}{lists}"
-
-
-def _part(name: str) -> str:
-    """The table of a section, or of a key that stands outside of all sections."""
+def _section_table(name: str) -> str:
+    """Return the table of a section, or of a key outside of all sections."""
     field = Settings.model_fields[name]
     keys = [key for key in LEAVES if key.names[0] == name]
     model = field.annotation
-    described = isinstance(model, type) and issubclass(model, Section)
-    about = f"\n{model.__doc__}\n" if described and model is not None else ""
-    return _table(str(field.alias), about, keys) + (_FOUND_KEYS if name == "llm" else "")
+    about = f"\n{model.__doc__}\n" if isinstance(model, type) and issubclass(model, Section) else ""
+    head = "| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n"
+    rows = "".join(map(_key_row, keys))
+    lists = "".join(_entry_table(key) for key in keys if key.entry is not None)
+    return f"\n## {field.alias}\n{about}\n{head}{rows}{lists}" + (_FOUND_KEYS if name == "llm" else "")
 
 
 def reference() -> str:
-    """The whole page, as Markdown."""
-    return _INTRODUCTION + "".join(map(_part, Settings.model_fields))
+    """Return the whole page as Markdown."""
+    return _INTRODUCTION + "".join(map(_section_table, Settings.model_fields))
 
 
 if __name__ == "__main__":

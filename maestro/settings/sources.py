@@ -1,4 +1,4 @@
-"""Texts as values of keys: from the environment, or from where ``env:NAME`` and ``file:PATH`` refer to."""
+"""Texts as values of keys: those of environment variables, and those that ``env:NAME`` and ``file:PATH`` refer to."""
 
 import json
 import re
@@ -28,27 +28,7 @@ LARGEST_FILE = 1024**2  # bytes; a limit, because a mistyped path may name a dev
 Report = Callable[[Location, str], None]
 
 
-def _flag(text: str) -> bool:
-    lowered = text.lower()
-    if lowered not in TRUE | FALSE:
-        raise ValueError
-    return lowered in TRUE
-
-
-def _whole(text: str) -> int:
-    # int() alone would accept "1_000" and digits of other scripts.
-    if re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None:
-        raise ValueError
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if re.fullmatch(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", text) is None:
-        raise ValueError
-    return float(text)
-
-
-def _items(text: str, of_objects: bool) -> list[object]:
+def _parse_list(text: str, of_objects: bool) -> list[object]:
     if not text.startswith("[") and not of_objects:
         return [item.strip() for item in text.split(",") if item.strip()]
     if not text.startswith("["):
@@ -67,33 +47,35 @@ def parse(text: str, kind: type, of_objects: bool = False) -> object:
     """
     if kind is str:
         return text
+    text = text.strip()
     if kind is tuple:
-        return _items(text.strip(), of_objects)
-    reader = {bool: _flag, int: _whole, float: _number}[kind]
-    try:
-        return reader(text.strip())
-    except ValueError:
-        raise ValueError(f"expected {EXPECTATIONS[kind]}") from None
+        return _parse_list(text, of_objects)
+    if kind is bool and text.lower() in TRUE | FALSE:
+        return text.lower() in TRUE
+    # int() and float() alone would accept "1_000" and digits of other scripts.
+    if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        return int(text)
+    if kind is float and re.fullmatch(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", text):
+        return float(text)
+    raise ValueError(f"expected {EXPECTATIONS[kind]}")
 
 
 @dataclass(frozen=True)
 class References:
-    """Where references are looked up; relative paths start at ``folder``."""
+    """The environment and the folder in which references are looked up; relative paths start at ``folder``."""
 
     environment: Mapping[str, str]
     folder: Path
 
     def read(self, text: str) -> str:
-        """The text that ``env:NAME`` or ``file:PATH`` stands for.
+        """Return the text that ``env:NAME`` or ``file:PATH`` stands for.
 
-        Raises ``ValueError`` with the fix. Nothing there counts as missing: a key that turns out to be empty
-        would silently switch a protection off.
+        Raises ``ValueError`` with the fix. An empty text counts as missing: an empty key would silently switch a
+        protection off.
         """
-        if text.startswith(ENVIRONMENT):
-            return self._variable(text.removeprefix(ENVIRONMENT))
-        return self._file(text.removeprefix(FILE))
-
-    def _variable(self, name: str) -> str:
+        if text.startswith(FILE):
+            return self._read_file(text.removeprefix(FILE))
+        name = text.removeprefix(ENVIRONMENT)
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
             raise ValueError("env: must be followed by the name of an environment variable")
         value = self.environment.get(name, "")
@@ -101,7 +83,7 @@ class References:
             raise ValueError(f"the environment variable {name} is not set; set it, or change this key")
         return value
 
-    def _file(self, name: str) -> str:
+    def _read_file(self, name: str) -> str:
         path = self.folder / name
         try:
             path = self.folder / Path(name).expanduser()
@@ -142,7 +124,7 @@ def _value(text: str, location: Location, references: References) -> object:
 
 
 def referred_variables(node: object) -> frozenset[str]:
-    """The names of all environment variables that ``env:`` references mention."""
+    """Return the names of all environment variables that ``env:`` references mention."""
     if isinstance(node, dict):
         return frozenset().union(*map(referred_variables, node.values()))
     if isinstance(node, list):
