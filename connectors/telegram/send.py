@@ -40,9 +40,6 @@ Sent = TypeVar("Sent")
 Arguments = dict[str, Any]
 """Keyword arguments of the library's send methods."""
 
-NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""A preview would request an address that a model may have been led to write."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -74,7 +71,7 @@ async def post(client: TelegramClient, message: OutgoingMessage, where: Argument
     """Post a message without mentions and link previews; raises a ``SendFailure``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **where)
+        return await client.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
 
     return _receipt(await _send_html(message.content, send))
 
@@ -84,7 +81,7 @@ async def edit(client: TelegramClient, message: OutgoingMessage, where: Argument
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
     async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
-        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **at)
+        return await client.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
 
     try:
         await _send_html(message.content, rewrite)
@@ -132,7 +129,7 @@ async def _follow(client: TelegramClient, text: str, where: Arguments) -> None:
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
     async def send(part: str, parse_mode: str | None) -> Message:
-        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=NO_PREVIEW, **after)
+        return await client.send_message(text=part, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
 
     try:
         for part in split(text, MAX_LENGTH, measure):
@@ -164,6 +161,11 @@ async def _checked_content(message: OutgoingMessage) -> bytes:
         size = f"{len(content):,} bytes, and Telegram takes at most {MAX_FILE_BYTES:,}"
         raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     return content
+
+
+def _no_preview() -> LinkPreviewOptions:
+    """Disable link previews: a preview would request an address that a model may have been led to write."""
+    return LinkPreviewOptions(is_disabled=True)
 
 
 def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:

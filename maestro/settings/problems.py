@@ -41,10 +41,14 @@ _SENTENCES = {
 }
 
 
-_NODES = frozenset(
-    ".".join(key.split(".")[:depth]).removesuffix("[]") for key in KEYS for depth in range(1, key.count(".") + 2)
-)
-"""The pattern of every key, section and list entry."""
+def _patterns() -> frozenset[str]:
+    """Return the pattern of every key, section and list entry."""
+    parts = [key.split(".") for key in KEYS]
+    paths = (".".join(names[:depth]) for names in parts for depth in range(1, len(names) + 1))
+    return frozenset(path.removesuffix("[]") for path in paths)
+
+
+_NODES = _patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
