@@ -145,18 +145,20 @@ class StoreContext(AccountIntake):
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
 
     async def _read(self, read: Callable[[Transaction], Result]) -> Result:
-        def run() -> Result:
-            with self._store.view() as tx:
-                return read(tx)
-
-        return await asyncio.to_thread(run)
+        return await asyncio.to_thread(_in_view, self._store, read)
 
     async def _change(self, change: Callable[[Transaction], Result]) -> Result:
-        def run() -> Result:
-            with self._store.begin() as tx:
-                return change(tx)
+        return await asyncio.to_thread(_in_transaction, self._store, change)
 
-        return await asyncio.to_thread(run)
+
+def _in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
+    with store.view() as tx:
+        return read(tx)
+
+
+def _in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
+    with store.begin() as tx:
+        return change(tx)
 
 
 def _attachment(record: UploadedFile) -> Attachment:

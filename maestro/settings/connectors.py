@@ -4,10 +4,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from connectors.discord.config import DiscordOptions
-from connectors.slack.config import SlackOptions
-from connectors.telegram.config import TelegramOptions
-from connectors.whatsapp.config import WhatsAppOptions
+from connectors.discord.config import TOKEN, DiscordOptions
+from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
+from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
+from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
+from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from maestro.domain.fields import AccountName, OptionalSlug, Word
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.section import NO_SECRET, Section, first_repeated, live, setting
@@ -27,18 +28,16 @@ class PlatformSettings(Section):
         "agent's list, or everybody",
     )
 
-    @property
-    def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
-        fields = type(self).model_fields.items()
-        values = {field.alias or name: getattr(self, name) for name, field in fields}
-        return {name: value for name, value in values.items() if isinstance(value, SecretStr)}
-
 
 class DiscordSettings(PlatformSettings, DiscordOptions):
     """Discord, with a bot of your own."""
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        return {TOKEN: self.token}
 
 
 class SlackSettings(PlatformSettings, SlackOptions):
@@ -47,6 +46,11 @@ class SlackSettings(PlatformSettings, SlackOptions):
     bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
     app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
     signing_secret: SecretStr = setting(NO_SECRET, "what requests of the Events API are signed with")
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
 
 
 class TelegramSettings(PlatformSettings, TelegramOptions):
@@ -57,6 +61,11 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
         NO_SECRET, "what Telegram proves itself with in webhook mode; a word of your own"
     )
 
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        return {TELEGRAM_TOKEN: self.token, WEBHOOK_SECRET: self.webhook_secret}
+
 
 class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     """WhatsApp, with a number of your own."""
@@ -66,6 +75,11 @@ class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
     verify_token: SecretStr = setting(
         NO_SECRET, "the word that Meta says when the webhook is set up; of your own choice"
     )
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """The secrets by name."""
+        return {ACCESS_TOKEN: self.access_token, APP_SECRET: self.app_secret, VERIFY_TOKEN: self.verify_token}
 
 
 class BotSettings(Section):
@@ -81,6 +95,9 @@ class BotSettings(Section):
     options: dict[str, object] = setting({}, "what the platform lets one set, with the names that its section has")
 
 
+OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
+
+
 class ConnectorSettings(Section):
     """Platforms besides the web connector."""
 
@@ -91,9 +108,9 @@ class ConnectorSettings(Section):
     bots: tuple[BotSettings, ...] = setting((), "further bots")
 
     @property
-    def sections(self) -> dict[str, PlatformSettings]:
+    def sections(self) -> dict[str, OwnSettings]:
         """The section of each platform that has one, by its name."""
-        return {name: section for name, section in self if isinstance(section, PlatformSettings)}
+        return {"discord": self.discord, "slack": self.slack, "telegram": self.telegram, "whatsapp": self.whatsapp}
 
 
 def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
