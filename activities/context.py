@@ -271,7 +271,7 @@ class ContextActivities:
         asked = tx.jobs.merged.answered_messages(job)
         matter, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
         known = Knowledge(
-            skills=tx.agents.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
+            skills=tx.agents.skills.index().choose(matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
             addendum=addendum(agent) if rules.chat else "",

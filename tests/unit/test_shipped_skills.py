@@ -6,7 +6,7 @@ import pytest
 
 from maestro.domain.llm.models import estimate
 from maestro.domain.skills.files import SkillFile, read_skill
-from maestro.domain.skills.skill import Skill, choose_skills
+from maestro.domain.skills.skill import Skill, SkillIndex
 from maestro.operations.skill_folder import SHIPPED
 
 FILES: tuple[SkillFile, ...] = tuple(read_skill(path.read_bytes()) for path in sorted(SHIPPED.glob("*.md")))
@@ -17,7 +17,7 @@ MOST_TOKENS = 1_200
 
 def brought_in(message: str) -> set[str]:
     skills = [Skill(file.slug, file.name, file.body, file.keywords, file.patterns) for file in FILES]
-    return {skill.slug for skill in choose_skills(skills, message, frozenset(), None)}
+    return {skill.slug for skill in SkillIndex(skills).choose(message, frozenset(), None)}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.slug)

@@ -29,7 +29,7 @@ class AuditFilter(Value):
     until: Moment | None = Field(default=None, description="before this time, UTC")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         in_order(self.since, self.until)
         return self
 

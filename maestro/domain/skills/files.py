@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,10 +55,16 @@ def split_header(text: str) -> tuple[dict[str, Any], str]:
     source = fence["yaml"]
     if len(source) > MAX_FRONT_MATTER:
         raise InvalidSkill(f"its front matter has more than {MAX_FRONT_MATTER} characters; shorten it")
-    found = _read_yaml(source)
-    if not isinstance(found, dict):
+    try:
+        front = yaml.load(source, Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
+        raise InvalidSkill(f"its front matter is not valid YAML{line}: {error.problem}; correct it there") from None
+    except yaml.YAMLError as error:
+        raise InvalidSkill(f"its front matter is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(front, dict):
         raise InvalidSkill(f"its front matter has no keys; {_SHAPE}")
-    return {str(key): value for key, value in found.items()}, text[fence.end() :].strip()
+    return {str(key): value for key, value in front.items()}, text[fence.end() :].strip()
 
 
 class _Loader(yaml.SafeLoader):
@@ -93,16 +99,6 @@ class _Loader(yaml.SafeLoader):
     def _mark(self) -> yaml.Mark | None:
         mark: yaml.Mark | None = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         return mark
-
-
-def _read_yaml(source: str) -> object:
-    try:
-        return yaml.load(source, Loader=_Loader)  # noqa: S506 - a subclass of SafeLoader
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
-        raise InvalidSkill(f"its front matter is not valid YAML{line}: {error.problem}; correct it there") from None
-    except yaml.YAMLError as error:
-        raise InvalidSkill(f"its front matter is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 @dataclass(frozen=True)
@@ -141,16 +137,28 @@ def read_skill(data: bytes) -> SkillFile:
     patterns = _unique(triggers["patterns"], str)
     _bound("triggers.keywords", keywords, MAX_KEYWORDS, KEYWORD_CHARS)
     _bound("triggers.patterns", patterns, MAX_PATTERNS)
-    usable = tuple(pattern for pattern in patterns if problem_of_pattern(pattern) is None)
+    required_tools = _unique(_list("required_tools", front.get("required_tools", "")), str)
+    _bound("required_tools", required_tools, MAX_TOOLS)
+    if not all(_fits(_TOOL, tool) for tool in required_tools):
+        raise InvalidSkill("required_tools has an entry that is no name of a tool: letters, digits, _ and -")
+    unusable = {pattern: problem for pattern in patterns if (problem := problem_of_pattern(pattern)) is not None}
+    usable = tuple(pattern for pattern in patterns if pattern not in unusable)
+    problems = [
+        f"the key {key[:60]!r} is not known and changes nothing; known are {', '.join(_KEYS)}"
+        for key in sorted(front.keys() - set(_KEYS))
+    ]
+    problems += (f"the pattern {pattern[:80]!r} is left out: {problem}" for pattern, problem in unusable.items())
+    if not keywords and not usable:
+        problems.append("no message can trigger it; give it triggers, keywords or patterns")
     return SkillFile(
         slug=slug,
         **{**texts, "name": texts["name"] or slug},
         keywords=keywords,
         patterns=usable,
-        required_tools=_tools(front.get("required_tools", "")),
+        required_tools=required_tools,
         body=body,
         digest=hashlib.sha256(data).hexdigest(),
-        problems=(*_unknown(front), *_unusable(patterns), *_silent(keywords, usable)),
+        problems=tuple(problems),
     )
 
 
@@ -179,7 +187,7 @@ def _line(front: Mapping[str, Any], key: str, length: int) -> str:
 
 def _triggers(value: object) -> dict[str, list[str]]:
     """Parse the triggers: a mapping of two lists, or the other common form, a list of items with one key each."""
-    found: dict[str, list[str]] = {"keywords": [], "patterns": []}
+    triggers: dict[str, list[str]] = {"keywords": [], "patterns": []}
     items = value if isinstance(value, list) else [value] if value != "" else []
     for item in items:
         if not isinstance(item, dict) or not item.keys() <= _TRIGGERS.keys():
@@ -187,8 +195,8 @@ def _triggers(value: object) -> dict[str, list[str]]:
         for key, trigger in item.items():
             # An item of a list of triggers may hold one text; in a mapping, one text is a mistake: the list is missing.
             single = isinstance(value, list) and isinstance(trigger, str)
-            found[_TRIGGERS[key]] += _list(f"triggers.{key}", [trigger] if single else trigger)
-    return found
+            triggers[_TRIGGERS[key]] += _list(f"triggers.{key}", [trigger] if single else trigger)
+    return triggers
 
 
 def _list(key: str, value: object) -> list[str]:
@@ -220,37 +228,12 @@ def _bound(key: str, items: tuple[str, ...], most: int, chars: int | None = None
         raise InvalidSkill(f"{key} has an entry of more than {chars} characters; shorten it")
 
 
-def _tools(value: object) -> tuple[str, ...]:
-    tools = _unique(_list("required_tools", value), str)
-    _bound("required_tools", tools, MAX_TOOLS)
-    if not all(_fits(_TOOL, tool) for tool in tools):
-        raise InvalidSkill("required_tools has an entry that is no name of a tool: letters, digits, _ and -")
-    return tools
-
-
 def _fits(rule: TypeAdapter[str], text: str) -> bool:
     try:
         rule.validate_python(text)
     except ValidationError:
         return False
     return True
-
-
-def _unknown(front: Mapping[str, Any]) -> Iterator[str]:
-    for key in sorted(front.keys() - set(_KEYS)):
-        yield f"the key {key[:60]!r} is not known and changes nothing; known are {', '.join(_KEYS)}"
-
-
-def _unusable(patterns: tuple[str, ...]) -> Iterator[str]:
-    for pattern in patterns:
-        reason = problem_of_pattern(pattern)
-        if reason is not None:
-            yield f"the pattern {pattern[:80]!r} is left out: {reason}"
-
-
-def _silent(keywords: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[str]:
-    if not keywords and not patterns:
-        yield "no message can trigger it; give it triggers, keywords or patterns"
 
 
 @dataclass(frozen=True)
@@ -301,22 +284,14 @@ def arrange(files: Iterable[SkillSource], known: Sequence[KnownSkill]) -> SkillS
     taken: dict[str, SkillSource] = {}
     problems: list[tuple[str, str]] = []
     for file in ordered:
-        problems += ((file.source, problem) for problem in _source_problems(file, taken))
-        if file.skill is not None and not file.shipped:
-            taken.setdefault(file.skill.slug, file)
+        skill = file.skill
+        problems += ((file.source, problem) for problem in (skill.problems if skill is not None else (file.problem,)))
+        if skill is not None and not file.shipped and taken.setdefault(skill.slug, file) is not file:
+            first = taken[skill.slug].source
+            problems.append((file.source, f"its slug {skill.slug} is that of {first} already; give it another"))
     broken = {file.source for file in ordered if file.skill is None}
     kept_slugs = frozenset(before.slug for before in known if before.source in broken and before.slug not in taken)
     for file in ordered:
         if file.skill is not None and file.skill.slug not in kept_slugs:
             taken.setdefault(file.skill.slug, file)
     return SkillSet(taken, kept_slugs, tuple(problems))
-
-
-def _source_problems(file: SkillSource, taken: dict[str, SkillSource]) -> Iterator[str]:
-    if file.skill is None:
-        yield file.problem
-        return
-    yield from file.skill.problems
-    first = taken.get(file.skill.slug)
-    if first is not None and not file.shipped:
-        yield f"its slug {file.skill.slug} is that of {first.source} already; give it another"

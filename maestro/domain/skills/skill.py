@@ -3,11 +3,11 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]  # the package has no type hints
@@ -28,9 +28,6 @@ GROUP_MEMORY = 8 << 20
 MOST_SKILLS = 3
 """The most skills that one message adds to a prompt (docs/decisions.md: prompt layers)."""
 
-KEYWORD_POINTS = 1
-PATTERN_POINTS = 2
-
 SCORED_CHARS = 32_000
 """Characters scored at each end of a long message: users write their request before or after a pasted text."""
 
@@ -41,76 +38,30 @@ def fold(text: str) -> str:
     return " ".join(folded.split())
 
 
-class MessageWords:
-    """A folded message and its set of words, prepared for keyword search."""
+class ScoredMessage:
+    """A message prepared for scoring; of a long message only the first and last 32,000 characters count."""
 
     def __init__(self, message: str) -> None:
+        if len(message) > 2 * SCORED_CHARS:
+            message = f"{message[:SCORED_CHARS]}\n{message[-SCORED_CHARS:]}"
         self.text = fold(message)
         self.words = frozenset(_WORD.findall(self.text))
+        self.encoded = message.encode("utf-8", "replace")
 
 
-class _PreparedKeyword(NamedTuple):
-    position: int
-    source: str
-    keyword: str
-    pieces: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Keywords:
-    """An index of keywords, such as ``pull request``, ``c++`` and ``.net``, of one skill or of all skills."""
-
-    sources: Sequence[str]
-
-    @cached_property
-    def _by_sign(self) -> Mapping[str, Sequence[_PreparedKeyword]]:
-        """Map the longest word of each keyword to the keyword; keywords without words are under the empty text."""
-        found: dict[str, list[_PreparedKeyword]] = {}
-        for position, source in enumerate(self.sources):
-            keyword = fold(source)
-            if keyword:
-                pieces = _required_words(keyword)
-                found.setdefault(max(pieces, key=len, default=""), []).append(
-                    _PreparedKeyword(position, source, keyword, pieces)
-                )
-        return found
-
-    def found(self, message: MessageWords) -> tuple[str, ...]:
-        """Return the keywords that occur in the message as whole words: with no letter, digit or ``_`` next to them.
-
-        They keep the order of ``sources``. Only keywords with their index word in the message are compared, so the cost
-        hardly depends on how many keywords there are.
-        """
-        signs = self._by_sign.keys() & message.words
-        near = chain(self._by_sign.get("", ()), *(self._by_sign[sign] for sign in signs))
-        present = [one for one in near if one.pieces <= message.words and _occurs_in(one.keyword, message.text)]
-        return tuple(one.source for one in sorted(present))
-
-
-def _required_words(keyword: str) -> frozenset[str]:
-    """Return the words that a message must contain for this keyword; none for scripts without blanks between words."""
-    return frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
-
-
-def _occurs_in(keyword: str, text: str) -> bool:
-    return any(_is_whole(keyword, text, at) for at in _positions(keyword, text))
-
-
-def _positions(keyword: str, text: str) -> Iterable[int]:
+def _occurs_as_word(keyword: str, text: str) -> bool:
+    """Return whether a keyword occurs in a text with no letter, digit or ``_`` next to it."""
     at = text.find(keyword)
     while at >= 0:
-        yield at
+        end = at + len(keyword)
+        if not (_continues_word(text[at - 1 : at], keyword[0]) or _continues_word(text[end : end + 1], keyword[-1])):
+            return True
         at = text.find(keyword, at + 1)
-
-
-def _is_whole(keyword: str, text: str, at: int) -> bool:
-    end = at + len(keyword)
-    before, after = text[at - 1 : at], text[end : end + 1]
-    return not _continues_word(before, keyword[0]) and not _continues_word(after, keyword[-1])
+    return False
 
 
 def _continues_word(outside: str, edge: str) -> bool:
-    """Say whether the character next to the keyword continues a word, so that the match is no whole word."""
+    """Return whether the character next to the keyword continues a word, so that the match is no whole word."""
     if not outside or _UNSPACED.match(edge):
         return False
     # Combining marks (vowel signs, accents) belong to the letter before them, so they continue the word.
@@ -163,21 +114,6 @@ class _Group:
         return [_Group(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """Patterns of one skill or of all skills, compiled at first use; case is ignored unless a pattern has ``(?-i)``."""
-
-    sources: Sequence[str]
-
-    @cached_property
-    def _usable(self) -> _Group:
-        return _Group([source for source in self.sources if problem_of_pattern(source) is None])
-
-    def matching(self, text: bytes) -> tuple[str, ...]:
-        """Return the patterns that match anywhere in a UTF-8 text, in the order of ``sources``."""
-        return tuple(self._usable.matching(text))
-
-
 def problem_of_pattern(source: str) -> str | None:
     """Return why a pattern is not usable, in a few words, or None if it is."""
     if not source.strip():
@@ -187,20 +123,16 @@ def problem_of_pattern(source: str) -> str | None:
     try:
         compiled = re2.compile(source.encode("utf-8", "replace").decode(), _options())
     except re2.error as error:
-        return _reason(error)
+        detail = error.args[0] if error.args else b""
+        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+        if "invalid perl operator" in text or "invalid escape sequence" in text:
+            return f"{text} (lookaround and backreferences are not supported)"
+        return text or "it cannot be read"
     if compiled.programsize > PROGRAM_SIZE:
         return "it is too large; use fewer or smaller repetitions"
     if compiled.search(b"") is not None:
         return "it matches every message"
     return None
-
-
-def _reason(error: Exception) -> str:
-    detail = error.args[0] if error.args else b""
-    text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
-    if "invalid perl operator" in text or "invalid escape sequence" in text:
-        return f"{text} (lookaround and backreferences are not supported)"
-    return text or "it cannot be read"
 
 
 class SkillRow(SQLModel, table=True):
@@ -257,19 +189,6 @@ class Skill:
         keywords, patterns, tools = map(json.loads, (row.keywords, row.patterns, row.required_tools))
         return cls(row.slug, row.name, row.body, tuple(keywords), tuple(patterns), tuple(tools))
 
-    # Cached with the skill, because building these indexes takes longer than using them.
-    @cached_property
-    def _keywords(self) -> Keywords:
-        return Keywords(self.keywords)
-
-    @cached_property
-    def _patterns(self) -> Patterns:
-        return Patterns(self.patterns)
-
-    def score(self, message: "ScoredMessage") -> "SkillScore":
-        """Return the keywords and patterns of this skill that match a message."""
-        return SkillScore(self, self._keywords.found(message.words), self._patterns.matching(message.encoded))
-
 
 @dataclass(frozen=True)
 class SkillScore:
@@ -281,83 +200,79 @@ class SkillScore:
 
     @property
     def points(self) -> int:
-        """Return the score: one point for each keyword and two for each pattern."""
-        return KEYWORD_POINTS * len(self.keywords) + PATTERN_POINTS * len(self.patterns)
+        """The score: one point for each keyword and two for each pattern."""
+        return len(self.keywords) + 2 * len(self.patterns)
 
 
-class ScoredMessage:
-    """A message prepared for scoring; of a long message only the first and last 32,000 characters count."""
+class _IndexedKeyword(NamedTuple):
+    """A keyword with its folded form and the words that a message must contain for it."""
 
-    def __init__(self, message: str) -> None:
-        if len(message) > 2 * SCORED_CHARS:
-            message = f"{message[:SCORED_CHARS]}\n{message[-SCORED_CHARS:]}"
-        self.words = MessageWords(message)
-        self.encoded = message.encode("utf-8", "replace")
+    source: str
+    folded: str
+    words: frozenset[str]
 
 
-def choose_skills(
-    skills: Sequence[Skill], message: str, tools: frozenset[str], allowed: frozenset[str] | None
-) -> tuple[Skill, ...]:
-    """Return the skills that the model gets for a message: at most three, highest score first.
-
-    Only this message counts, not earlier ones. Equal scores are ordered by slug. A skill is skipped if it requires a
-    tool that the agent does not have, or if it is not in ``allowed``; None allows all skills.
-    """
-    return _best(ranking(skills, message), tools, allowed)
-
-
-def is_for(skill: Skill, tools: frozenset[str], allowed: frozenset[str] | None) -> bool:
-    """Say whether an agent with these tools and allowed skills may get this skill."""
-    return (allowed is None or skill.slug in allowed) and tools.issuperset(skill.required_tools)
-
-
-def ranking(skills: Sequence[Skill], message: str) -> list[SkillScore]:
-    """Return the scores above zero, highest first."""
-    scored = ScoredMessage(message)
-    return _ranked(skill.score(scored) for skill in skills)
-
-
-class Repertoire:
-    """A set of skills indexed together, for repeated choices: each message is searched once for all skills.
-
-    The result equals that of ``choose_skills``; the cost hardly grows with the number of skills.
-    """
+class SkillIndex:
+    """Skills with a common index of their triggers: each message is searched once, however many skills there are."""
 
     def __init__(self, skills: Sequence[Skill]) -> None:
         self._skills = skills
-        self._keywords = Keywords(_distinct(skill.keywords for skill in skills))
-        self._patterns = Patterns(_distinct(skill.patterns for skill in skills))
-        self._with: dict[str, list[int]] = {}
+        self._positions: dict[str, list[int]] = {}
+        """The positions of the skills that have a keyword or pattern."""
         for position, skill in enumerate(skills):
             for source in {*skill.keywords, *skill.patterns}:
-                self._with.setdefault(source, []).append(position)
+                self._positions.setdefault(source, []).append(position)
 
     def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
-        """Return the skills that the model gets for a message; the rules are those of ``choose_skills``."""
-        return _best(self._ranking(ScoredMessage(message)), tools, allowed)
+        """Return the skills that the model gets for a message: at most three, highest score first.
 
-    def _ranking(self, message: ScoredMessage) -> list[SkillScore]:
-        found = frozenset(self._keywords.found(message.words))
-        matching = frozenset(self._patterns.matching(message.encoded))
-        called_for = {position for source in found | matching for position in self._with[source]}
-        return _ranked(
+        Only this message counts, not earlier ones. A skill is skipped if it requires a tool that the agent does not
+        have, or if it is not in ``allowed``; None allows all skills.
+        """
+        suitable = (
+            score.skill
+            for score in self.rank(message)
+            if (allowed is None or score.skill.slug in allowed) and tools.issuperset(score.skill.required_tools)
+        )
+        return tuple(islice(suitable, MOST_SKILLS))
+
+    def rank(self, message: str) -> list[SkillScore]:
+        """Return the scores above zero, highest first, equal ones by slug."""
+        scored = ScoredMessage(message)
+        matches = self._find_keywords(scored) | set(self._patterns.matching(scored.encoded))
+        positions = {position for source in matches for position in self._positions[source]}
+        scores = (
             SkillScore(
                 skill,
-                tuple(keyword for keyword in skill.keywords if keyword in found),
-                tuple(pattern for pattern in skill.patterns if pattern in matching),
+                tuple(keyword for keyword in skill.keywords if keyword in matches),
+                tuple(pattern for pattern in skill.patterns if pattern in matches),
             )
-            for skill in map(self._skills.__getitem__, called_for)
+            for skill in map(self._skills.__getitem__, positions)
         )
+        return sorted(scores, key=lambda score: (-score.points, score.skill.slug))
 
+    def _find_keywords(self, message: ScoredMessage) -> set[str]:
+        """Return the keywords that occur in the message; only those with their longest word in it are compared."""
+        words = self._keywords_by_word.keys() & message.words
+        candidates = chain.from_iterable(self._keywords_by_word[word] for word in ("", *words))
+        return {
+            keyword.source
+            for keyword in candidates
+            if keyword.words <= message.words and _occurs_as_word(keyword.folded, message.text)
+        }
 
-def _best(scores: Iterable[SkillScore], tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
-    fitting = [score.skill for score in scores if is_for(score.skill, tools, allowed)]
-    return tuple(fitting[:MOST_SKILLS])
+    @cached_property
+    def _keywords_by_word(self) -> Mapping[str, Sequence[_IndexedKeyword]]:
+        """The keywords by their longest word; those without words are under the empty text."""
+        index: dict[str, list[_IndexedKeyword]] = {"": []}
+        for source in dict.fromkeys(chain.from_iterable(skill.keywords for skill in self._skills)):
+            keyword = fold(source)
+            words = frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
+            if keyword:
+                index.setdefault(max(words, key=len, default=""), []).append(_IndexedKeyword(source, keyword, words))
+        return index
 
-
-def _ranked(scores: Iterable[SkillScore]) -> list[SkillScore]:
-    return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
-
-
-def _distinct(sources: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(chain.from_iterable(sources)))
+    @cached_property
+    def _patterns(self) -> _Group:
+        sources = dict.fromkeys(chain.from_iterable(skill.patterns for skill in self._skills))
+        return _Group([source for source in sources if problem_of_pattern(source) is None])

@@ -1,7 +1,7 @@
 """Views, changes and trials of skills for operators."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from maestro.domain.fields import OptionalSlug
 from maestro.domain.messages import MAX_CONTENT_CHARS
-from maestro.domain.skills.skill import Skill, SkillProblem, SkillRow, SkillScore, choose_skills, ranking
+from maestro.domain.skills.skill import MOST_SKILLS, Skill, SkillIndex, SkillProblem, SkillRow
 from maestro.domain.values import Page, View
 
 
@@ -61,23 +61,18 @@ class SkillChange(View):
     enabled: bool | None = None
 
 
-def skill_view(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillView:
-    """Build the view of a skill; ``problems`` may include those of other files."""
-    return SkillView(**_view_fields(row, problems))
-
-
 def skill_detail(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillDetail:
-    """Build the view of a skill with its body."""
+    """Return the view of a skill with its body; ``problems`` may include those of other files."""
     return SkillDetail(**_view_fields(row, problems), body=row.body)
 
 
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
-    """Build a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
-    remaining_rows = [row for row in rows if cursor is None or row.slug > cursor]
-    page = remaining_rows[:limit]
+    """Return a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
+    following = [row for row in rows if cursor is None or row.slug > cursor]
+    items = tuple(SkillView(**_view_fields(row, problems)) for row in following[:limit])
     return SkillPage(
-        items=tuple(skill_view(row, problems) for row in page),
-        next=page[-1].slug if len(remaining_rows) > limit else None,
+        items=items,
+        next=items[-1].slug if len(following) > limit else None,
         problems=tuple(map(SkillProblemView.model_validate, problems)),
     )
 
@@ -87,7 +82,7 @@ def _view_fields(row: SkillRow, problems: Sequence[SkillProblem]) -> Mapping[str
     return {
         **row.model_dump(include=set(SkillView.model_fields)),
         **lists,
-        "problems": tuple(found.problem for found in problems if found.source == row.source),
+        "problems": tuple(entry.problem for entry in problems if entry.source == row.source),
     }
 
 
@@ -119,32 +114,31 @@ def try_message(
     rows: Sequence[SkillRow], message: str, tools: frozenset[str] | None, allowed: frozenset[str] | None
 ) -> SkillTrial:
     """Return the skills that match a message, for an agent with these tools and skills; None allows all."""
-    skills = {row.slug: Skill.of(row) for row in rows}
-    enabled = [skills[row.slug] for row in rows if row.enabled]
-    had = frozenset(tool for skill in enabled for tool in skill.required_tools) if tools is None else tools
-    chosen = choose_skills(enabled, message, had, allowed)
-    return SkillTrial(
-        items=tuple(
+    enabled = {row.slug for row in rows if row.enabled}
+    items: list[SkillScoreView] = []
+    for score in SkillIndex([Skill.of(row) for row in rows]).rank(message):
+        obstacle = _find_obstacle(score.skill, enabled, tools, allowed)
+        if not obstacle and sum(item.chosen for item in items) == MOST_SKILLS:
+            obstacle = "others have more points"
+        items.append(
             SkillScoreView(
                 slug=score.skill.slug,
                 points=score.points,
-                chosen=score.skill in chosen,
-                reason="" if score.skill in chosen else _reason(score, enabled, had, allowed),
+                chosen=not obstacle,
+                reason=obstacle,
                 keywords=score.keywords,
                 patterns=score.patterns,
             )
-            for score in ranking(list(skills.values()), message)
         )
-    )
+    return SkillTrial(items=tuple(items))
 
 
-def _reason(score: SkillScore, enabled: Sequence[Skill], tools: frozenset[str], allowed: frozenset[str] | None) -> str:
-    skill = score.skill
-    if skill not in enabled:
+def _find_obstacle(
+    skill: Skill, enabled: Collection[str], tools: frozenset[str] | None, allowed: frozenset[str] | None
+) -> str:
+    if skill.slug not in enabled:
         return "it is disabled"
     if allowed is not None and skill.slug not in allowed:
         return "it is not among the agent's skills"
-    missing = sorted(frozenset(skill.required_tools) - tools)
-    if missing:
-        return f"the agent does not have {', '.join(missing)}"
-    return "others have more points"
+    missing = sorted(set(skill.required_tools) - tools) if tools is not None else []
+    return f"the agent does not have {', '.join(missing)}" if missing else ""

@@ -7,7 +7,7 @@ from sqlalchemy import delete
 from sqlmodel import col, select
 
 from maestro.domain.skills.files import KnownSkill, SkillSet, SkillSource
-from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
+from maestro.domain.skills.skill import Skill, SkillIndex, SkillProblem, SkillRow
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement
@@ -29,9 +29,9 @@ class Skills(Repository):
         return [Skill.of(row) for row in self._read_all(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
-    def repertoire(self) -> Repertoire:
+    def index(self) -> SkillIndex:
         """Return the enabled skills, prepared for matching their triggers against a message."""
-        return Repertoire(self.enabled())
+        return SkillIndex(self.enabled())
 
     def all(self) -> Sequence[SkillRow]:
         """Return all skills, by slug."""

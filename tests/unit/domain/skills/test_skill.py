@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maestro.domain.skills.skill import (
+    MOST_SKILLS,
     SCORED_CHARS,
-    Repertoire,
     Skill,
+    SkillIndex,
     SkillRow,
-    choose_skills,
     problem_of_pattern,
-    ranking,
 )
 from maestro.domain.skills.views import try_message
 from tests.support.job_rows import MORNING
@@ -28,9 +27,7 @@ def skill(
 def chosen(
     skills: list[Skill], message: str, tools: frozenset[str] = NO_TOOLS, allowed: frozenset[str] | None = None
 ) -> list[str]:
-    plainly = choose_skills(skills, message, tools, allowed)
-    assert Repertoire(skills).choose(message, tools, allowed) == plainly
-    return [skill.slug for skill in plainly]
+    return [skill.slug for skill in SkillIndex(skills).choose(message, tools, allowed)]
 
 
 # Points
@@ -51,7 +48,7 @@ def chosen(
 )
 def test_a_keyword_gives_one_point_and_a_pattern_two(message: str, points: int) -> None:
     one = skill("deploying", "deploy", "release", patterns=(r"ship (it|them)", r"on an? \w+day"))
-    assert sum(score.points for score in ranking([one], message)) == points
+    assert sum(score.points for score in SkillIndex([one]).rank(message)) == points
 
 
 def test_the_three_with_most_points_are_chosen_and_equal_ones_by_slug() -> None:
@@ -145,7 +142,7 @@ def test_a_keyword_that_is_part_of_a_word_first_is_found_further_on() -> None:
 def test_keywords_and_messages_of_odd_characters_do_no_harm() -> None:
     odd = skill("a", " ", "\u200d", "++", patterns=("(",))
     for message in ("", " ", "\ud800 half", "\0", "+++", "\u200d", "👩‍💻"):
-        choose_skills([odd, skill("b", "half")], message, NO_TOOLS, None)
+        chosen([odd, skill("b", "half")], message)
     assert chosen([odd, skill("b", "half")], "\ud800 half") == ["b"]
 
 
@@ -171,7 +168,7 @@ def test_a_pattern_takes_either_case_unless_it_says_otherwise() -> None:
 def test_patterns_of_one_skill_do_not_meddle_with_each_other(
     patterns: tuple[str, ...], matching: tuple[str, ...]
 ) -> None:
-    [score] = ranking([skill("a", patterns=patterns)], "SHIP to Sail away")
+    [score] = SkillIndex([skill("a", patterns=patterns)]).rank("SHIP to Sail away")
     assert score.patterns == matching
 
 
@@ -316,11 +313,15 @@ def skills(draw: st.DrawFn) -> list[Skill]:
     st.frozensets(st.sampled_from(("kettle", "cup"))),
     st.none() | st.frozensets(st.sampled_from([f"s-{number}" for number in range(12)])),
 )
-def test_a_repertoire_chooses_as_each_skill_by_itself_would(
+def test_skills_that_share_an_index_score_as_each_by_itself_would(
     library: list[Skill], said: list[str], between: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> None:
     message = between.join(said)
-    assert Repertoire(library).choose(message, tools, allowed) == choose_skills(library, message, tools, allowed)
+    alone = [score for one in library for score in SkillIndex([one]).rank(message)]
+    ranked = sorted(alone, key=lambda score: (-score.points, score.skill.slug))
+    assert SkillIndex(library).rank(message) == ranked
+    fitting = [score.skill for score in ranked if SkillIndex([score.skill]).choose(message, tools, allowed)]
+    assert SkillIndex(library).choose(message, tools, allowed) == tuple(fitting[:MOST_SKILLS])
 
 
 def test_one_pattern_among_hundreds_is_found() -> None:
