@@ -60,7 +60,7 @@ class Drafting:
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to the text so far, cut to the length of one message."""
-        message = addressed.draft.saying(addressed.address, _fitting(addressed.draft.text, connector, 0))
+        message = addressed.draft.edit_to(addressed.address, _fitting(addressed.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             await asyncio.to_thread(self._drop, addressed.draft.job_id)
@@ -69,7 +69,7 @@ class Drafting:
     async def end(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
         text = stopped_text(_fitting(addressed.draft.text, connector, len(STOPPED)))
-        outcome = await hand_over(connector, addressed.draft.saying(addressed.address, text), SendAction.SEND)
+        outcome = await hand_over(connector, addressed.draft.edit_to(addressed.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
             await self.forget(addressed.draft.job_id)
         return _pause(outcome)

@@ -72,8 +72,8 @@ class Draft(SQLModel, table=True):
             id=0, address=address, content=PLACEHOLDER, reply_to=reply_to, key=self.key, tried_at=self.tried_at
         )
 
-    def saying(self, address: Address, text: str) -> OutgoingMessage:
-        """Return an edit of the draft's message with this text."""
+    def edit_to(self, address: Address, text: str) -> OutgoingMessage:
+        """Return the edit that gives the draft's message this text."""
         return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
 
 

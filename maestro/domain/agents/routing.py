@@ -5,9 +5,9 @@ See docs/decisions.md: routing.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import islice
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.messages import Address, Addressing, IncomingMessage
@@ -25,37 +25,26 @@ _UNSPACED = re.compile(
 )
 """Letters of scripts without blanks between words or before suffixes: they end a token."""
 
-DASHBOARD_PREFIX = "dashboard-agent-"
-DASHBOARD_PLATFORM = "web"
-OWN = "all messages of this account are for the agent"
+OWN_ACCOUNT = "all messages of this account are for the agent"
 UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
 
-class NamedAgent(Protocol):
-    """An agent with the names by which a message can mention it."""
+@dataclass(frozen=True, slots=True)
+class RoutableAgent:
+    """The fields of an active agent that routing needs."""
 
-    @property
-    def id(self) -> int:
-        """The agent's id."""
-        ...
-
-    @property
-    def slug(self) -> str:
-        """The agent's slug."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The agent's display name."""
-        ...
+    id: int
+    slug: str
+    name: str
+    role: str = "assistant"
 
 
 def may_mention(content: str) -> bool:
-    """Say whether a text contains an ``@``, so that it may mention an agent."""
+    """Return whether a text contains an ``@``, so that it may mention an agent."""
     return _MARK.search(content) is not None
 
 
-def find_mention(content: str, agents: Sequence[NamedAgent]) -> int | None:
+def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
     """Return the id of the first agent that a text mentions, or None.
 
     If several names match at one ``@``, the longest wins; among equal names a slug wins, then the earlier agent in
@@ -63,50 +52,33 @@ def find_mention(content: str, agents: Sequence[NamedAgent]) -> int | None:
     """
     if not may_mention(content):
         return None
-    known = _names(agents)
-    lengths = sorted({len(name) for name in known}, reverse=True)
+    slugs = [(agent.slug.lower(), agent.id) for agent in agents]
+    display_names = [(_folded(agent.name).strip(), agent.id) for agent in agents]
+    # In reverse, so that the first agent of a name is the one that stays.
+    names = {name: agent_id for name, agent_id in reversed([*slugs, *display_names]) if name}
+    lengths = sorted(set(map(len, names)), reverse=True)
     text = _folded(content)
-    found = (_at(text, mark, known, lengths) for mark in _marks(text))
-    return next((agent for agent in found if agent is not None), None)
-
-
-def _names(agents: Sequence[NamedAgent]) -> dict[str, int]:
-    known: dict[str, int] = {}
-    for agent in agents:
-        known.setdefault(agent.slug.lower(), agent.id)
-    for agent in agents:
-        known.setdefault(_folded(agent.name).strip(), agent.id)
-    known.pop("", None)
-    return known
-
-
-def _marks(text: str) -> Iterable[int]:
-    at = text.find("@")
-    for _ in range(MOST_MARKS):
-        if at < 0:
-            return
-        if _may_begin_mention(text, at):
-            yield at
-        at = text.find("@", at + 1)
+    marks = (mark.start() for mark in islice(re.finditer("@", text), MOST_MARKS))
+    mentioned = (_agent_at(text, mark + 1, names, lengths) for mark in marks if _may_begin_mention(text, mark))
+    return next((agent_id for agent_id in mentioned if agent_id is not None), None)
 
 
 def _may_begin_mention(text: str, at: int) -> bool:
-    """Say whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
+    """Return whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
     before = text[at - 1] if at else ""
     joined = before in _LOCAL_PART and at > 1 and _in_word(text[at - 2])
     return not (_in_word(before) or before == "@" or joined)
 
 
-def _at(text: str, mark: int, known: Mapping[str, int], lengths: Sequence[int]) -> int | None:
-    begin = mark + 1
+def _agent_at(text: str, begin: int, names: Mapping[str, int], lengths: Sequence[int]) -> int | None:
     for length in lengths:
-        agent = known.get(text[begin : begin + length])
-        if agent is not None and _ends(text, begin + length):
-            return agent
+        agent_id = names.get(text[begin : begin + length])
+        if agent_id is not None and _may_end_mention(text, begin + length):
+            return agent_id
     return None
 
 
-def _ends(text: str, end: int) -> bool:
+def _may_end_mention(text: str, end: int) -> bool:
     after = text[end : end + 1]
     joined = after in _JOINS and _in_word(text[end + 1 : end + 2])
     return not (_in_word(after) or after == "@" or joined)
@@ -122,16 +94,6 @@ def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-
-
-@dataclass(frozen=True, slots=True)
-class RoutableAgent:
-    """The fields of an active agent that routing needs."""
-
-    id: int
-    slug: str
-    name: str
-    role: str = "assistant"
 
 
 @dataclass(frozen=True)
@@ -168,19 +130,20 @@ def route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
     agent answers only messages addressed to it; for such an account no later rule applies except the channel's binding,
     because several accounts may receive the same message and only one should answer.
     """
-    chosen = next(
-        (Route(agent, reason) for agent, reason in _rule_results(message, snapshot) if agent is not None), None
-    )
-    return chosen or Route(None, _no_agent_reason(message, snapshot))
+    for agent, reason in _evaluate_rules(message, snapshot):
+        if agent is not None:
+            return Route(agent, reason)
+    return Route(None, _no_agent_reason(message, snapshot))
 
 
-def _rule_results(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
+def _evaluate_rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterator[tuple[RoutableAgent | None, str]]:
     """Yield the agent and reason of each rule, lazily: a rule is evaluated only if the earlier ones gave no agent."""
     by_id = {agent.id: agent for agent in snapshot.agents}
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
     here = f"{message.address.platform}:{message.address.channel}"
     own = by_id.get(snapshot.account_agent or 0)
-    yield own if own is not None and _is_addressed_to(own, message, snapshot) else None, OWN
+    if own is not None and _is_addressed_to(own, message, snapshot):
+        yield own, OWN_ACCOUNT
     yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
     if own is not None:
         return
@@ -192,26 +155,21 @@ def _rule_results(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iterat
         (conductor if message.addressing is Addressing.US else None),
         "a message that mentions the bot goes to the conductor",
     )
-    yield _fallback(snapshot), "no rule names an agent, so the fallback agent answers"
+    fallback = next((agent for agent in snapshot.agents if agent.slug == snapshot.rules.fallback_agent), None)
+    yield fallback, "no rule names an agent, so the fallback agent answers"
 
 
 def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: RoutingSnapshot) -> bool:
-    """Say whether a message that an account received is addressed to the account's own agent."""
-    for_it = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
-    return for_it or find_mention(message.content, snapshot.agents) == own.id
+    """Return whether a message that an account received is addressed to the account's own agent."""
+    addressed = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
+    return addressed or find_mention(message.content, snapshot.agents) == own.id
 
 
 def dashboard_agent(address: Address) -> int | None:
     """Return the agent id in the name of a dashboard channel, or None for any other channel."""
-    number = address.channel.removeprefix(DASHBOARD_PREFIX)
-    named = number != address.channel and number.isascii() and number.isdecimal()
     # 19 digits or more may exceed the integers of the database.
-    return int(number) if named and address.platform == DASHBOARD_PLATFORM and len(number) < 19 else None
-
-
-def _fallback(snapshot: RoutingSnapshot) -> RoutableAgent | None:
-    slug = snapshot.rules.fallback_agent
-    return next((agent for agent in snapshot.agents if slug and agent.slug == slug), None)
+    match = re.fullmatch("dashboard-agent-([0-9]{1,18})", address.channel)
+    return int(match[1]) if match and address.platform == "web" else None
 
 
 def _no_agent_reason(message: IncomingMessage, snapshot: RoutingSnapshot) -> str:

@@ -69,7 +69,7 @@ def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() 
     asked = draft(DraftState.WRITTEN).placeholder(PLACE, "m-1")
     assert (asked.content, asked.reply_to, asked.edits, asked.address) == ("…", "m-1", "", PLACE)
     assert len(asked.key) == 24
-    shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).saying(PLACE, "words")
+    shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).edit_to(PLACE, "words")
     assert (shown.content, shown.edits, shown.key) == ("words", "p-1", asked.key)
     later = draft(DraftState.WRITTEN).model_copy(update={"begun_at": NOON + timedelta(seconds=1)})
     assert later.placeholder(PLACE, "m-1").key != asked.key
