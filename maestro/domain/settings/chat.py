@@ -11,7 +11,7 @@ from maestro.domain.redaction import AllowList, ScanRules, problem_of_allowed
 from maestro.domain.settings.section import Section, live, setting
 
 
-def _compiled(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
@@ -19,17 +19,17 @@ def _compiled(pattern: str) -> str:
     return pattern
 
 
-Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_compiled)]
+Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_check_pattern)]
 
 
-def _allowable(entry: str) -> str:
+def _check_allowed(entry: str) -> str:
     problem = problem_of_allowed(entry)
     if problem is not None:
         raise ValueError(problem)
     return entry
 
 
-Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_allowable)]
+Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_allowed)]
 
 
 class ChatLimits(Section):

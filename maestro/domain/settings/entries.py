@@ -149,7 +149,7 @@ class AccountSettings(Section):
         return DEFAULT_CLI_MODEL if info.data.get("type") == "cli" else by_provider
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_type(self) -> Self:
         """Reject keys that this type of account would ignore."""
         if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
             raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
@@ -158,7 +158,7 @@ class AccountSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _model_named(self) -> Self:
+    def _require_model(self) -> Self:
         if not self.model:
             raise ValueError("model must be set: Maestro knows no default for this provider")
         return self

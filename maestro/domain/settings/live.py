@@ -16,8 +16,14 @@ RUNTIME = "runtime"
 """The origin of a value that was set while Maestro runs."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_FLAGS = {"true": True, "false": False}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_BOOLEANS = {"true": True, "false": False}
+_EXPECTED = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "secret": "a reference in the configuration; a secret is not set here",
+}
 
 
 class SettingsVersion(SQLModel, table=True):
@@ -75,31 +81,25 @@ def parse_value(setting: SettingView, text: str) -> JsonValue:
     Raises ``InvalidEdit`` without quoting the text, which may be a misplaced secret. It checks the type only; the
     section's own validation checks limits.
     """
-    text = text.replace("\r\n", "\n")
-    if setting.type == "boolean" and text.strip() in _FLAGS:
-        return _FLAGS[text.strip()]
-    if setting.type == "integer" and _WHOLE.fullmatch(text.strip()):
+    text = text.replace("\r\n", "\n").strip()
+    if setting.type == "boolean" and text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if setting.type == "integer" and _INTEGER.fullmatch(text):
         return int(text)
-    if setting.type == "number" and _NUMBER.fullmatch(text.strip()):
+    if setting.type == "number" and _NUMBER.fullmatch(text):
         return float(text)
     if setting.type == "list":
-        return [_entry(setting, line.strip()) for line in text.split("\n") if line.strip()]
+        return _parse_list(setting, text)
     if setting.type == "text":
-        return text.strip()
+        return text
     raise InvalidEdit(f"{setting.key}: expected {_EXPECTED[setting.type]}")
 
 
-_EXPECTED = {
-    "boolean": "true or false",
-    "integer": "a whole number",
-    "number": "a number",
-    "secret": "a reference in the configuration; a secret is not set here",
-}
-
-
-def _entry(setting: SettingView, line: str) -> JsonValue:
-    """Parse one line of a list; it is a number if the default list contains numbers."""
-    numbers = isinstance(setting.default, list) and any(isinstance(one, int | float) for one in setting.default)
-    if numbers and not _NUMBER.fullmatch(line):
+def _parse_list(setting: SettingView, text: str) -> JsonValue:
+    """Parse the lines of a list; they are numbers if the default list contains numbers."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not (isinstance(setting.default, list) and any(isinstance(entry, int | float) for entry in setting.default)):
+        return [*lines]
+    if not all(map(_NUMBER.fullmatch, lines)):
         raise InvalidEdit(f"{setting.key}: expected a number in each line")
-    return float(line) if numbers else line
+    return [*map(float, lines)]

@@ -22,7 +22,7 @@ class ModelSettings(Section):
     output_usd: Dollars | None = setting(None, "US dollars per million tokens it writes")
 
     @model_validator(mode="after")
-    def _whole_price(self) -> Self:
+    def _check_prices(self) -> Self:
         if (self.input_usd is None) != (self.output_usd is None):
             raise ValueError("inputUsd and outputUsd belong together; set both or none")
         return self
@@ -95,7 +95,7 @@ class BudgetSettings(Section):
     fallback_model: str = live("", "the cheaper model, as `provider/model`")
 
     @model_validator(mode="after")
-    def _fallback_named(self) -> Self:
+    def _require_fallback(self) -> Self:
         if self.on_limit == "fallback" and not self.fallback_model:
             raise ValueError('budgets.fallbackModel must be set when budgets.onLimit is "fallback"')
         return self

@@ -22,15 +22,7 @@ from maestro.domain.settings.section import (
     setting,
 )
 
-HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a worker on a loaded machine may send no heartbeat for several seconds
-
-
-HEARTBEAT_REMOTE = timedelta(seconds=30)  # Temporal Cloud bills each heartbeat as an action
-
-
 Port = Annotated[int, Field(ge=1, le=65535)]
-
-
 ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
 
 
@@ -75,7 +67,7 @@ class TemporalSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _encrypted(self) -> Self:
+    def _check_tls(self) -> Self:
         """Reject TLS keys that would be ignored without ``tls``, and a certificate without its key or the reverse."""
         if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
             raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to count")
@@ -84,7 +76,7 @@ class TemporalSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _check_queues(self) -> Self:
         """Reject names by which workers of different kinds would share a task queue and get each other's activities."""
         connectors = f"{self.connector_queue}-"
         shared = self.task_queue == self.llm_queue
@@ -103,9 +95,8 @@ class TemporalSettings(Section):
     @property
     def heartbeat(self) -> timedelta:
         """The heartbeat timeout of activities (docs/decisions.md: heartbeat timeout)."""
-        if self.heartbeat_seconds:
-            return timedelta(seconds=self.heartbeat_seconds)
-        return HEARTBEAT_EMBEDDED if self.embedded else HEARTBEAT_REMOTE
+        # A worker on a loaded machine may send no heartbeat for several seconds; Temporal Cloud bills each heartbeat.
+        return timedelta(seconds=self.heartbeat_seconds or (10 if self.embedded else 30))
 
 
 class WebuiSettings(Section):
@@ -138,7 +129,7 @@ class WebuiSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _passwords_differ(self) -> Self:
+    def _check_viewer_password(self) -> Self:
         """Reject a viewer password that gives operator rights: one equal to, or without, the operator's password."""
         if self.viewer_password and not self.password:
             raise ValueError(
@@ -150,7 +141,7 @@ class WebuiSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _guarded(self) -> Self:
+    def _require_password(self) -> Self:
         """Require a password if other machines can reach the dashboard (docs/decisions.md: exposed ports)."""
         if self.enabled and self.trusted_proxies and not self.password:
             raise ValueError(
@@ -193,7 +184,7 @@ class WebSettings(Section):
     typing_seconds: Seconds = setting(5, "seconds between two typing indicators")
 
     @model_validator(mode="after")
-    def _guarded(self) -> Self:
+    def _require_key(self) -> Self:
         """Require a key if other machines can reach the connector (docs/decisions.md: exposed ports)."""
         if self.enabled and not self.api_key and not is_loopback(self.host):
             raise ValueError(

@@ -1,7 +1,7 @@
 """The base class of all settings sections, and the value types with their validation messages."""
 
 from collections.abc import Callable, Hashable, Iterable
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
 from maestro.domain.fields import matching
+from maestro.domain.network import parse_address
 from maestro.domain.values import Value
 
 NO_SECRET = SecretStr("")
@@ -44,21 +45,16 @@ class Section(Value):
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a socket bound to this host is reachable from this machine only.
+    """Return whether a socket bound to this host is reachable from this machine only.
 
     A name other than ``localhost`` counts as reachable from outside, because the address to which it resolves may
     change later.
     """
     name = host.strip().removeprefix("[").removesuffix("]").lower()
-    if name == "localhost":
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
+    address = parse_address(name)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
+        address = address.ipv4_mapped
+    return name == "localhost" or (address is not None and address.is_loopback)
 
 
 def first_repeated(items: Iterable[Item]) -> Item | None:
@@ -78,29 +74,29 @@ def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
     """
 
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-        twice = first_repeated(filter(None, map(key, entries)))
-        if twice is not None:
-            raise ValueError(problem.format("/".join(twice) if isinstance(twice, tuple) else twice))
+        repeated = first_repeated(filter(None, map(key, entries)))
+        if repeated is not None:
+            raise ValueError(problem.format("/".join(repeated) if isinstance(repeated, tuple) else repeated))
         return entries
 
     return AfterValidator(check)
 
 
-def _named(value: object) -> object:
+def _require_name(value: object) -> object:
     # Path("") is the current folder: with an empty dataDir the data would be in whichever folder Maestro was started.
     if value == "":
         raise ValueError("expected a folder; leave the key out for the default")
     return value
 
 
-def _at_home(path: Path) -> Path:
+def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
         raise ValueError("the home folder of ~ is not known here; write the whole path") from None
 
 
-Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
+Folder = Annotated[Path, BeforeValidator(_require_name), AfterValidator(_expand_home)]
 Host = Annotated[str, matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
 HostName = Annotated[str, matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
 ServerAddress = Annotated[str, matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
@@ -115,7 +111,7 @@ DatabaseUrl = Annotated[
 ]
 
 
-def _network(text: str) -> str:
+def _check_network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
@@ -123,6 +119,6 @@ def _network(text: str) -> str:
     return text
 
 
-ProxyAddress = Annotated[str, AfterValidator(_network)]
+ProxyAddress = Annotated[str, AfterValidator(_check_network)]
 ChannelReference = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

@@ -26,7 +26,7 @@ class McpServerSettings(Section):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_transport(self) -> Self:
         if bool(self.command) == bool(self.url):
             raise ValueError("set either command or url")
         return self
