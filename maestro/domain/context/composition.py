@@ -33,7 +33,7 @@ SHORTEST_SUMMARY = 40
 """The fewest tokens of a summary, heading included; a shorter one would be useless."""
 
 SHORTEST_ASKED = 200
-"""The tokens that the messages to answer get in any case."""
+"""The fewest tokens that the messages to answer get, even if the budget is used up."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def state(states: Sequence[MemoryState], budget: int) -> Layer:
     If not all of it fits into ``budget`` tokens, the entries set last are chosen.
     """
     heading = "What you noted, by key:"
-    newest_first = sorted(states, key=lambda one: (one.updated_at, one.key), reverse=True)
-    lines = {one.key: f"- {quoted(one.key, MAX_KEY_CHARS)}: {quoted(one.value, MAX_VALUE_CHARS)}" for one in states}
-    chosen = fitting([lines[one.key] for one in newest_first], budget - cost(heading))
-    chosen_keys = sorted(one.key for one in newest_first[: len(chosen)])
-    return _list_layer(LayerName.STATE, heading, [lines[key] for key in chosen_keys], len(states))
+    newest_first = sorted(states, key=lambda entry: (entry.updated_at, entry.key), reverse=True)
+    lines = [f"- {quoted(entry.key, MAX_KEY_CHARS)}: {quoted(entry.value, MAX_VALUE_CHARS)}" for entry in newest_first]
+    chosen = fitting(lines, budget - cost(heading))
+    by_key = sorted(zip((entry.key for entry in newest_first), chosen, strict=False))
+    return _list_layer(LayerName.STATE, heading, [line for _, line in by_key], len(states))
 
 
 def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
@@ -77,7 +77,8 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
-        text = _summary_text(compaction)
+        heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
+        text = f"{heading}\n{quoted_lines(compaction.summary)}"
         if (chosen and cost(text) > budget) or budget < SHORTEST_SUMMARY:
             break
         chosen.append(cut(text, budget - 1))
@@ -93,7 +94,7 @@ def _recall_facts(name: LayerName, heading: str, facts: Sequence[RecalledFact], 
     """
     bullets = [_bullet(fact.content) for fact in facts]
     fits = len(fitting(bullets, budget - cost(heading)))
-    chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
+    chosen = sorted(zip(facts[:fits], bullets, strict=False), key=lambda pair: pair[0].id)
     layer = _list_layer(name, heading, [bullet for _, bullet in chosen], len(facts))
     return RecalledFacts(layer, tuple(fact for fact, _ in chosen))
 
@@ -111,11 +112,6 @@ def _list_layer(name: LayerName, heading: str, lines: Sequence[str], available: 
 
 def _count_note(included: int, available: int) -> str:
     return f"{included} of {available}" if available else ""
-
-
-def _summary_text(compaction: Compaction) -> str:
-    heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
-    return f"{heading}\n{quoted_lines(compaction.summary)}"
 
 
 @dataclass(frozen=True)
@@ -178,7 +174,9 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
 
     See docs/decisions.md: prompt layers.
     """
-    now = f"Today is {today.isoformat()}." + _user_sentence(asked.user_name)
+    now = f"Today is {today.isoformat()}."
+    if asked.user_name.strip():
+        now += f" You are talking with a person called {quoted(asked.user_name, NAME_CHARS)}."
     moment = Layer(LayerName.MOMENT, f"{now}\n\n{asked.note}" if asked.note else now)
     chat = Layer(LayerName.CHAT, knowledge.addendum)
     room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
@@ -194,22 +192,20 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(asked.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, past, chat)
+    # ``stable`` is the length of the beginning that is the same for every message.
+    content = SEPARATOR.join((own.text, joined(changing)))
+    system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
+    left_out = sum(entry.left_out for entry in rendered)
     return Composition(
-        messages=(_system_message(own, changing), *(turn.turn for turn in (*earlier, *rendered))),
+        messages=(system, *(entry.turn for entry in (*earlier, *rendered))),
         layers=(
             *own.sizes,
             *sizes(changing),
             _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(asked.earlier)} messages"),
-            _messages_size(LayerName.ASKED, rendered, _cut_note(rendered)),
+            _messages_size(LayerName.ASKED, rendered, f"{left_out} characters left out" if left_out else ""),
         ),
         facts=(*sticky.facts, *others.facts),
     )
-
-
-def _system_message(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
-    """Return the system message; ``stable`` is the length of the beginning that is the same for every message."""
-    content = SEPARATOR.join((own.text, joined(changing)))
-    return ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
 def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:
@@ -226,20 +222,11 @@ def _skill_layer(skills: Sequence[Skill], budget: int) -> Layer:
         if tokens <= budget:
             chosen.append((skill.slug, text))
             budget -= tokens
-    left_out = [skill.slug for skill in skills if skill.slug not in dict(chosen)]
-    note = ", ".join([*(slug for slug, _ in chosen), *(f"{slug} left out" for slug in left_out)])
+    left_out = (f"{skill.slug} left out" for skill in skills if skill.slug not in dict(chosen))
+    note = ", ".join([*(slug for slug, _ in chosen), *left_out])
     return Layer(LayerName.SKILLS, "\n\n".join(text for _, text in chosen), note)
 
 
 def _messages_size(name: LayerName, rendered: Sequence[RenderedEntry], note: str) -> LayerSize:
-    characters = sum(turn.characters for turn in rendered)
-    return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in rendered), note=note)
-
-
-def _cut_note(rendered: Sequence[RenderedEntry]) -> str:
-    left_out = sum(turn.left_out for turn in rendered)
-    return f"{left_out} characters left out" if left_out else ""
-
-
-def _user_sentence(user_name: str) -> str:
-    return f" You are talking with a person called {quoted(user_name, NAME_CHARS)}." if user_name.strip() else ""
+    characters = sum(entry.characters for entry in rendered)
+    return LayerSize(name=name, characters=characters, tokens=sum(entry.tokens for entry in rendered), note=note)

@@ -4,8 +4,9 @@ See docs/decisions.md: prompt layers.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 from maestro.domain.conversations.conversation import MessageColumns, StoredMessage
@@ -30,7 +31,6 @@ LEFT_OUT = "[left out: there is no room for this result any more]"
 SHORTEST_RESULT = 20
 """The fewest tokens of a cut result; a shorter one would be useless."""
 
-
 NEWEST_WEIGHT = 2
 """How many times longer a result of the newest round may be than older ones: the model has just asked for it."""
 
@@ -48,21 +48,21 @@ class RepliedMessage:
     message_id: int | None = None
     inbox_id: int | None = None
 
-    def is_one_of(self, lines: Iterable[StoredMessage]) -> bool:
+    def is_one_of(self, messages: Iterable[StoredMessage]) -> bool:
         """Return whether the message is one of these messages of a conversation."""
-        return any(self._matches(line) for line in lines)
-
-    def _matches(self, line: StoredMessage) -> bool:
-        is_inbox_row = self.inbox_id is not None and line.inbox_id == self.inbox_id
-        return is_inbox_row or (self.message_id is not None and line.id == self.message_id)
+        return any(
+            (self.inbox_id is not None and message.inbox_id == self.inbox_id)
+            or (self.message_id is not None and message.id == self.message_id)
+            for message in messages
+        )
 
 
 def quotation_text(quote: RepliedMessage) -> str:
     """Return the quotation that precedes a reply in the prompt, cut to ``QUOTED_CHARS`` characters."""
     author = quoted(quote.author, NAME_CHARS) if quote.author else "you"
     text = quote.text.strip()
-    cut = text if len(text) <= QUOTED_CHARS else f"{text[: QUOTED_CHARS - 1]}…"
-    return f"[In reply to what {author} said:]\n{quoted_lines(cut)}"
+    beginning = text if len(text) <= QUOTED_CHARS else f"{text[: QUOTED_CHARS - 1]}…"
+    return f"[In reply to what {author} said:]\n{quoted_lines(beginning)}"
 
 
 class HistoryEntry(NamedTuple):
@@ -106,11 +106,12 @@ def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntr
     the text.
     """
     remaining = room
-    plain = [_render_without_images(one) for one in asked]
+    plain = [_render(entry, ()) for entry in asked]
     texts: dict[int, RenderedEntry] = {}
     shortest_first = sorted(range(len(asked)), key=lambda index: plain[index].tokens)
     for done, index in enumerate(shortest_first):
-        texts[index] = _shorten_to(plain[index], remaining // (len(asked) - done))
+        room_for_entry = remaining // (len(asked) - done)
+        texts[index] = plain[index] if plain[index].tokens <= room_for_entry else _shorten(plain[index], room_for_entry)
         remaining -= texts[index].tokens
     images = MAX_IMAGES
     for index in reversed(range(len(asked))):
@@ -137,7 +138,7 @@ def select_history(
             break
         images -= len(rendered.turn.images)
         chosen.append(rendered)
-    while chosen and not _is_from_user(newest_first[len(chosen) - 1]):
+    while chosen and (newest_first[len(chosen) - 1].role is not Role.USER or newest_first[len(chosen) - 1].author):
         chosen.pop()
     return tuple(reversed(chosen))
 
@@ -153,25 +154,17 @@ def plain_chars(message: MessageColumns) -> int | None:
     return len(text)
 
 
-def _is_from_user(entry: HistoryEntry) -> bool:
-    return entry.role is Role.USER and not entry.author
-
-
-def _render_without_images(entry: HistoryEntry) -> RenderedEntry:
-    """Render a message with its files by name only."""
-    return _render(entry, ())
-
-
 def _render_with_images(entry: HistoryEntry, room: int, images: int) -> RenderedEntry:
     """Render a message with as many of its images as are allowed and fit."""
     pictures = [file for file in entry.files if file.is_picture] if entry.files else ()
     if not pictures:
         return _render(entry, ())
-    affordable = max(0, min(images, (room - _render_without_images(entry).tokens) // IMAGE_TOKENS))
+    affordable = max(0, min(images, (room - _render(entry, ()).tokens) // IMAGE_TOKENS))
     return _render(entry, pictures[:affordable])
 
 
 def _render(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
+    """Render a message with these images; its other files are named in the text."""
     role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
@@ -204,10 +197,7 @@ def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
     return f"{quote}\n\n{text}" if quote else text
 
 
-def _shorten_to(rendered: RenderedEntry, room: int) -> RenderedEntry:
-    """Return the same entry, shortened to ``room`` tokens if it is longer."""
-    if rendered.tokens <= room:
-        return rendered
+def _shorten(rendered: RenderedEntry, room: int) -> RenderedEntry:
     text, left_out = shorten(rendered.turn.content, room - MESSAGE_OVERHEAD)
     turn = rendered.turn._replace(content=text, message_id=None)
     return RenderedEntry(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)
@@ -259,15 +249,19 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
     longer. The newest images stay, at most ``MAX_IMAGES`` and half of the room. The model's own texts and the posts of
     #maestro stay whole and in their position, so that a provider can cache the beginning.
     """
-    room -= sum(_tokens_without_results(one) for one in rounds)
-    results = [result for one in rounds for result in one.results]
-    weights = [NEWEST_WEIGHT if one is rounds[-1] else 1 for one in rounds for _ in one.results]
+    room -= sum(_tokens_without_results(tool_round) for tool_round in rounds)
+    results = [result for tool_round in rounds for result in tool_round.results]
+    weights = [NEWEST_WEIGHT if tool_round is rounds[-1] else 1 for tool_round in rounds for _ in tool_round.results]
     images = _newest_images([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
     room -= IMAGE_TOKENS * sum(map(len, images))
     sizes = [estimate(result.text) for result in results]
     texts = map(_cut_result, (result.text for result in results), _divide_room(sizes, weights, max(0, room)))
     fitting = map(ToolResult, texts, images)
-    return tuple(turn for one in rounds for turn in _round_messages(one, [next(fitting) for _ in one.results]))
+    return tuple(
+        message
+        for tool_round in rounds
+        for message in _round_messages(tool_round, list(islice(fitting, len(tool_round.results))))
+    )
 
 
 def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
@@ -294,10 +288,10 @@ def _without_tool_parts(message: PromptMessage) -> PromptMessage:
     return message
 
 
-def _tokens_without_results(one: ToolRound) -> int:
-    """Return the tokens of a round without its results."""
-    calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)
-    return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
+def _tokens_without_results(tool_round: ToolRound) -> int:
+    calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in tool_round.calls)
+    chat = MESSAGE_OVERHEAD + estimate(tool_round.chat) if tool_round.chat else 0
+    return MESSAGE_OVERHEAD + estimate(tool_round.content) + calls + chat
 
 
 def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
@@ -313,8 +307,8 @@ def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> lis
 def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
     """Return the images of each result, limited to the newest ``most`` of all."""
     newest_first = []
-    for of_result in reversed(images):
-        newest_first.append(of_result[: max(0, most)])
+    for result_images in reversed(images):
+        newest_first.append(result_images[: max(0, most)])
         most -= len(newest_first[-1])
     return newest_first[::-1]
 
@@ -326,10 +320,9 @@ def _cut_result(result: str, tokens: int) -> str:
     return cut(result, room) + CUT_MARK if room >= SHORTEST_RESULT else LEFT_OUT
 
 
-def _round_messages(one: ToolRound, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
-    answers = [
-        PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
-        for call, result in zip(one.calls, results, strict=True)
-    ]
-    chat = (PromptMessage(role=Role.USER, content=one.chat, chat=True),) if one.chat else ()
-    return (*chat, PromptMessage(role=Role.ASSISTANT, content=one.content, tool_calls=one.calls), *answers)
+def _round_messages(tool_round: ToolRound, results: Sequence[ToolResult]) -> Iterator[PromptMessage]:
+    if tool_round.chat:
+        yield PromptMessage(role=Role.USER, content=tool_round.chat, chat=True)
+    yield PromptMessage(role=Role.ASSISTANT, content=tool_round.content, tool_calls=tool_round.calls)
+    for call, result in zip(tool_round.calls, results, strict=True):
+        yield PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)

@@ -138,11 +138,6 @@ def joined(layers: Iterable[Layer]) -> str:
     return SEPARATOR.join(layer.text for layer in layers if layer.text)
 
 
-def total(layers: Sequence[Layer]) -> int:
-    """Return the sum of the tokens of several layers."""
-    return sum(layer.tokens for layer in layers)
-
-
 def sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
     """Return the sizes of the layers that are not empty."""
     return tuple(layer.size for layer in layers if layer.text)
@@ -190,22 +185,25 @@ def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague
     instructions would make it another agent.
     """
     agents = Layer(LayerName.AGENTS, _agent_list(colleagues, budget // AGENTS_PART))
-    own = (
-        Layer(LayerName.IDENTITY, _identity(agent)),
-        Layer(LayerName.PURPOSE, "\n".join(_purpose(agent))),
-        Layer(LayerName.RULES, rules(agent.role, delegates=bool(agents.text))),
-        Layer(LayerName.OWN_PROMPT, agent.system_prompt.strip()),
-        Layer(LayerName.TOOLS, _memory_hint(tools)),
-    )
-    return Persona((*own, agents))
-
-
-def _identity(agent: Agent) -> str:
     name = plain_line(agent.name)
-    return f"You are {name}, an agent that people talk to through Maestro. Speak as {name}."
+    identity = f"You are {name}, an agent that people talk to through Maestro. Speak as {name}."
+    memory_hint = (
+        f"You remember more than is told here. Look it up with the tool {MEMORY_SEARCH} before you say that you do not "
+        "know something about a person or a project."
+    )
+    return Persona(
+        (
+            Layer(LayerName.IDENTITY, identity),
+            Layer(LayerName.PURPOSE, "\n".join(_describe(agent))),
+            Layer(LayerName.RULES, rules(agent.role, delegates=bool(agents.text))),
+            Layer(LayerName.OWN_PROMPT, agent.system_prompt.strip()),
+            Layer(LayerName.TOOLS, memory_hint if MEMORY_SEARCH in tools else ""),
+            agents,
+        )
+    )
 
 
-def _purpose(agent: Agent) -> Iterator[str]:
+def _describe(agent: Agent) -> Iterator[str]:
     if agent.description.strip():
         yield f"Your purpose: {plain_line(agent.description)}"
     if agent.voice.strip():
@@ -217,29 +215,16 @@ def _purpose(agent: Agent) -> Iterator[str]:
         yield "\n".join(["Your ways:", *(f"- {quirk}" for quirk in quirks)])
 
 
-def _memory_hint(tools: Collection[str]) -> str:
-    if MEMORY_SEARCH not in tools:
-        return ""
-    return (
-        f"You remember more than is told here. Look it up with the tool {MEMORY_SEARCH} before you say that you do not "
-        "know something about a person or a project."
-    )
-
-
 def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
     """Return the list of other agents by slug; their descriptions are quoted, because users wrote them."""
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= cost(heading)
-    described = fitting(map(_agent_line, agents[:MOST_DESCRIBED]), budget)
+    purposes = ((agent.slug, agent.description.strip() or agent.name) for agent in agents[:MOST_DESCRIBED])
+    described = fitting((f"- @{slug}: {quoted(purpose, PURPOSE_CHARS)}" for slug, purpose in purposes), budget)
     budget -= cost("\n".join(described)) + cost(_ALSO)
     others = fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]
     return "\n".join([heading, *lines]) if lines else ""
-
-
-def _agent_line(agent: Colleague) -> str:
-    purpose = agent.description if agent.description.strip() else agent.name
-    return f"- @{agent.slug}: {quoted(purpose, PURPOSE_CHARS)}"
 
 
 def speaker_line(agent: Colleague) -> str:
@@ -280,9 +265,9 @@ class AgentDirectory:
 
     def colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
         """Return the other agents to which a circle may talk, at most ``MOST_COLLEAGUES``."""
-        open_ones = (
+        accessible = (
             member.colleague
             for member in self.members
             if member.agent_id != agent_id and (member.people is None or circle == OWNERS or circle in member.people)
         )
-        return tuple(islice(open_ones, MOST_COLLEAGUES))
+        return tuple(islice(accessible, MOST_COLLEAGUES))

@@ -134,29 +134,24 @@ def recorded_call_view(record: RecordedCall) -> RecordedCallView:
         final=request.final,
         tokens=estimate_messages(record.messages) + estimate_tools(record.tools),
         layers=tuple(map(LayerView.model_validate, record.layers)),
-        tools=tuple(map(_tool, record.tools)),
-        messages=tuple(map(_turn, record.messages)),
+        tools=tuple(
+            ToolView(name=tool.name, description=tool.description, parameters=json.loads(tool.parameters))
+            for tool in record.tools
+        ),
+        messages=tuple(map(_message_view, record.messages)),
         answer=_answer(call) if call.state is CallState.ANSWERED else None,
     )
 
 
-def _turn(message: PromptMessage) -> TurnView:
+def _message_view(message: PromptMessage) -> TurnView:
     return TurnView(
-        role=message.role,
+        **message.model_dump(include={"role", "message_id", "call_id", "tool", "cache"}),
         text=message.content,
         tokens=estimate_messages([message]),
         images=tuple(map(ImageView.model_validate, message.images)),
-        message_id=message.message_id,
         tool_calls=tuple(map(ToolCallView.model_validate, message.tool_calls)),
-        call_id=message.call_id,
-        tool=message.tool,
-        cache=message.cache,
         stable_characters=message.stable,
     )
-
-
-def _tool(tool: ToolSpec) -> ToolView:
-    return ToolView(name=tool.name, description=tool.description, parameters=json.loads(tool.parameters))
 
 
 def _answer(call: LLMCall) -> AnswerView:
