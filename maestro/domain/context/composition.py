@@ -174,14 +174,9 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
 
     See docs/decisions.md: prompt layers.
     """
-    now = f"Today is {today.isoformat()}."
-    if asked.user_name.strip():
-        now += f" You are talking with a person called {quoted(asked.user_name, NAME_CHARS)}."
-    moment = Layer(LayerName.MOMENT, f"{now}\n\n{asked.note}" if asked.note else now)
-    chat = Layer(LayerName.CHAT, knowledge.addendum)
     room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
-    for layer in (moment, chat):
-        room.take(layer)
+    moment = room.take(_moment_layer(asked, today))
+    chat = room.take(Layer(LayerName.CHAT, knowledge.addendum))
     sticky = _take_facts(room, sticky_facts(knowledge.facts, room.share(4)))
     rendered = render_input(asked.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
@@ -206,6 +201,13 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
         ),
         facts=(*sticky.facts, *others.facts),
     )
+
+
+def _moment_layer(asked: PromptInput, today: date) -> Layer:
+    text = f"Today is {today.isoformat()}."
+    if asked.user_name.strip():
+        text += f" You are talking with a person called {quoted(asked.user_name, NAME_CHARS)}."
+    return Layer(LayerName.MOMENT, f"{text}\n\n{asked.note}" if asked.note else text)
 
 
 def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:

@@ -142,19 +142,18 @@ def read_skill(data: bytes) -> SkillFile:
     if not all(_fits(_TOOL, tool) for tool in required_tools):
         raise InvalidSkill("required_tools has an entry that is no name of a tool: letters, digits, _ and -")
     unusable = {pattern: problem for pattern in patterns if (problem := problem_of_pattern(pattern)) is not None}
-    usable = tuple(pattern for pattern in patterns if pattern not in unusable)
     problems = [
         f"the key {key[:60]!r} is not known and changes nothing; known are {', '.join(_KEYS)}"
         for key in sorted(front.keys() - set(_KEYS))
     ]
     problems += (f"the pattern {pattern[:80]!r} is left out: {problem}" for pattern, problem in unusable.items())
-    if not keywords and not usable:
+    if not keywords and len(unusable) == len(patterns):
         problems.append("no message can trigger it; give it triggers, keywords or patterns")
     return SkillFile(
         slug=slug,
         **{**texts, "name": texts["name"] or slug},
         keywords=keywords,
-        patterns=usable,
+        patterns=tuple(pattern for pattern in patterns if pattern not in unusable),
         required_tools=required_tools,
         body=body,
         digest=hashlib.sha256(data).hexdigest(),
