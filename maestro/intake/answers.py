@@ -8,9 +8,9 @@ from maestro.domain.questions.question import (
     Question,
     QuestionAnswer,
     ReplyText,
-    meant_for,
-    meant_from_afar,
-    meant_here,
+    answer_named_question,
+    answer_other_lane,
+    answer_own_lane,
     parse_choice,
     parse_reply,
     pick_choice,
@@ -27,9 +27,9 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRe
     waiting = tx.jobs.questions.open_in(arrival.lane) if arrival.state.asking else ()
     pointed = _pointed(tx, arrival, what, waiting)
     if pointed is not None and pointed.lane == arrival.lane:
-        return meant_for(what, arrival.speaker, pointed, tx.now)
-    elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
-    return elsewhere or meant_here(what, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
+        return answer_named_question(what, arrival.speaker, pointed, tx.now)
+    elsewhere = answer_other_lane(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
+    return elsewhere or answer_own_lane(what, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, meant: QuestionAnswer | AnswerRefusal) -> Job:

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from maestro.domain.columns import LARGEST
-from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, of_operator
+from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, operator_answer
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value
 from maestro.operations.inputs import RowId
@@ -72,7 +72,7 @@ class QuestionOperations:
         """Keep an answer of any form; raises ``InvalidEdit`` for one that the question does not take."""
         with self._store.begin() as tx:
             record = tx.jobs.questions.get(question_id)
-            tx.jobs.answer_question(of_operator(record.question, words, approves, tx.now), actor)
+            tx.jobs.answer_question(operator_answer(record.question, words, approves, tx.now), actor)
         return self.show(question_id)
 
 

@@ -6,7 +6,7 @@ See docs/decisions.md: questions.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -52,11 +52,11 @@ def problem_of_choices(choices: Sequence[str]) -> str:
 def pick_choice(choices: Sequence[str], words: str) -> str | None:
     """Return the choice that a reply selects by its text or its number; None if it selects none."""
     reply = " ".join(words.split()).casefold()
+    numbered = _CHOICE_NUMBER.fullmatch(reply)
     exact = next((choice for choice in choices if choice.casefold() == reply), None)
-    number = _CHOICE_NUMBER.fullmatch(reply)
-    if exact is not None or number is None:
+    if exact is not None or numbered is None or not 1 <= int(numbered[1]) <= len(choices):
         return exact
-    return choices[int(number[1]) - 1] if 1 <= int(number[1]) <= len(choices) else None
+    return choices[int(numbered[1]) - 1]
 
 
 def choices_text(choices: Sequence[str]) -> str:
@@ -70,11 +70,6 @@ def choices_text(choices: Sequence[str]) -> str:
 def choices_json(choices: Sequence[str]) -> str:
     """Return the choices as the JSON list that a row stores; empty without choices."""
     return json.dumps(list(choices), ensure_ascii=False) if choices else ""
-
-
-def read_choices(stored: str) -> tuple[str, ...]:
-    """Return the choices from the JSON that a row stores."""
-    return tuple(json.loads(stored)) if stored else ()
 
 
 class QuestionKind(StrEnum):
@@ -140,7 +135,7 @@ class Question(SQLModel, table=True):
     @property
     def offered(self) -> tuple[str, ...]:
         """The offered answers; any other answer is valid too."""
-        return read_choices(self.choices)
+        return tuple(json.loads(self.choices)) if self.choices else ()
 
     def buttons(self) -> tuple[Button, ...]:
         """Return the buttons below a question: Approve and Deny for an approval, else its choices."""
@@ -157,8 +152,8 @@ class Question(SQLModel, table=True):
 
         An open question past its time counts as expired, even before its row is updated.
         """
-        over = self.status is QuestionStatus.OPEN and self.expires_at <= now
-        return QuestionStatus.EXPIRED if over else self.status
+        is_expired = self.status is QuestionStatus.OPEN and self.expires_at <= now
+        return QuestionStatus.EXPIRED if is_expired else self.status
 
 
 @dataclass(frozen=True)
@@ -209,14 +204,14 @@ def parse_reply(content: str) -> ReplyText:
 
     The question number may stand before any words, as in ``#7 blue``, or after a yes or no.
     """
-    whole = content.strip()
-    first, last = _FIRST.match(whole), _words_and_number(whole)
-    if first is not None:
-        words = whole[first.end() :].strip()
-        return ReplyText(whole, int(first[1]), words, _approves(words))
-    if last is not None and _approves(last[0]) is not None:
-        return ReplyText(whole, last[1], last[0], _approves(last[0]))
-    return ReplyText(whole, None, whole, _approves(whole))
+    text = content.strip()
+    number_first, number_last = _FIRST.match(text), parse_choice(text)
+    if number_first is not None:
+        words = text[number_first.end() :].strip()
+        return ReplyText(text, int(number_first[1]), words, _approves(words))
+    if number_last is not None and (approves := _approves(number_last.words)) is not None:
+        return replace(number_last, approves=approves)
+    return ReplyText(text, None, text, _approves(text))
 
 
 def parse_choice(content: str) -> ReplyText | None:
@@ -224,9 +219,12 @@ def parse_choice(content: str) -> ReplyText | None:
 
     Whether the words are a choice depends on the question; any other text that ends in a number is an ordinary message.
     """
-    whole = content.strip()
-    last = _words_and_number(whole)
-    return ReplyText(whole, last[1], last[0], None) if last is not None else None
+    text = content.strip()
+    before, _, number = text.rpartition("#")
+    words = before.rstrip()
+    # Only the end is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
+    is_choice = words and words != before and _NUMBER.fullmatch(number)
+    return ReplyText(text, int(number), words, None) if is_choice else None
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
@@ -242,39 +240,41 @@ def may_answer(question: Question, speaker: Speaker) -> bool:
     return question.asked_of == speaker.person.user_id
 
 
-def meant_for(
-    what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
+def answer_named_question(
+    reply: ReplyText, speaker: Speaker, question: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
     """Return how a message answers the question that it names or replies to; None for an ordinary message.
 
     The result is an ``AnswerRefusal`` if the question has ended, or if the sender may not decide an approval.
     """
-    meant = what.approves is not None if pointed.approval else bool(what.words)
-    allowed = may_answer(pointed, speaker)
-    standing = pointed.status_at(now)
-    if not meant:
+    is_answer = reply.approves is not None if question.approval else bool(reply.words)
+    is_allowed = may_answer(question, speaker)
+    status = question.status_at(now)
+    if not is_answer:
         return None
-    if standing is not QuestionStatus.OPEN:
-        return _late(pointed, standing) if allowed else None
-    if allowed:
-        return QuestionAnswer(pointed, pointed.words_of(what.words), what.approves if pointed.approval else None)
-    return _not_allowed(pointed) if pointed.approval else None
+    if status is not QuestionStatus.OPEN:
+        return _late(question, status) if is_allowed else None
+    if is_allowed:
+        return QuestionAnswer(question, question.words_of(reply.words), reply.approves if question.approval else None)
+    return _not_allowed(question) if question.approval else None
 
 
-def meant_from_afar(
-    what: ReplyText, speaker: Speaker, pointed: Question, now: datetime
+def answer_other_lane(
+    reply: ReplyText, speaker: Speaker, question: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
     """Return how a message answers the question of another lane that it names; None for an ordinary message.
 
     Only an approval can be answered from another lane, because an approver need not be in the channel of the job. A
     sender without the right to approve does not learn that the question exists.
     """
-    if not pointed.approval or not may_answer(pointed, speaker):
+    if not question.approval or not may_answer(question, speaker):
         return None
-    return meant_for(what, speaker, pointed, now)
+    return answer_named_question(reply, speaker, question, now)
 
 
-def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -> QuestionAnswer | AnswerRefusal | None:
+def answer_own_lane(
+    reply: ReplyText, speaker: Speaker, waiting: Sequence[Question]
+) -> QuestionAnswer | AnswerRefusal | None:
     """Return how a message that names no question answers one of its lane; None for an ordinary message.
 
     ``waiting`` are the open questions of the lane that users see, oldest first. A yes or no decides the only approval;
@@ -282,30 +282,33 @@ def meant_here(what: ReplyText, speaker: Speaker, waiting: Sequence[Question]) -
     ``AnswerRefusal``. An owner who is not the user of a question has to name it, so that an ordinary message of the
     owner is not read as the answer.
     """
-    asked = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
+    questions = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
     approvals = [one for one in waiting if one.approval]
-    if what.approves is not None and what.number is None and approvals:
-        mine = [one for one in approvals if may_answer(one, speaker)]
-        if mine and len(mine) + len(asked) > 1:
-            return _which([*mine, *asked])
-        if mine:
-            return QuestionAnswer(mine[0], what.words, what.approves)
-        if not asked:
+    if reply.approves is not None and reply.number is None and approvals:
+        allowed = [approval for approval in approvals if may_answer(approval, speaker)]
+        if allowed and len(allowed) + len(questions) > 1:
+            numbers = sorted(one.id or 0 for one in (*allowed, *questions))
+            listed = ", ".join(f"#{number}" for number in numbers)
+            which = f"Say which one you mean, such as: yes #{numbers[0]}"
+            return AnswerRefusal(f"Several things wait for an answer here: {listed}. {which}")
+        if allowed:
+            return QuestionAnswer(allowed[0], reply.words, reply.approves)
+        if not questions:
             return _not_allowed(approvals[0])
-    return QuestionAnswer(asked[0], asked[0].words_of(what.text)) if asked and what.text else None
+    return QuestionAnswer(questions[0], questions[0].words_of(reply.text)) if questions and reply.text else None
 
 
-def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
+def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
     """Return an operator's answer: ``words`` for a question, ``approves`` for an approval.
 
     An operator has the rights of an owner. Raises ``Conflict`` if the question is not open, ``InvalidMessage`` if the
     answer is of the wrong kind or too long.
     """
-    answer, standing = storable(words or "").strip(), question.status_at(now)
+    answer, status = storable(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")
-    if standing is not QuestionStatus.OPEN:
-        raise Conflict(f"question {question.id} is {standing} already; there is nothing to answer")
+    if status is not QuestionStatus.OPEN:
+        raise Conflict(f"question {question.id} is {status} already; there is nothing to answer")
     if question.approval and approves is None:
         raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
     if not question.approval and not answer:
@@ -327,14 +330,6 @@ def question_of_job(job_id: str) -> int | None:
     return int(number) if kind == "question" and number.isdecimal() else None
 
 
-def _words_and_number(whole: str) -> tuple[str, int] | None:
-    """Return the words of a text and the number after them, None if one of the two is missing."""
-    before, _, number = whole.rpartition("#")
-    words = before.rstrip()
-    # Only the end is matched: a pattern for the whole text would backtrack at each of thousands of blanks.
-    return (words, int(number)) if words and words != before and _NUMBER.fullmatch(number) else None
-
-
 def _approves(words: str) -> bool | None:
     word = words.lower().rstrip(".!")
     return word in YES if word in YES | NO else None
@@ -344,15 +339,7 @@ def _not_allowed(question: Question) -> AnswerRefusal:
     return AnswerRefusal(f"Only an owner or an approver may decide about #{question.id}.", question)
 
 
-def _late(question: Question, standing: QuestionStatus) -> AnswerRefusal:
-    ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
-    why = ended.get(standing, "was answered already")
+def _late(question: Question, status: QuestionStatus) -> AnswerRefusal:
+    reasons = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
+    why = reasons.get(status, "was answered already")
     return AnswerRefusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
-
-
-def _which(several: Sequence[Question]) -> AnswerRefusal:
-    numbers = sorted(one.id or 0 for one in several)
-    listed = ", ".join(f"#{number}" for number in numbers)
-    return AnswerRefusal(
-        f"Several things wait for an answer here: {listed}. Say which one you mean, such as: yes #{numbers[0]}"
-    )

@@ -41,9 +41,6 @@ class QuestionView(View):
     answered_at: datetime | None
 
 
-_OUTSIDE = {"platform": PLATFORM, "account": "", "channel": "", "thread": ""}
-
-
 class QuestionPage(View):
     """Questions, newest first; ``next`` is the cursor of the following page, null at the end."""
 
@@ -57,12 +54,13 @@ def question_view(question: Question, agent: str | None, job: Job | None, now: d
     ``agent`` is the slug of the agent that asks; ``job`` is the job that waits for the answer, None for an external
     agent.
     """
-    place = job.address.model_dump() if job is not None else _OUTSIDE
+    outside = {"platform": PLATFORM, "account": "", "channel": "", "thread": ""}
+    address = job.address.model_dump() if job is not None else outside
     has_recipient = question.asked_of and not question.approval
-    asked_of = str(PersonId(place["platform"], question.asked_of)) if has_recipient else None
+    asked_of = str(PersonId(address["platform"], question.asked_of)) if has_recipient else None
     return QuestionView(
         **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status", "choices"}),
-        **place,
+        **address,
         choices=question.offered,
         status=question.status_at(now),
         agent=agent,

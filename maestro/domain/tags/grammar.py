@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import NamedTuple
 
 from maestro.domain.tags.markdown import CodeSpan, VisibleText, code_spans
@@ -37,7 +38,6 @@ LINE_TAGS = frozenset({TagName.MEMORY, TagName.STATE})
 KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
 """The tags that need a key; the others take none."""
 
-_READINGS = 3
 _START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
 _QUOTATION = re.compile(r"^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+>[^\n]*(?:\n[^\S\n]*+>[^\n]*)*+", re.MULTILINE)
 _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
@@ -113,20 +113,15 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
     Every text is accepted, the time grows about linearly with its length, and the visible text contains no tags when
     parsed again.
     """
-    first = _parse_once(answer.strip(), is_quotation)
-    return ParsedAnswer(_without_new_tags(first.visible), first.tags)
-
-
-def _without_new_tags(visible: str) -> str:
-    """Remove tags that formed only because another tag, or the marks of code around them, were removed.
-
-    Three passes are enough for real texts; any brackets of tags that remain are replaced.
-    """
-    for _ in range(_READINGS):
+    parsed = _parse_once(answer.strip(), is_quotation)
+    # Tags may form only because another tag, or the marks of code around them, were removed. Three passes remove those
+    # of real texts; any brackets of tags that remain are replaced.
+    visible = parsed.visible
+    for _ in range(3):
         before, visible = visible, _parse_once(visible, lambda _: False).visible
         if visible == before:
-            return visible
-    return _START.sub(lambda opening: "(" + opening[0][1:], visible)
+            return replace(parsed, visible=visible)
+    return replace(parsed, visible=_START.sub(lambda opening: "(" + opening[0][1:], visible))
 
 
 def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
@@ -149,7 +144,9 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
         else:
             extent = tag_index.extent(mark)
             position = extent.end
-            tag = _tag(mark, text[mark.end : extent.body_end], extent.complete)
+            key, *options = mark.words or ("",)
+            body = textwrap.dedent(text[mark.end : extent.body_end]).strip()
+            tag = Tag(mark.name, key, tuple(options), body, extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
             visible.show(text[mark.start : position]) if tags[-1].quoted else visible.cut()
         index = tag_index.index(position)
@@ -161,11 +158,6 @@ def _span_at(spans: Sequence[CodeSpan], position: int) -> CodeSpan | None:
     """Return the span that contains the position, None without one."""
     number = bisect_right(spans, position, key=lambda span: span.start)
     return spans[number - 1] if number > 0 and position < spans[number - 1].end else None
-
-
-def _tag(token: _Token, body: str, complete: bool) -> Tag:
-    key = token.words[0] if token.words else ""
-    return Tag(token.name, key, token.words[1:], textwrap.dedent(body).strip(), complete)
 
 
 class _TagIndex:
@@ -220,13 +212,13 @@ class _TagIndex:
         mark = self._marks[number] if number < len(self._marks) else None
         return mark if isinstance(mark, _Token) else None
 
-    def _next_tokens(self, wanted: frozenset[TagName]) -> list[int]:
+    def _next_tokens(self, names: frozenset[TagName]) -> list[int]:
         """Return for each mark the index of the next token with one of the given names, itself included."""
         firsts = [len(self._marks)] * (len(self._marks) + 1)
         for number in reversed(range(len(self._marks))):
             mark = self._marks[number]
-            found = isinstance(mark, _Token) and mark.name in wanted
-            firsts[number] = number if found else firsts[self.index(mark.end)]
+            is_named = isinstance(mark, _Token) and mark.name in names
+            firsts[number] = number if is_named else firsts[self.index(mark.end)]
         return firsts
 
 
@@ -236,35 +228,28 @@ def _tokens(text: str) -> Iterator[_Token]:
     A name without a key that is followed by other words is a tag only in capitals or with an underscore, because users
     write ``[state your name]``. A tag without a closing bracket in its line ends with its key.
     """
-    for found in _TOKEN.finditer(text):
-        closing, written, rest, bracket = found.groups()
+    for match in _TOKEN.finditer(text):
+        closing, written, rest, bracket = match.groups()
         name = TagName(written.upper())
         if closing:
-            yield _Token(found.start(), found.end() if bracket else found.end(2), name, closing=True)
+            yield _Token(match.start(), match.end() if bracket else match.end(2), name, closing=True)
         elif rest.startswith(":") or (bracket and not rest.strip()) or written.isupper() or "_" in written:
-            yield _opening(found, name, rest, bool(bracket))
+            yield _opening(match, name, rest, bool(bracket))
 
 
-def _opening(found: re.Match[str], name: TagName, rest: str, whole: bool) -> _Token:
+def _opening(match: re.Match[str], name: TagName, rest: str, is_closed: bool) -> _Token:
+    has_key = rest.startswith(":")
     words = tuple(rest.removeprefix(":").split())
     key = words[0] if words else ""
-    keyed = rest.startswith(":") and _is_key(key if name in LINE_TAGS else key.removeprefix("@"))
+    slug = key if name in LINE_TAGS else key.removeprefix("@")
     if name in KEYED_TAGS:
-        valid = whole and keyed and (len(words) == 1 or name in (TagName.DELEGATE, TagName.MEMORY))
+        is_key = has_key and bool(slug) and all(map(_is_key_character, slug))
+        valid = is_closed and is_key and (len(words) == 1 or name in (TagName.DELEGATE, TagName.MEMORY))
     else:
-        valid = whole and not rest.strip()
-    end = found.end() if whole else found.end(2) + _key_length(rest)
-    return _Token(found.start(), end, name, False, words if whole else words[:1], valid, not rest[1:2].isspace())
-
-
-def _key_length(rest: str) -> int:
-    if not rest.startswith(":"):
-        return 0
-    return next((number for number, character in enumerate(rest[1:], 1) if not _is_key_character(character)), len(rest))
-
-
-def _is_key(written: str) -> bool:
-    return bool(written) and all(map(_is_key_character, written))
+        valid = is_closed and not rest.strip()
+    key_length = 1 + sum(1 for _ in takewhile(_is_key_character, rest[1:])) if has_key else 0
+    end = match.end() if is_closed else match.end(2) + key_length
+    return _Token(match.start(), end, name, False, words if is_closed else words[:1], valid, not rest[1:2].isspace())
 
 
 def _is_key_character(character: str) -> bool:
@@ -292,8 +277,7 @@ def visible_so_far(written: str) -> str:
     shown. If the text contains code or quotations, in which a tag may have another meaning, it ends before the first
     tag.
     """
-    end = _stable_length(written)
-    return _LONE_MARK.sub("", parse_answer(written[:end]).visible.rstrip())
+    return _LONE_MARK.sub("", parse_answer(written[: _stable_length(written)]).visible.rstrip())
 
 
 def _stable_length(written: str) -> int:

@@ -14,14 +14,13 @@ _CLOSING = re.compile(rf"{_PREFIX}(`{{3,}}+|~{{3,}}+)[^\S\n]*$", re.MULTILINE)
 _BLOCK = re.compile(
     r"^[^\S\n]*(?:$|>|#{1,6}(?:\s|$)|[-*+](?:\s|$)|\d{1,9}[.)](?:\s|$)|`{3,}+[^`\n]*$|~{3})", re.MULTILINE
 )
-_RUN = re.compile("`+")
+_ESCAPED_RUN = re.compile(r"(?<!\\)(\\*+)(`++)")
 _QUOTE = re.compile(r"[^\S\n]*>")
 _BLANKS = re.compile(r"[^\S\n]*")
 
 _WHITESPACE = " \t\r\f\v"
 _CLINGING = tuple(",.;:!?)]}…»”’，。；：！？、）】」』")
 _MARKER = re.compile(r"\s*(?:[-*+>]|\d{1,9}[.)])")
-_BACKTICKS = re.compile("`+")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
@@ -79,12 +78,12 @@ class _Lines:
         if _is_quoted(fence):
             return self._end_before(self._unquoted, bisect_right(self._unquoted, fence.start()))
         prefix = self._text[fence.start() : fence.start(1)]
+        if not prefix.strip():
+            return len(self._text)
         number = bisect_right(self._starts, fence.start())
-        if prefix.strip():
-            while number < len(self._starts) and not self._is_outdented(self._starts[number], len(prefix)):
-                number += 1
-            return self._end_before(self._starts, number)
-        return len(self._text)
+        while number < len(self._starts) and not self._is_outdented(self._starts[number], len(prefix)):
+            number += 1
+        return self._end_before(self._starts, number)
 
     def _end_before(self, starts: list[int], number: int) -> int:
         return starts[number] - 1 if number < len(starts) else len(self._text)
@@ -123,26 +122,15 @@ def _inline(text: str) -> Iterator[CodeSpan]:
     """Yield each run of backticks with the next run of the same length in its paragraph."""
     blocks = [block.start() for block in _BLOCK.finditer(text)]
     nearest: dict[int, int] = {}
-    for run in reversed(list(_RUN.finditer(text))):
-        start = run.start() + _escape_length(text, run.start())
+    for run in reversed(list(_ESCAPED_RUN.finditer(text))):
+        start = run.start(2) + len(run[1]) % 2  # an odd number of backslashes escapes the first backtick
         length = run.end() - start
         closing = nearest.get(length)
-        if length and closing is not None and not _between(blocks, start, closing):
-            yield CodeSpan(start, closing + length)
-        nearest[run.end() - run.start()] = run.start()
-
-
-def _between(blocks: list[int], start: int, end: int) -> bool:
-    index = bisect_right(blocks, start)
-    return index < len(blocks) and blocks[index] <= end
-
-
-def _escape_length(text: str, position: int) -> int:
-    """Return 1 if an unescaped backslash precedes the position, else 0."""
-    first = position
-    while first > 0 and text[first - 1] == "\\":
-        first -= 1
-    return (position - first) % 2
+        if length and closing is not None:
+            block = bisect_right(blocks, start)
+            if block == len(blocks) or blocks[block] > closing:
+                yield CodeSpan(start, closing + length)
+        nearest[len(run[2])] = run.start(2)
 
 
 class VisibleText:
@@ -166,7 +154,7 @@ class VisibleText:
         """Add a tag as code: inline, or as a fenced block if it has several lines."""
         self.is_changed = True
         is_block = "\n" in tag
-        longest = max(map(len, _BACKTICKS.findall(tag)), default=0)
+        longest = max(map(len, re.findall("`+", tag)), default=0)
         fence = "`" * max(longest + 1, 3 if is_block else 1)
         if is_block:
             self.write("\n")
@@ -208,7 +196,8 @@ class VisibleText:
         self._cut = False
         if following.startswith("\n"):
             self._trim()
-            if self._is_empty():
+            line = self._pieces[self._line :]
+            if not line or (len(line) == 1 and _MARKER.fullmatch(line[0][1])):
                 del self._pieces[self._line :]
                 return following[1:]
         elif any(not self._pieces[number][1].isspace() for number in reversed(range(self._line, len(self._pieces)))):
@@ -223,8 +212,3 @@ class VisibleText:
             if rest:
                 self._pieces.append((False, rest))
                 return
-
-    def _is_empty(self) -> bool:
-        """Return whether the current line is empty or has only a list or quotation mark."""
-        pieces = len(self._pieces) - self._line
-        return pieces == 0 or (pieces == 1 and _MARKER.fullmatch(self._pieces[-1][1]) is not None)

@@ -39,11 +39,11 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     time grows about linearly with the length of the sources.
     """
     head, body = _squeezed(tag.key + "".join(tag.options)) + "]", _squeezed(tag.body)
-    found = _directives(tag.name, sources, len(head) + len(body))
+    directives = _directives(tag.name, sources, len(head) + len(body))
     if len(body) < SHORT:
-        return any(text.startswith(head + body) for text in found)
-    runs, known = _runs(body), set[str]().union(*map(_runs, found))
-    return 2 * len(runs & known) >= len(runs)
+        return any(directive.startswith(head + body) for directive in directives)
+    runs, known_runs = _runs(body), set[str]().union(*map(_runs, directives))
+    return 2 * len(runs & known_runs) >= len(runs)
 
 
 def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
 from maestro.domain.questions.outside import MOST_OPEN
-from maestro.domain.questions.question import QuestionStatus, of_operator
+from maestro.domain.questions.question import QuestionStatus, operator_answer
 from maestro.domain.redaction import ScanResult, ScanRules
 from maestro.domain.settings.chat import ChatLimits, ChatSettings
 from maestro.domain.settings.tools import QuestionSettings
@@ -66,7 +66,7 @@ def answer(store: Store, number: object, words: str = "blue") -> None:
     assert isinstance(number, int)
     with store.begin() as tx:
         assert tx.jobs.answer_question(
-            of_operator(tx.jobs.questions.get(number).question, words, None, tx.now), "operator"
+            operator_answer(tx.jobs.questions.get(number).question, words, None, tx.now), "operator"
         )
 
 

@@ -1,13 +1,16 @@
 """What a question offers, and which words mean one of the answers."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from maestro.domain.questions.question import (
+    Question,
+    QuestionKind,
     choices_json,
     choices_text,
     pick_choice,
     problem_of_choices,
-    read_choices,
     tidy_choices,
 )
 
@@ -64,4 +67,6 @@ def test_people_read_a_numbered_list_below_the_question() -> None:
 
 @pytest.mark.parametrize("choices", [(), COLOURS, ("„so“", 'with "quotes"')])
 def test_a_row_keeps_them_as_they_are(choices: tuple[str, ...]) -> None:
-    assert read_choices(choices_json(choices)) == choices
+    kind, now = QuestionKind.QUESTION, datetime.now(UTC)
+    question = Question(kind=kind, text="Which?", choices=choices_json(choices), asked_at=now, expires_at=now)
+    assert question.offered == choices

@@ -14,12 +14,12 @@ from maestro.domain.questions.question import (
     QuestionKind,
     QuestionStatus,
     Speaker,
+    answer_named_question,
+    answer_other_lane,
+    answer_own_lane,
     choices_json,
     may_answer,
-    meant_for,
-    meant_from_afar,
-    meant_here,
-    of_operator,
+    operator_answer,
     parse_choice,
     parse_reply,
 )
@@ -161,11 +161,11 @@ def test_who_was_asked_or_listed_may_answer_and_owners_always(
     ],
 )
 def test_a_message_without_a_number(waiting: list[Question], speaker: Speaker, content: str, expected: str) -> None:
-    assert outcome(meant_here(parse_reply(content), speaker, waiting)) == expected
+    assert outcome(answer_own_lane(parse_reply(content), speaker, waiting)) == expected
 
 
 def test_who_does_not_say_which_is_told_the_numbers() -> None:
-    meant = meant_here(parse_reply("yes"), ALAN, [deciding(12), deciding(7)])
+    meant = answer_own_lane(parse_reply("yes"), ALAN, [deciding(12), deciding(7)])
     assert isinstance(meant, AnswerRefusal)
     assert meant.reply == ("Several things wait for an answer here: #7, #12. Say which one you mean, such as: yes #7")
 
@@ -191,7 +191,7 @@ def test_who_does_not_say_which_is_told_the_numbers() -> None:
     ],
 )
 def test_a_message_that_points_to_a_question(pointed: Question, speaker: Speaker, content: str, expected: str) -> None:
-    assert outcome(meant_for(parse_reply(content), speaker, pointed, NOW)) == expected
+    assert outcome(answer_named_question(parse_reply(content), speaker, pointed, NOW)) == expected
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_message_that_points_to_a_question(pointed: Question, speaker: Speaker
 )
 def test_a_late_answer_is_told_so_and_how_to_say_it_to_the_agent(status: QuestionStatus, why: str) -> None:
     for pointed, speaker, content in ((asking(7, status), GRACE, "#7 blue"), (deciding(7, status), ALAN, "yes #7")):
-        meant = meant_for(parse_reply(content), speaker, pointed, NOW)
+        meant = answer_named_question(parse_reply(content), speaker, pointed, NOW)
         assert isinstance(meant, AnswerRefusal)
         assert meant.reply == f"{why} To say this to the agent, send it without the number."
         assert meant.withheld is None
@@ -216,12 +216,12 @@ def test_a_question_whose_time_is_over_takes_no_answer_even_if_nobody_noted_it(p
     late = NOW + timedelta(hours=1)
     assert pointed.status_at(late - timedelta(microseconds=1)) is QuestionStatus.OPEN
     assert pointed.status_at(late) is QuestionStatus.EXPIRED
-    assert outcome(meant_for(parse_reply(content), BOSS, pointed, late)) == "told"
+    assert outcome(answer_named_question(parse_reply(content), BOSS, pointed, late)) == "told"
 
 
 def test_the_number_of_an_old_question_in_somebody_elses_message_is_just_a_number() -> None:
     over = asking(7, QuestionStatus.ANSWERED)
-    assert outcome(meant_for(parse_reply("#7 is broken again"), ALAN, over, NOW)) == "message"
+    assert outcome(answer_named_question(parse_reply("#7 is broken again"), ALAN, over, NOW)) == "message"
 
 
 # From another lane
@@ -243,17 +243,17 @@ def test_the_number_of_an_old_question_in_somebody_elses_message_is_just_a_numbe
 def test_only_an_approval_is_answered_from_elsewhere_and_strangers_learn_nothing_of_it(
     pointed: Question, speaker: Speaker, content: str, expected: str
 ) -> None:
-    assert outcome(meant_from_afar(parse_reply(content), speaker, pointed, NOW)) == expected
+    assert outcome(answer_other_lane(parse_reply(content), speaker, pointed, NOW)) == expected
 
 
 # An operator
 
 
 def test_an_operator_answers_what_is_asked() -> None:
-    assert outcome(of_operator(asking(7), " blue ", None, NOW)) == "#7 'blue'"
-    assert outcome(of_operator(deciding(7), None, True, NOW)) == "#7 'yes' approved"
-    assert outcome(of_operator(deciding(7), None, False, NOW)) == "#7 'no' denied"
-    assert outcome(of_operator(asking(7), " bl\udcffue\0 ", None, NOW)) == "#7 'bl\ufffdue'"
+    assert outcome(operator_answer(asking(7), " blue ", None, NOW)) == "#7 'blue'"
+    assert outcome(operator_answer(deciding(7), None, True, NOW)) == "#7 'yes' approved"
+    assert outcome(operator_answer(deciding(7), None, False, NOW)) == "#7 'no' denied"
+    assert outcome(operator_answer(asking(7), " bl\udcffue\0 ", None, NOW)) == "#7 'bl\ufffdue'"
 
 
 @pytest.mark.parametrize(
@@ -268,14 +268,14 @@ def test_an_operator_is_told_what_a_question_takes(
     question: Question, words: str | None, approves: bool | None, hint: str
 ) -> None:
     with pytest.raises(InvalidMessage, match=hint):
-        of_operator(question, words, approves, NOW)
+        operator_answer(question, words, approves, NOW)
 
 
 def test_an_operator_cannot_answer_what_is_over() -> None:
     with pytest.raises(Conflict, match="denied"):
-        of_operator(deciding(7, QuestionStatus.DENIED), None, True, NOW)
+        operator_answer(deciding(7, QuestionStatus.DENIED), None, True, NOW)
     with pytest.raises(Conflict, match="expired"):
-        of_operator(asking(7), "blue", None, NOW + timedelta(hours=2))
+        operator_answer(asking(7), "blue", None, NOW + timedelta(hours=2))
 
 
 # Choices
@@ -326,6 +326,8 @@ def test_what_may_be_pressed_names_its_question() -> None:
 def test_the_number_of_a_choice_means_it_and_any_other_words_count_as_they_are(content: str, expected: str) -> None:
     question = offering(1, "Red", "Blue")
     what = parse_reply(content)
-    meant = meant_for(what, GRACE, question, NOW) if what.number else meant_here(what, GRACE, [question])
+    meant = (
+        answer_named_question(what, GRACE, question, NOW) if what.number else answer_own_lane(what, GRACE, [question])
+    )
     assert outcome(meant) == expected
-    assert outcome(of_operator(question, what.words, None, NOW)) == expected
+    assert outcome(operator_answer(question, what.words, None, NOW)) == expected
