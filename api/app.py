@@ -61,8 +61,8 @@ ROUTERS = (
     resources.webhooks,
     resources.endpoint,
     service.description,
-    login.for_everybody,
-    login.for_operators,
+    login.open_router,
+    login.router,
     overview.router,
     pages.router,
     conversations.chat_router,
@@ -86,14 +86,14 @@ ROUTERS = (
     assets.router,
 )
 
-BOOT_BYTES = 8
-"""Of the word by which one start of the process is told from another one."""
+START_ID_BYTES = 8
+"""Bytes of the id of this start of the process, which is part of the version of each page."""
 
 log = structlog.get_logger(__name__)
 
 
 def build_app(parts: ApiParts) -> FastAPI:
-    """Return the application; it holds no sockets and starts nothing by itself."""
+    """Return the application, which opens no sockets and starts no tasks."""
     # FastAPI's own documentation pages load scripts from other hosts, which the content policy forbids; Maestro serves
     # /docs.
     app = FastAPI(
@@ -107,22 +107,22 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.parts = parts
     app.state.request_access = RequestAccess(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
-    app.state.boot = secrets.token_hex(BOOT_BYTES)
+    app.state.start_id = secrets.token_hex(START_ID_BYTES)
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
-        _open(app, router)
+        _add_routes(app, router)
     if parts.chat is not None:
-        _open(app, service.chat)
-        _open(app, conversations.posting)
+        _add_routes(app, service.chat)
+        _add_routes(app, conversations.posting)
     if parts.outside is not None:
-        app.state.mcp = mcp.LateServer(parts.outside, parts.version)
-        _open(app, mcp.router)
+        app.state.mcp = mcp.LazyServer(parts.outside, parts.version)
+        _add_routes(app, mcp.router)
     errors.register(app)
-    refusals.answer_people(app)
+    refusals.show_error_pages(app)
     app.add_middleware(FrontDoor, parts=parts)
     return app
 
 
-def _open(app: FastAPI, router: APIRouter) -> None:
+def _add_routes(app: FastAPI, router: APIRouter) -> None:
     # include_router would build every route a second time, which delays the first requests.
     app.router.routes.extend(router.routes)

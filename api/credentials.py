@@ -33,9 +33,9 @@ class TokenAuthentication:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("Send the token of an agent: Authorization: Bearer mst_...", challenge=BEARER)
-        holder = self._holder(token.strip())
+        holder = self._find_holder(token.strip())
         if holder is None:
-            self._refuse(request.client.host if request.client else "")
+            self._record_wrong_token(request.client.host if request.client else "")
             raise Unauthorized(
                 "This token is unknown or revoked, or its agent is archived. `maestro agents token new` makes another.",
                 challenge=BEARER,
@@ -46,7 +46,7 @@ class TokenAuthentication:
             )
         request.state.caller = holder.agent
 
-    def _holder(self, token: str) -> TokenHolder | None:
+    def _find_holder(self, token: str) -> TokenHolder | None:
         with self._store.view() as tx:
             holder, now = tx.agents.tokens.holder(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
@@ -56,7 +56,7 @@ class TokenAuthentication:
                 tx.agents.tokens.used(holder.token)
         return holder
 
-    def _refuse(self, address: str) -> None:
+    def _record_wrong_token(self, address: str) -> None:
         """Count a wrong token and add it to the audit log; raises ``TooManyAttempts`` after too many.
 
         A valid token is never locked out with the wrong ones of its address: one machine may run many agents, and 256
@@ -100,20 +100,20 @@ class SignatureAuthentication:
         if path is None:
             raise Unauthorized("Nothing is let in here.")
         webhook = await asyncio.to_thread(self._hooks.at, path)
-        body = await self._body(request)
-        request.state.delivery = await asyncio.to_thread(self._checked, request, webhook, body)
+        body = await self._read_body(request)
+        request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
 
-    async def _body(self, request: Request) -> bytes:
+    async def _read_body(self, request: Request) -> bytes:
         """Read the body, unless its declared length exceeds the limit."""
-        said, most = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
-        if said.isdecimal() and int(said) > most:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {most} bytes.")
+        length, max_bytes = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
+        if length.isdecimal() and int(length) > max_bytes:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {max_bytes} bytes.")
         try:
             return await request.body()
         except ClientDisconnect:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "The body did not come to its end.") from None
 
-    def _checked(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
+    def _check_signature(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
         try:
             return SignedRequest(webhook, self._hooks.check(webhook, request.headers, body), body)
         except BadSignature as error:

@@ -1,4 +1,4 @@
-"""Every failure as JSON: ``{"error": "<ClassName>", "message": "..."}``, and never a word of internals."""
+"""Errors as JSON: ``{"error": "<ClassName>", "message": "..."}``, without internal details."""
 
 import math
 from http import HTTPStatus
@@ -27,7 +27,7 @@ from maestro.domain.webhooks.webhook import BadSignature, TooManyDeliveries, Web
 
 
 class ErrorBody(Value):
-    """What every failed request answers; ``error`` is the name of a class, stable for programs."""
+    """The body of every error response; ``error`` is the name of a class, stable for programs."""
 
     error: str
     message: str
@@ -67,10 +67,10 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TemporalUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
 )
-"""What each error means in HTTP; any other one is a fault of ours."""
+"""The HTTP status of each error; any other error is a defect of Maestro, 500."""
 
 NAMES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "TooLarge"}
-"""Where Python's own phrase for a status changed from one version to the next."""
+"""Names for statuses that Python's versions phrase differently."""
 
 UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there for the time of this request."
 
@@ -83,7 +83,7 @@ def answer(error: MaestroError) -> JSONResponse:
     response = _json(status, type(error).__name__, str(error) or error.public)
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = error.challenge
-    response.headers.update(waiting(error))
+    response.headers.update(retry_after_header(error))
     return response
 
 
@@ -93,7 +93,7 @@ def status_of(error: MaestroError) -> HTTPStatus:
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def waiting(error: MaestroError) -> dict[str, str]:
+def retry_after_header(error: MaestroError) -> dict[str, str]:
     """Return the Retry-After header of an error that has a wait."""
     if error.retry_after is None:
         return {}
@@ -106,19 +106,19 @@ def unexpected() -> JSONResponse:
 
 
 def register(app: FastAPI) -> None:
-    """Make the app answer every failure in this JSON form."""
-    app.add_exception_handler(MaestroError, _ours)
-    app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    """Make the app answer every error in this JSON form."""
+    app.add_exception_handler(MaestroError, _answer_maestro_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
 
 
-async def _ours(_: Request, error: Exception) -> JSONResponse:
+async def _answer_maestro_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, MaestroError)
     return answer(error)
 
 
-async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
-    """Name the status as a class, ``MethodNotAllowed``, and say where it happened."""
+async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
+    """Answer an error of the framework; ``error`` is the phrase of the status, such as ``MethodNotAllowed``."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = NAMES.get(status) or "".join(filter(str.isalpha, status.phrase.title()))
@@ -132,19 +132,16 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
     return response
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _answer_invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = "; ".join(
-        f"{_field(found['loc'])}: {found['msg'].removeprefix('Value error, ')}" for found in error.errors()
-    )
-    return answer(InvalidRequest(problems))
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    """Name the field as the caller wrote it: ``limit``, ``body mode``; where it stands only matters for a body."""
-    where, *path = location
-    name = ".".join(map(str, path))
-    return f"{where} {name}".strip() if where == "body" else name
+    problems = []
+    for problem in error.errors():
+        # The caller's name of the field: limit, body mode; only a body is named with its place.
+        place, *path = problem["loc"]
+        name = ".".join(map(str, path))
+        field = f"{place} {name}".strip() if place == "body" else name
+        problems.append(f"{field}: {problem['msg'].removeprefix('Value error, ')}")
+    return answer(InvalidRequest("; ".join(problems)))
 
 
 def _json(status: HTTPStatus, error: str, message: str) -> JSONResponse:

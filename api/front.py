@@ -1,4 +1,4 @@
-"""Where a page finds the web connector, which listens on a port of its own."""
+"""The ASGI middleware in front of the app: host check, origin check, size limit and security headers."""
 
 from http import HTTPStatus
 
@@ -14,19 +14,19 @@ from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, hos
 from maestro.store.users.audit import coming_from
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
-"""Under which schemes a page of the dashboard's own scheme opens sockets and sends uploads."""
+"""The schemes for sockets and uploads, by the scheme of the page."""
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY = 1024 * 1024
-"""Bytes of the largest body taken; uploads go to the web connector."""
+"""The largest accepted body, in bytes; uploads go to the web connector."""
 
 HOOKS = "/hooks/"
-"""Where bodies have a cap of their own (webhooks.maxBodyBytes)."""
+"""The path of requests with a size limit of their own (webhooks.maxBodyBytes)."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
-"""What a browser says of a request that one of our pages, or its user, made."""
+"""The values of Sec-Fetch-Site for requests from a page of the dashboard, or from the user."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src {connect}; "
@@ -41,14 +41,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-ONLY_HTTPS = "max-age=31536000"
-"""Of this host alone: what runs under other names of its domain is not ours to decide about."""
+STRICT_TRANSPORT = "max-age=31536000"
+"""For this host only: subdomains may be servers of others."""
 
 
 def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...]:
-    """Return the connector's origin for sockets and the one for uploads; none when it does not run.
+    """Return the web connector's origins for sockets and for uploads; none when it does not run.
 
-    ``scheme`` and ``host`` are those under which the browser sees the dashboard.
+    ``scheme`` and ``host`` are those of the dashboard in the browser's address.
     """
     name = host_name(host)
     if not name or not parts.web_port:
@@ -58,7 +58,7 @@ def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...
 
 
 class FrontDoor:
-    """ASGI middleware around the whole app."""
+    """The ASGI middleware around the whole app."""
 
     def __init__(self, app: ASGIApp, parts: ApiParts) -> None:
         self._app = app
@@ -71,34 +71,32 @@ class FrontDoor:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        asked = self._requested(scope, headers)
+        peer = RequestOrigin(scope["client"][0] if scope.get("client") else "", scope["scheme"])
+        origin = self._parts.guard.trusted_proxies.origin_of(
+            peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto")
+        )
         # From here on, the request has the address of the client instead of the proxy's.
-        scope = {**scope, "client": (asked.address, 0), "scheme": asked.scheme}
-        with coming_from(asked.address):
-            await self._answered(scope, receive, send)
+        scope = {**scope, "client": (origin.address, 0), "scheme": origin.scheme}
+        with coming_from(origin.address):
+            await self._answer(scope, receive, send)
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         refusal = self._refusal(scope["method"], headers)
         connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
-        headed = _Headed(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
+        sender = _HeaderSender(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
         if refusal is not None:
-            await answer(refusal)(scope, receive, headed)
+            await answer(refusal)(scope, receive, sender)
             return
         try:
-            await self._app(scope, _Capped(receive, self._cap(scope["path"])), headed)
+            await self._app(scope, _LimitedReceiver(receive, self._max_body(scope["path"])), sender)
         # Every error is answered as JSON; its traceback goes to the log only, never into the answer.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
-            if not headed.started:
-                await unexpected()(scope, receive, headed)
+            if not sender.started:
+                await unexpected()(scope, receive, sender)
 
-    def _requested(self, scope: Scope, headers: Headers) -> RequestOrigin:
-        peer = RequestOrigin(scope["client"][0] if scope.get("client") else "", scope["scheme"])
-        proxies = self._parts.guard.trusted_proxies
-        return proxies.origin_of(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
-
-    def _cap(self, path: str) -> int:
+    def _max_body(self, path: str) -> int:
         return self._parts.hooks.settings().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
     def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
@@ -106,39 +104,47 @@ class FrontDoor:
             return UnknownHost(
                 "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
             )
-        if method not in SAFE_METHODS and not self._own_page(headers):
+        if method not in SAFE_METHODS and not _comes_from_own_page(headers):
             return Forbidden("This request comes from a page that is not mine, so it may not change anything here.")
         return None
 
-    def _own_page(self, headers: Headers) -> bool:
-        """Tell whether the request comes from a page of the dashboard or from no page at all.
 
-        Browsers send cached Basic credentials and, in the open mode, need none: only the origin of a request
-        distinguishes the operator from a foreign page. Programs that are not browsers send neither header.
-        """
-        if headers.get("sec-fetch-site", "none") not in OWN_SITE:
+def _comes_from_own_page(headers: Headers) -> bool:
+    """Tell whether the request comes from a page of the dashboard or from no page at all.
+
+    Browsers send cached Basic credentials and, in the open mode, need none: only the origin of a request
+    distinguishes the operator from a foreign page. Programs that are not browsers send neither header.
+    """
+    if headers.get("sec-fetch-site", "none") not in OWN_SITE:
+        return False
+    for origin in headers.getlist("origin"):
+        # The Host is compared under the origin's scheme, because a proxy may have ended the TLS.
+        scheme, name, port = parse_origin(origin)
+        if scheme not in DEFAULT_PORTS or (scheme, name, port) != parse_origin(f"{scheme}://{headers['host']}"):
             return False
-        return all(_is_own(origin, headers["host"]) for origin in headers.getlist("origin"))
+    return True
 
 
-class _Capped:
+class _LimitedReceiver:
     """A receiver of a body up to a size limit."""
 
-    def __init__(self, receive: Receive, cap: int) -> None:
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive = receive
-        self._cap = cap
+        self._max_bytes = max_bytes
         self._bytes = 0
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
-        if self._bytes > self._cap:
+        if self._bytes > self._max_bytes:
             # Not a MaestroError: FastAPI would report any error but its own as a body that cannot be parsed.
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {self._cap} bytes.")
+            raise HTTPException(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {self._max_bytes} bytes."
+            )
         return message
 
 
-class _Headed:
+class _HeaderSender:
     """A sender that adds the security headers, and records whether the response has begun."""
 
     def __init__(self, send: Send, policy: str, scheme: str) -> None:
@@ -154,12 +160,6 @@ class _Headed:
             headers.update(HEADERS)
             headers["Content-Security-Policy"] = self._policy
             if self._secure:
-                headers["Strict-Transport-Security"] = ONLY_HTTPS
+                headers["Strict-Transport-Security"] = STRICT_TRANSPORT
             headers.setdefault("Cache-Control", "no-store")
         await self._send(message)
-
-
-def _is_own(origin: str, host: str) -> bool:
-    """Compare an origin with the Host of its request, under the origin's scheme: a proxy may have ended the TLS."""
-    scheme, name, port = parse_origin(origin)
-    return scheme in DEFAULT_PORTS and (scheme, name, port) == parse_origin(f"{scheme}://{host}")

@@ -6,7 +6,7 @@ See docs/decisions.md: route guards.
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -28,12 +28,12 @@ from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 
 OPERATOR = str(DashboardRole.OPERATOR)
-"""How the person with the password is called in the audit log."""
-NOBODY_KNOWN = "unknown"
-"""How the audit log calls whoever could not say who they are."""
+"""The name in the audit log of a caller with the operator's password."""
+UNKNOWN = "unknown"
+"""The name in the audit log of a caller with a wrong password."""
 VIEWER = "x-viewer"
 FOR_VIEWERS = {VIEWER: True}
-"""What a route with an unsafe method declares, as its ``openapi_extra``, that changes nothing all the same."""
+"""The ``openapi_extra`` of a route with an unsafe method that changes nothing, so that viewers may use it."""
 COOKIE = "maestro_session"
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf_token"
@@ -73,9 +73,11 @@ SCHEMES: Mapping[str, Mapping[str, str]] = {
         "description": f"The cookie of POST /login; changes also need its csrfToken in the header {CSRF_HEADER}",
     },
 }
-"""The guards in the words of OpenAPI."""
-FAILED: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "What went wrong"}}
-"""What every route answers that fails, in the words of OpenAPI."""
+"""The security schemes of OpenAPI."""
+ERROR_RESPONSES: Mapping[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorBody, "description": "What went wrong"}
+}
+"""The error response of every route, for OpenAPI."""
 
 
 class GuardedRoute(APIRoute):
@@ -83,20 +85,17 @@ class GuardedRoute(APIRoute):
 
     guard: ClassVar[RouteGuard]
     security: ClassVar[Sequence[str]] = ()
-    """The ways through the guard, by their names in ``SCHEMES``."""
+    """The accepted security schemes, by their names in ``SCHEMES``."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        ways: list[dict[str, list[str]]] = [{way: []} for way in self.security]
-        extra = {"security": ways} if ways else {}
-        said = {**extra, **self._for_viewers(options.get("methods")), **(options.get("openapi_extra") or {})}
-        self.viewer = bool(said.get(VIEWER))
-        answers = {**(FAILED if options.get("include_in_schema", True) else {}), **(options.get("responses") or {})}
-        super().__init__(path, endpoint, **{**options, "openapi_extra": said, "responses": answers})
-
-    @classmethod
-    def _for_viewers(cls, methods: Collection[str] | None) -> Mapping[str, bool]:
-        """Return whether viewers may use the route, unless the route declares it."""
-        return {VIEWER: set(methods or {"GET"}) <= SAFE_METHODS} if cls.guard is RouteGuard.PASSWORD else {}
+        extra: dict[str, Any] = {"security": [{scheme: []} for scheme in self.security]} if self.security else {}
+        if self.guard is RouteGuard.PASSWORD:
+            extra[VIEWER] = set(options.get("methods") or {"GET"}) <= SAFE_METHODS
+        extra.update(options.get("openapi_extra") or {})
+        self.viewer = bool(extra.get(VIEWER))
+        errors = ERROR_RESPONSES if options.get("include_in_schema", True) else {}
+        responses = {**errors, **(options.get("responses") or {})}
+        super().__init__(path, endpoint, **{**options, "openapi_extra": extra, "responses": responses})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
@@ -108,7 +107,7 @@ class GuardedRoute(APIRoute):
             except Unauthorized:
                 if not is_page(request):
                     raise
-                return _to_login(request)
+                return _redirect_to_login(request)
             return await handler(request)
 
         return guarded
@@ -156,8 +155,8 @@ class RequestAccess:
     async def admit(self, route: GuardedRoute, request: Request) -> None:
         """Return if the request may pass.
 
-        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token or a viewer
-        wants to change something, and what ``Bearers`` and ``Signatures`` raise.
+        Raises ``Unauthorized``, ``TooManyAttempts``, ``Forbidden`` for a cookie without its token or a change by a
+        viewer, and the errors of ``TokenAuthentication`` and ``SignatureAuthentication``.
         """
         if route.guard is RouteGuard.BEARER:
             await asyncio.to_thread(self._bearers.admit, request)
@@ -166,19 +165,19 @@ class RequestAccess:
         elif route.guard is RouteGuard.PASSWORD:
             role = request.state.role = await self._role(request)
             if role is not DashboardRole.OPERATOR and not route.viewer:
-                raise await self._refused(request, role, LOOK_ONLY)
+                raise await self._record_refusal(request, role, LOOK_ONLY)
 
     async def _role(self, request: Request) -> DashboardRole:
         if self.open:
             return DashboardRole.OPERATOR
         if "authorization" in request.headers:
-            user, password = _basic(request)
+            user, password = _read_basic(request)
             return await self.check(request, password, user)
         session = await asyncio.to_thread(self.session, request)
         if session is None:
             raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
-        if request.method not in SAFE_METHODS and not same(await _token(request), session.csrf_token):
-            raise await self._refused(request, session.role, NO_TOKEN)
+        if request.method not in SAFE_METHODS and not same(await _read_csrf_token(request), session.csrf_token):
+            raise await self._record_refusal(request, session.role, NO_TOKEN)
         return session.role
 
     def session(self, request: Request) -> LoginSession | None:
@@ -186,15 +185,15 @@ class RequestAccess:
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
-    def remembered(self, request: Request) -> DashboardRole | None:
+    def role_by_cookie(self, request: Request) -> DashboardRole | None:
         """Return the role of the request's login, None without one; no password is checked."""
         session = self.session(request)
         return DashboardRole.OPERATOR if self.open else session.role if session else None
 
     async def check(self, request: Request, password: str, user: str = "") -> DashboardRole:
-        """Return what a password allows, or only that of a user, if one is named.
+        """Return the role of a password, or of a user name and a password.
 
-        Raises ``Unauthorized`` and ``TooManyAttempts``; the right password gets in however many wrong ones were sent.
+        Raises ``Unauthorized`` and ``TooManyAttempts``; wrong passwords never lock out the right one.
         """
         address = request.client.host if request.client else ""
         await asyncio.sleep(self._throttle.delay(address).total_seconds())
@@ -202,16 +201,17 @@ class RequestAccess:
         if role is not None:
             return role
         self._throttle.refuse(address)
-        await asyncio.to_thread(self._note, NOBODY_KNOWN, "login.failed")
+        await asyncio.to_thread(self.add_audit_entry, UNKNOWN, "login.failed")
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 
-    async def _refused(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
+    async def _record_refusal(self, request: Request, role: DashboardRole, reason: str) -> Forbidden:
         # The declared path, not the real one, which may hold a name or a key that does not belong in the audit log.
         subject = f"{request.method} {request.scope['route'].path}"
-        await asyncio.to_thread(self._note, role, "refused", subject, reason)
+        await asyncio.to_thread(self.add_audit_entry, role, "refused", subject, reason)
         return Forbidden(reason)
 
-    def _note(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
+    def add_audit_entry(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
+        """Add an entry to the audit log."""
         with self._store.begin() as tx:
             tx.system.audit.add(actor, action, subject, detail)
 
@@ -236,38 +236,37 @@ def is_form(request: Request) -> bool:
 
 
 def is_page(request: Request) -> bool:
-    """Tell whether a browser opens a page or sends a form: it is redirected to the login instead of an error."""
-    of_a_page = request.method in SAFE_METHODS or is_form(request)
-    return of_a_page and "text/html" in request.headers.get("accept", "")
+    """Tell whether a browser opens a page or sends a form, so that the login page answers instead of an error."""
+    return (request.method in SAFE_METHODS or is_form(request)) and "text/html" in request.headers.get("accept", "")
 
 
-def _to_login(request: Request) -> RedirectResponse:
-    """Redirect to the login page, and from there back; the login page says that a sent form was not carried out."""
+def _redirect_to_login(request: Request) -> RedirectResponse:
+    """Redirect to the login page, which leads back and says if a sent form was not carried out."""
     if request.method in SAFE_METHODS:
-        asked = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
+        parameters = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
     else:
-        asked = {"next": _came_from(request), "unsent": "true"}
-    return RedirectResponse(f"/login?{urlencode(asked)}", HTTPStatus.SEE_OTHER)
+        parameters = {"next": _referring_page(request), "unsent": "true"}
+    return RedirectResponse(f"/login?{urlencode(parameters)}", HTTPStatus.SEE_OTHER)
 
 
-def _came_from(request: Request) -> str:
+def _referring_page(request: Request) -> str:
     """Return the page that sent the form, or the home page if it is unknown or cannot be opened."""
-    _, ours, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
+    _, own_host, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
     path = f"/{rest.partition('?')[0]}"
-    opened = {**request.scope, "method": "GET", "path": unquote(path)}
-    opens = any(route.matches(opened)[0] is Match.FULL for route in request.app.routes)
-    return f"/{rest}" if ours and opens else "/"
+    scope = {**request.scope, "method": "GET", "path": unquote(path)}
+    exists = any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+    return f"/{rest}" if own_host and exists else "/"
 
 
-async def _token(request: Request) -> str:
-    """Return the token by which a request proves that it comes from a page of the dashboard."""
+async def _read_csrf_token(request: Request) -> str:
+    """Return the token that proves that a request comes from a page of the dashboard."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
         token = str((await request.form()).get(CSRF_FIELD, ""))
     return token
 
 
-def _basic(request: Request) -> tuple[str, str]:
+def _read_basic(request: Request) -> tuple[str, str]:
     """Return name and password; raises ``Unauthorized`` for a malformed header, which does not count as a guess."""
     scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
@@ -282,5 +281,5 @@ def _basic(request: Request) -> tuple[str, str]:
 
 
 def _challenge(request: Request) -> str:
-    """Ask for name and password, except a page's script: the browser would open its own dialog."""
+    """Return the challenge, empty for a script of a page: the browser would open its own dialog."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""

@@ -1,4 +1,4 @@
-"""Conditional answers of pages: one that nothing has happened to since is answered in microseconds, without a body."""
+"""Conditional requests for pages: an unchanged page is answered with 304, before anything is read."""
 
 import hashlib
 from http import HTTPStatus
@@ -13,37 +13,36 @@ DIGITS = 24
 
 
 def unchanged(request: Request, *also: str) -> Response | None:
-    """Return 304 if the page would be the same as the one of the request's ETag, before anything is read.
+    """Return 304 if the request's ETag is still current, before anything is read, else None.
 
-    The tag is made of what a page is made of: everything that is committed, who looks and with which login, this start
-    of the process, its style sheets and scripts, and what the address says. Whoever shows anything else, such as the
-    state of another server, says it in ``also``. Times that go on by themselves are the script's, which has them from
-    the page. Pages are never kept by browsers (no-store), so the script itself sends ``If-None-Match``.
+    The tag covers all committed data, the role and the login, this start of the process, its static files and the
+    address. A page with other content, such as the state of another server, passes it in ``also``. Scripts update
+    relative times. Pages are never stored by browsers (no-store), so the script itself sends ``If-None-Match``.
     """
-    made = request.state.tag = _tag(request, also)
-    if made not in request.headers.get("if-none-match", ""):
+    tag = request.state.tag = _compute_tag(request, also)
+    if tag not in request.headers.get("if-none-match", ""):
         return None
-    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": made})
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
 
 
-def tag(request: Request, page: Response) -> None:
-    """Put the tag on a page that asked ``unchanged`` before it was made; what changed meanwhile has another one."""
-    made = getattr(request.state, "tag", "")
-    if made and page.status_code == HTTPStatus.OK:
-        page.headers["ETag"] = made
+def set_tag(request: Request, page: Response) -> None:
+    """Add the ETag that ``unchanged`` computed, which is older than the data: a later change has another tag."""
+    tag = getattr(request.state, "tag", "")
+    if tag and page.status_code == HTTPStatus.OK:
+        page.headers["ETag"] = tag
 
 
-def _tag(request: Request, also: tuple[str, ...]) -> str:
+def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
     session, state = request_access(request).session(request), request.app.state
-    made_of = (
+    parts = (
         parts_of(request).store.mark(),
         str(role_of(request) or ""),
         session.id if session else "",
-        state.boot,
+        state.start_id,
         state.assets.version,
         # The URL is part of the page's version, because its links are relative to it.
         str(request.url),
         *also,
     )
-    digest = hashlib.sha256("\n".join(made_of).encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
     return f'"{digest[:DIGITS]}"'

@@ -32,7 +32,7 @@ class Passwords:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
 
     def role_of(self, user: str, password: str) -> DashboardRole | None:
-        """Return what name and password allow, None when they do not belong together."""
+        """Return the role of a user name and a password, None for a wrong pair."""
         fits = [role for name, role in USERS.items() if same(user, name) & self._fits(role, password)]
         return fits[0] if fits else None
 
@@ -47,7 +47,7 @@ class Passwords:
 
 
 def same(given: str, expected: str) -> bool:
-    """Compare in constant time, whatever the lengths."""
+    """Compare in constant time, for any lengths."""
     digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
     return hmac.compare_digest(*digests)
 
@@ -57,13 +57,13 @@ PURPOSES: Mapping[DashboardRole, bytes] = {
     DashboardRole.VIEWER: b"maestro dashboard session of a viewer 1\n",
 }
 ID_BYTES = 18
-REMEMBERED = 256
-"""Answers about logins that are kept until something is committed."""
+CACHED_SESSIONS = 256
+"""Sessions for which the cache remembers, until the next commit, whether they were ended."""
 
 
 @dataclass(frozen=True)
 class LoginSession:
-    """A login; ``csrf_token`` is what its forms and scripts must send along to change something."""
+    """A login; its forms and scripts must send ``csrf_token`` to change something."""
 
     id: str
     role: DashboardRole
@@ -72,23 +72,25 @@ class LoginSession:
 
 
 class LoginSessions:
-    """Issues and reads session cookies; a changed password ends all of its role, and a new signing key all.
+    """Session cookies; a changed password ends all sessions of its role, a new signing key all sessions.
 
-    A cookie carries its own proof, so that a restart logs nobody out. Each role signs with a key of its own: what a
-    cookie may do is what its signature fits, and nothing that is written in it. Logging out is written down, since a
-    cookie that somebody copied must not count again after a restart, or in another process.
+    Cookies are signed, so that logins outlast a restart. Each role signs with its own key: the signature alone decides
+    the role, not the content of the cookie. Ended sessions are stored, so that a copied cookie stays invalid after a
+    restart and in other processes.
     """
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Callable[[], datetime]) -> None:
         passwords = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
         self._keys = {
-            role: hmac.digest(settings.signing_key, PURPOSES[role] + _digest(password), "sha256")
+            role: hmac.digest(
+                settings.signing_key, PURPOSES[role] + hashlib.sha256(password.encode()).digest(), "sha256"
+            )
             for role, password in passwords.items()
             if password
         }
         self._store = store
         self._clock = clock
-        self._ended = lru_cache(REMEMBERED)(self._look_up)
+        self._ended = lru_cache(CACHED_SESSIONS)(self._read_ended)
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def issue(self, role: DashboardRole) -> tuple[str, LoginSession]:
@@ -111,13 +113,13 @@ class LoginSessions:
         return None if over else session
 
     def end(self, session: LoginSession) -> None:
-        """Let the cookie of this session count no more, here and in every other process, and note it."""
+        """End a session in every process, and add it to the audit log."""
         with self._store.begin() as tx:
             tx.users.logins.end(session.id, session.expires_at)
             tx.system.audit.add(session.role, "logout")
 
-    def _look_up(self, session_id: str, mark: str) -> bool:
-        """Say whether a session was ended; at the same mark of the store the answer is the same."""
+    def _read_ended(self, session_id: str, mark: str) -> bool:
+        """Tell whether a session was ended; cached by the mark of the store, which changes with each commit."""
         del mark
         with self._store.view() as tx:
             return tx.users.logins.ended(session_id)
@@ -130,7 +132,3 @@ class LoginSessions:
     def _sign(self, role: DashboardRole, purpose: str, text: str) -> str:
         signed = f"{purpose}\n{text}".encode("utf-8", "replace")
         return hmac.new(self._keys[role], signed, hashlib.sha256).hexdigest()
-
-
-def _digest(password: str) -> bytes:
-    return hashlib.sha256(password.encode()).digest()

@@ -1,4 +1,4 @@
-"""The door for agents outside: an MCP server at ``/mcp``, which knows them by their tokens."""
+"""The MCP server for external agents at ``/mcp``, which authenticates them by their tokens."""
 
 import asyncio
 import json
@@ -16,23 +16,20 @@ from maestro.tools.outside import OutsideTools
 router = APIRouter(route_class=BearerRoute, tags=["mcp"])
 
 
-class LateServer:
-    """The MCP server, made with the first request: its SDK takes half a second to import, and many need none of it."""
+class LazyServer:
+    """The MCP server, built at the first request, because importing its SDK takes half a second."""
 
     def __init__(self, tools: OutsideTools, version: str) -> None:
         self._tools = tools
         self._version = version
-        self._made: ASGIApp | None = None
+        self._server: ASGIApp | None = None
 
     async def app(self) -> ASGIApp:
         """Return the server as an application."""
-        if self._made is None:
-            self._made = await asyncio.to_thread(self._make)
-        return self._made
-
-    def _make(self) -> ASGIApp:
-        made: ASGIApp = import_module("api.mcp_server").AgentToolServer(self._tools, self._version)
-        return made
+        if self._server is None:
+            module = await asyncio.to_thread(import_module, "api.mcp_server")
+            self._server = module.AgentToolServer(self._tools, self._version)
+        return self._server
 
 
 @router.post("/mcp", response_class=Response)
@@ -45,8 +42,8 @@ async def speak_mcp(request: Request) -> Any:
     # Any other body is refused here, because the SDK would reveal its internal validation in the answer.
     if not (request.headers.get("content-type", "").startswith("application/json") and _is_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
-    late: LateServer = request.app.state.mcp
-    return _Passed(await late.app(), body)
+    server: LazyServer = request.app.state.mcp
+    return _ForwardedResponse(await server.app(), body)
 
 
 def _is_message(body: bytes) -> bool:
@@ -62,19 +59,19 @@ def _is_message(body: bytes) -> bool:
     )
 
 
-class _Passed(Response):
-    """A response made by another ASGI application, which gets the body that was read already."""
+class _ForwardedResponse(Response):
+    """A response of another ASGI application, which gets the body that was already read."""
 
     def __init__(self, app: ASGIApp, body: bytes) -> None:
         super().__init__()
         self._app = app
-        self._read = body
+        self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the application answer."""
-        first: list[Message] = [{"type": "http.request", "body": self._read, "more_body": False}]
+        """Let the application answer."""
+        first: list[Message] = [{"type": "http.request", "body": self._body, "more_body": False}]
 
-        async def again() -> Message:
+        async def receive_again() -> Message:
             return first.pop() if first else await receive()
 
-        await self._app(scope, again, send)
+        await self._app(scope, receive_again, send)

@@ -1,4 +1,4 @@
-"""The MCP server itself, with the official SDK: the list of tools, and their calls; imported with the first request."""
+"""The MCP server on the official SDK: lists tools and calls them; imported at the first request."""
 
 import json
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _Context = ServerRequestContext[Any, Any]
 
 
 class AgentToolServer:
-    """An application that answers each request by itself; nothing lives longer than the request."""
+    """The MCP server as an ASGI application that keeps no state between requests."""
 
     def __init__(self, tools: OutsideTools, version: str) -> None:
         self._tools = tools
@@ -57,7 +57,7 @@ class AgentToolServer:
             await manager.handle_request(scope, receive, send)
 
     async def _list(self, context: _Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.of(_agent(context))])
+        return types.ListToolsResult(tools=[_tool_description(tool) for tool in self._tools.of(_agent(context))])
 
     async def _call(self, context: _Context, call: types.CallToolRequestParams) -> types.CallToolResult:
         agent = _agent(context)
@@ -66,16 +66,16 @@ class AgentToolServer:
             names = ", ".join(tool.name for tool in self._tools.of(agent))
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {call.name[:64]}. You can call: {names}.")
         try:
-            return _succeeded(await called(tool, agent, call.arguments or {}))
+            return _success(await called(tool, agent, call.arguments or {}))
         except ToolFailure as failure:
-            return _failed(str(failure))
+            return _failure(str(failure))
         except MaestroError as error:
             log.warning("mcp.failed", tool=tool.name, agent=agent.slug, error=type(error).__name__)
-            return _failed(error.public)
+            return _failure(error.public)
         # No internal detail may reach the caller: the SDK would send the text of an unexpected error.
         except Exception:
             log.exception("mcp.broken", tool=tool.name, agent=agent.slug)
-            return _failed("Something went wrong inside Maestro; its log says what.")
+            return _failure("Something went wrong inside Maestro; its log says what.")
 
 
 def _agent(context: _Context) -> Agent:
@@ -83,7 +83,7 @@ def _agent(context: _Context) -> Agent:
     return caller(context.request)
 
 
-def _described(tool: OutsideTool) -> types.Tool:
+def _tool_description(tool: OutsideTool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         description=tool.description,
@@ -98,13 +98,13 @@ def _described(tool: OutsideTool) -> types.Tool:
     )
 
 
-def _succeeded(result: Mapping[str, object]) -> types.CallToolResult:
-    """Return a result as JSON text and as a structure, the same bytes for the same result."""
+def _success(result: Mapping[str, object]) -> types.CallToolResult:
+    """Return a result as JSON text, which is the same for equal results, and as a structure."""
     text = canonical(result)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=json.loads(text), is_error=False
     )
 
 
-def _failed(reason: str) -> types.CallToolResult:
+def _failure(reason: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=reason)], is_error=True)

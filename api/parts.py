@@ -1,4 +1,4 @@
-"""What the API is made of: everything it needs from outside, passed in by bootstrap."""
+"""The dependencies of the API, which bootstrap passes in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,20 +55,20 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class AgentChat:
-    """The #maestro chat, and what its page is told, asked for at each use."""
+    """The #maestro chat, and its settings, read at each use."""
 
     service: ChatService
     rules: Callable[[], ChatSettings] = ChatSettings
 
 
-@dataclass(frozen=True)
+@dataclass
 class ApiParts:
     """Everything that the routes and pages of one application use.
 
-    Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run.
-    ``demo`` says that the built-in model answers. ``outside`` are the tools
-    of agents outside; None means that there is no MCP server, as ``chat`` that there is no #maestro chat. ``redact``
-    takes secrets out of what operators have agents remember; it is asked for at each use, and so are the ``budgets``.
+    ``web_port`` is the port of the web connector for browsers, on the host of the dashboard; 0 if it does not run. With
+    ``demo`` the built-in model answers. ``outside`` are the tools of external agents; None means that there is no MCP
+    server, and ``chat`` None that there is no #maestro chat. ``redact`` removes secrets from facts and states; it and
+    ``budgets`` are called at each use.
     """
 
     store: Store
@@ -95,47 +95,14 @@ class ApiParts:
     redact: Callable[[], Redact] = lambda: keep_text
     budgets: Callable[[], DailyBudgets] = DailyBudgets
 
-    @property
-    def agents(self) -> AgentOperations:
-        """Return the operations on agents."""
-        return AgentOperations(self.store)
-
-    @property
-    def bindings(self) -> BindingOperations:
-        """Return the operations on bindings."""
-        return BindingOperations(self.store)
-
-    @property
-    def tokens(self) -> TokenOperations:
-        """Return the operations on the tokens of agents."""
-        return TokenOperations(self.store)
-
-    @property
-    def questions(self) -> QuestionOperations:
-        """Return the operations on questions."""
-        return QuestionOperations(self.store)
-
-    @property
-    def audit(self) -> AuditOperations:
-        """Return the operations on the audit log."""
-        return AuditOperations(self.store)
-
-    @property
-    def usage(self) -> UsageOperations:
-        """Return the operations on usage."""
-        return UsageOperations(self.store, self.budgets)
-
-    @property
-    def clients(self) -> ClientOperations:
-        """Return the operations on clients."""
-        return ClientOperations(self.store)
-
-    @property
-    def memory(self) -> MemoryOperations:
-        """Return the operations on what agents remember."""
-        return MemoryOperations(self.store, self.redact)
-
-    @property
-    def people(self) -> PeopleOperations:
-        """Return the operations on people."""
-        return PeopleOperations(self.store, self.pairing)
+    def __post_init__(self) -> None:
+        """Build the operations that need the store alone, or with one more part."""
+        self.agents = AgentOperations(self.store)
+        self.bindings = BindingOperations(self.store)
+        self.tokens = TokenOperations(self.store)
+        self.questions = QuestionOperations(self.store)
+        self.audit = AuditOperations(self.store)
+        self.clients = ClientOperations(self.store)
+        self.usage = UsageOperations(self.store, self.budgets)
+        self.memory = MemoryOperations(self.store, self.redact)
+        self.people = PeopleOperations(self.store, self.pairing)

@@ -1,4 +1,4 @@
-"""Logging in and out, for browsers with a form and for programs with JSON."""
+"""Login and logout, for browsers with a form and for programs with JSON."""
 
 import asyncio
 import json
@@ -9,20 +9,18 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from api.dashboard.pages import HOME, render
-from api.errors import InvalidRequest, waiting
+from api.errors import InvalidRequest, retry_after_header
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, is_form, request_access
-from api.logins import USER, USERS, DashboardRole
-from api.routes.dependencies import parts_of
-from maestro.domain.errors import MaestroError, Unauthorized
+from api.logins import USER, USERS
+from maestro.domain.errors import Unauthorized
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 
-TITLE = "Log in – Maestro"
-UNSENT = "Your login is over, so nothing was done. Log in, and send it again."
+EXPIRED = "Your login is over, so nothing was done. Log in, and send it again."
 
-for_everybody = APIRouter(route_class=OpenRoute, include_in_schema=False)
-for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+open_router = APIRouter(route_class=OpenRoute, include_in_schema=False)
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class Login(Value):
@@ -36,33 +34,36 @@ class Login(Value):
     next: str = HOME
 
 
-@for_everybody.get("/login")
+@open_router.get("/login")
 def login_page(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
-    """Ask for the password, unless there is none; after a logout (``left``) the browser clears its data.
+    """Ask for the password, if one is set; after a logout (``left``) the browser clears its data.
 
-    ``unsent`` says that a form was sent without a login, and not done.
+    With ``unsent`` the page says that a form was not carried out, because the login had expired.
     """
-    keeper = request_access(request)
-    if keeper.open or keeper.session(request) is not None:
+    access = request_access(request)
+    if access.open or access.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on another site must not log the user out.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return render(request, "login.html", title=TITLE, next=_own_page(next), problem=UNSENT if unsent else "", left=left)
+    return _page(request, None, next, EXPIRED if unsent else "", left=left)
 
 
-@for_everybody.post("/login")
+@open_router.post("/login")
 async def login(request: Request) -> Response:
     """Start a session: redirect a form to its page, answer JSON with the session's ``csrfToken``."""
-    given = await _given(request)
+    fields = await _read_login(request)
     try:
-        cookie, token = await _begin(request, given)
+        cookie, token = await _start_session(request, fields)
     except (Unauthorized, TooManyAttempts) as error:
         if not is_form(request):
             raise
-        return await asyncio.to_thread(_again, request, given, error)
+        status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
+        page = await asyncio.to_thread(_page, request, status, fields.next, str(error), left=False)
+        page.headers.update(retry_after_header(error))
+        return page
     response: Response = JSONResponse({"csrfToken": token})
     if is_form(request):
-        response = RedirectResponse(_own_page(given.next), HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(_own_page(fields.next), HTTPStatus.SEE_OTHER)
     if cookie:
         lifetime = int(request_access(request).sessions.lifetime.total_seconds())
         secure = request.url.scheme == "https"
@@ -70,44 +71,43 @@ async def login(request: Request) -> Response:
     return response
 
 
-@for_operators.post("/logout", openapi_extra=FOR_VIEWERS)
+@router.post("/logout", openapi_extra=FOR_VIEWERS)
 def logout(request: Request) -> Response:
     """End the session of the cookie, if there is one."""
-    keeper = request_access(request)
-    session = keeper.session(request)
+    access = request_access(request)
+    session = access.session(request)
     if session is not None:
-        keeper.sessions.end(session)
+        access.sessions.end(session)
     response = RedirectResponse("/login?left=true", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
 
-async def _begin(request: Request, given: Login) -> tuple[str, str]:
-    """Return a cookie and its token; empty ones where no password is set. Raises what ``Doorman.check`` raises."""
-    keeper = request_access(request)
-    if keeper.open:
+async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
+    """Return a cookie and its token; empty ones if no password is set. Raises as ``RequestAccess.check`` does."""
+    access = request_access(request)
+    if access.open:
         return "", ""
     # An unknown user name counts as a failed login, as a wrong password does.
-    role = await keeper.check(request, given.password, "" if given.user in USERS else given.user)
-    cookie, session = keeper.sessions.issue(role)
-    await asyncio.to_thread(_note, request, role)
+    role = await access.check(request, fields.password, "" if fields.user in USERS else fields.user)
+    cookie, session = access.sessions.issue(role)
+    await asyncio.to_thread(access.add_audit_entry, role, "login")
     return cookie, session.csrf_token
 
 
-def _note(request: Request, role: DashboardRole) -> None:
-    with parts_of(request).store.begin() as tx:
-        tx.system.audit.add(role, "login")
+def _page(request: Request, status: HTTPStatus | None, next_page: str, problem: str, *, left: bool) -> Response:
+    return render(
+        request,
+        "login.html",
+        status,
+        title="Log in – Maestro",
+        next=_own_page(next_page),
+        problem=problem,
+        left=left,
+    )
 
 
-def _again(request: Request, given: Login, error: MaestroError) -> Response:
-    status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-    values = {"title": TITLE, "next": _own_page(given.next), "problem": str(error), "left": False}
-    page = render(request, "login.html", status, **values)
-    page.headers.update(waiting(error))
-    return page
-
-
-async def _given(request: Request) -> Login:
+async def _read_login(request: Request) -> Login:
     try:
         fields = dict(await request.form()) if is_form(request) else json.loads(await request.body())
         return Login.model_validate(fields)
@@ -116,6 +116,6 @@ async def _given(request: Request) -> Login:
 
 
 def _own_page(path: str) -> str:
-    """Return a path of the dashboard, or the chat for an address that leads elsewhere."""
+    """Return a path of the dashboard, or the home page for an address that leads elsewhere."""
     within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if within else HOME

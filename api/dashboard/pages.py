@@ -16,7 +16,7 @@ from api.dashboard.assets import Assets
 from api.errors import status_of
 from api.front import connector_origins
 from api.guards import PasswordRoute, request_access, role_of
-from api.live import tag
+from api.live import set_tag
 from api.logins import DashboardRole
 from api.routes.dependencies import Parts, parts_of
 from maestro.domain.errors import MaestroError
@@ -69,7 +69,7 @@ def render(request: Request, name: str, status: HTTPStatus | None = None, /, **v
     if status is None:
         status = status_of(problem) if isinstance(problem, MaestroError) else HTTPStatus.OK
     page = HTMLResponse(templates.get_template(name).render({**shared, **values}), status_code=status)
-    tag(request, page)
+    set_tag(request, page)
     return page
 
 

@@ -1,4 +1,4 @@
-"""The API reference as pages: all operations in a list, and a page for each group with the values of its operations."""
+"""The API reference: a list of all operations, and a page for each group with its models."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +16,10 @@ from maestro.domain.errors import NotFound
 PAGE = "/docs"
 HERE = "docs"
 TITLE = "API reference – Maestro"
-OF_MODELS = "#/components/schemas/"
+MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
-"""A limit beyond this one is that of the database, and tells people nothing."""
+"""Limits from here on come from the database and are not shown."""
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -35,7 +35,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TypeWord:
-    """A word of a type; ``model`` is the name of the one that it means, empty for a plain word."""
+    """A part of a type's name; ``model`` is the name of the model that it links to, empty for plain text."""
 
     text: str
     model: str = ""
@@ -43,7 +43,7 @@ class TypeWord:
 
 @dataclass(frozen=True)
 class ValueField:
-    """A field of a value, or a parameter of a path or a query (``place``)."""
+    """A field of a model, or a parameter; ``place`` is path or query."""
 
     name: str
     types: Sequence[TypeWord]
@@ -54,7 +54,7 @@ class ValueField:
 
 @dataclass(frozen=True)
 class ApiAnswer:
-    """What an operation answers with a status, ``default`` for every error."""
+    """A response of an operation; the status ``default`` stands for every error."""
 
     status: str
     words: str
@@ -63,7 +63,7 @@ class ApiAnswer:
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path; ``anchor`` is where its page has it."""
+    """A method of a path; ``anchor`` is its id on its page."""
 
     anchor: str
     method: str
@@ -79,7 +79,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class ApiModel:
-    """A value that operations take or return: its fields, or the words that it may be."""
+    """A model that operations take or return: its fields, or its possible values."""
 
     name: str
     words: Markup
@@ -91,113 +91,101 @@ class ApiModel:
 def show(request: Request) -> HTMLResponse:
     """List every operation by its group."""
     groups: dict[str, list[Operation]] = {}
-    for one in _operations(request.app.openapi()):
-        groups.setdefault(one.group, []).append(one)
+    for operation in _operations(request.app.openapi()):
+        groups.setdefault(operation.group, []).append(operation)
     home = f"{request.url.scheme}://{request.headers['host']}"
     return render(request, "reference.html", title=TITLE, groups=groups, home=home)
 
 
 @router.get("/{group}")
 def show_group(request: Request, group: str) -> HTMLResponse:
-    """Show the operations of a group, and the values that they take and return."""
-    described = request.app.openapi()
-    found = [one for one in _operations(described) if one.group == group]
-    if not found:
+    """Show the operations of a group, and the models that they take and return."""
+    schema = request.app.openapi()
+    operations = [operation for operation in _operations(schema) if operation.group == group]
+    if not operations:
         raise NotFound(f"the API has no group {group}")
-    models = _models(described, found)
-    return render(request, "reference-group.html", title=TITLE, group=group, operations=found, models=models)
+    models = _models(schema["components"]["schemas"], operations)
+    return render(request, "reference-group.html", title=TITLE, group=group, operations=operations, models=models)
 
 
-def _operations(described: Schema) -> Iterator[Operation]:
-    for path, methods in described["paths"].items():
-        for method, one in methods.items():
-            body = one.get("requestBody", {}).get("content", {})
+def _operations(schema: Schema) -> Iterator[Operation]:
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            body = operation.get("requestBody", {}).get("content", {})
             yield Operation(
                 anchor=f"{method}-{re.sub('[^a-z0-9]+', '-', path.lower()).strip('-')}",
                 method=method.upper(),
                 path=path,
-                group=one.get("tags", ["other"])[0],
-                words=_words(one.get("description") or one.get("summary", "")),
-                parameters=[_parameter(parameter) for parameter in one.get("parameters", ())],
+                group=operation.get("tags", ["other"])[0],
+                words=_markup(operation.get("description") or operation.get("summary", "")),
+                parameters=[
+                    _field(parameter["name"], parameter["schema"], bool(parameter.get("required")), parameter["in"])
+                    for parameter in operation.get("parameters", ())
+                ],
                 body=[word for content in body.values() for word in _types(content.get("schema", {}))],
-                answers=[_answer(status, answer) for status, answer in sorted(one.get("responses", {}).items())],
-                security=sorted({way for ways in one.get("security", ()) for way in ways}),
-                viewer=bool(one.get(VIEWER)),
+                answers=[_answer(status, answer) for status, answer in sorted(operation.get("responses", {}).items())],
+                security=sorted({scheme for schemes in operation.get("security", ()) for scheme in schemes}),
+                viewer=bool(operation.get(VIEWER)),
             )
 
 
 def _answer(status: str, answer: Schema) -> ApiAnswer:
     content = answer.get("content", {})
-    types = [word for kind, one in content.items() for word in (_types(one.get("schema", {})) or [TypeWord(kind)])]
+    types = [word for kind, body in content.items() for word in (_types(body.get("schema", {})) or [TypeWord(kind)])]
     return ApiAnswer(status, answer.get("description", ""), types)
 
 
-def _parameter(parameter: Schema) -> ValueField:
-    schema = parameter["schema"]
-    required = bool(parameter.get("required"))
-    return ValueField(parameter["name"], _types(schema), required, _note(schema), parameter["in"])
+def _field(name: str, schema: Schema, required: bool, place: str = "") -> ValueField:
+    return ValueField(name, _types(schema), required, _note(schema), place)
 
 
-def _models(described: Schema, operations: Sequence[Operation]) -> Sequence[ApiModel]:
-    """Return the values that operations mention, and those that these mention, by name."""
-    schemas = described["components"]["schemas"]
-    open_names = [word.model for one in operations for word in _mentioned(one)]
-    found: dict[str, ApiModel] = {}
-    while open_names:
-        name = open_names.pop()
-        if name and name not in found:
-            found[name] = _model(name, schemas[name])
-            open_names += [word.model for field in found[name].fields for word in field.types]
-    return [found[name] for name in sorted(found)]
-
-
-def _mentioned(operation: Operation) -> Iterator[TypeWord]:
-    yield from operation.body
-    for parameter in operation.parameters:
-        yield from parameter.types
-    for answer in operation.answers:
-        yield from answer.types
+def _models(schemas: Mapping[str, Schema], operations: Sequence[Operation]) -> Sequence[ApiModel]:
+    """Return the models of operations by name, with the models of their fields."""
+    pending = [word.model for operation in operations for word in operation.body]
+    pending += [word.model for operation in operations for part in operation.parameters for word in part.types]
+    pending += [word.model for operation in operations for part in operation.answers for word in part.types]
+    models: dict[str, ApiModel] = {}
+    while pending:
+        name = pending.pop()
+        if name and name not in models:
+            models[name] = _model(name, schemas[name])
+            pending += [word.model for field in models[name].fields for word in field.types]
+    return [models[name] for name in sorted(models)]
 
 
 def _model(name: str, schema: Schema) -> ApiModel:
     required = schema.get("required", ())
-    fields = [
-        ValueField(field, _types(one), field in required, _note(one))
-        for field, one in schema.get("properties", {}).items()
-    ]
-    return ApiModel(name, _words(schema.get("description", "")), fields, [str(one) for one in schema.get("enum", ())])
+    fields = [_field(field, value, field in required) for field, value in schema.get("properties", {}).items()]
+    return ApiModel(name, _markup(schema.get("description", "")), fields, list(map(str, schema.get("enum", ()))))
 
 
 def _types(schema: Schema) -> list[TypeWord]:
-    """Say the type of a value in words, such as ``list of`` and the name of a model."""
+    """Return the name of a type in parts, such as ``list of`` and the name of a model."""
     if "$ref" in schema:
-        name = str(schema["$ref"]).removeprefix(OF_MODELS)
+        name = str(schema["$ref"]).removeprefix(MODEL_REFERENCE)
         return [TypeWord(name, name)]
-    several = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
-    if several:
-        words = [_types(one) for one in several]
-        return [word for place, one in enumerate(words) for word in ([TypeWord("or")] if place else []) + one]
+    if alternatives := schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf"):
+        return [word for each in alternatives for word in (TypeWord("or"), *_types(each))][1:]
     if schema.get("type") == "array":
         return [TypeWord("list of"), *_types(schema.get("items", {}))]
     if isinstance(schema.get("additionalProperties"), Mapping):
         return [TypeWord("map of"), *_types(schema["additionalProperties"])]
-    choices = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-    if choices:
-        return [TypeWord(" or ".join(f'"{one}"' for one in choices))]
+    if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
+        return [TypeWord(" or ".join(f'"{choice}"' for choice in choices))]
     return [TypeWord(str(schema.get("format") or schema.get("type") or "any JSON"))]
 
 
 def _note(schema: Schema) -> Markup:
-    """Say what else holds for a value: its meaning, its limits and what it is when it is left out."""
-    limits = {**schema, **{name: value for one in schema.get("anyOf", ()) for name, value in one.items()}}
-    said = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
+    """Return the description of a value, its limits and its default."""
+    limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
+    notes = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")
     if default not in (None, "", [], {}):
-        said.append(f"``{default}`` when it is left out")
-    return _words("; ".join(filter(None, (schema.get("description", ""), *said))))
+        notes.append(f"``{default}`` when it is left out")
+    return _markup("; ".join(filter(None, (schema.get("description", ""), *notes))))
 
 
-def _words(text: str) -> Markup:
-    """Return a text of the description with its code marked as such."""
-    paragraphs = str(escape(" ".join(text.split())))
-    return Markup(CODE.sub(r"<code>\1</code>", paragraphs))  # noqa: S704 - escaped in the lines above
+def _markup(text: str) -> Markup:
+    """Return a description as HTML, with its code in ``code`` elements."""
+    escaped = str(escape(" ".join(text.split())))
+    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - escaped in the line above

@@ -1,4 +1,4 @@
-"""Errors as pages: a person in a browser reads a sentence and a way on, a program the same sentence as JSON."""
+"""Errors as pages for browsers; programs get the same message as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,39 +17,38 @@ TITLE = "Not here – Maestro"
 UNKNOWN = "There is no such page"
 REFUSED = "This cannot be shown"
 FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
-"""Where every answer is JSON, whoever asks."""
+"""Paths under which every response is JSON, also for browsers."""
 
 ErrorHandler = Callable[[Request, Any], Awaitable[Response]]
 
 
 def refused(request: Request, here: str, error: MaestroError) -> HTMLResponse:
-    """Return the page that says why something cannot be shown; ``here`` is the page of the rail that it belongs to."""
+    """Return the page with the reason why something cannot be shown; ``here`` is its navigation entry."""
     return render(request, "refused.html", title=TITLE, heading=REFUSED, here=here, problem=error)
 
 
-def answer_people(app: FastAPI) -> None:
-    """Turn the answer of each of the app's error handlers into a page where a person opens one or sends a form."""
+def show_error_pages(app: FastAPI) -> None:
+    """Make each error handler of the app answer with a page where a browser opens a page or sends a form."""
     for kind, handler in list(app.exception_handlers.items()):
         app.add_exception_handler(kind, _with_page(handler))
 
 
 def _with_page(handler: Any) -> ErrorHandler:
-    async def answered(request: Request, error: Any) -> Response:
+    async def handle(request: Request, error: Any) -> Response:
         response: Response = await handler(request, error)
         if not is_page(request) or request.url.path.startswith(FOR_PROGRAMS):
             return response
         page = await asyncio.to_thread(_page, request, response)
-        kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
-        page.headers.update(kept)
+        page.headers.update({name: text for name, text in response.headers.items() if not name.startswith("content-")})
         return page
 
-    return answered
+    return handle
 
 
 def _page(request: Request, response: Response) -> HTMLResponse:
-    """Return an error as a page; the list of pages is shown after a login only."""
+    """Return an error as a page, with the navigation after a login only."""
     # No guard ran for a page that does not exist, so the role is read here.
-    role = role_of(request) or request_access(request).remembered(request)
+    role = role_of(request) or request_access(request).role_by_cookie(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)
     problem = ErrorBody.model_validate_json(bytes(response.body)).message

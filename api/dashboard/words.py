@@ -1,30 +1,31 @@
-"""How pages say moments, spans, amounts and money: short, and the same everywhere."""
+"""Short texts of times, durations, amounts and money for the pages."""
 
 from datetime import UTC, datetime
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WITHIN = (1_000_000, 24, 60, 60)
-"""How many of each unit there are before the next one."""
+"""The number of each unit in the next larger one."""
 _SMALL = 0.01
-"""Dollars below which cents say too little."""
+"""Dollars below which an amount is shown with more digits."""
 
 
 def far(moment: datetime, now: datetime) -> str:
-    """Say how far away a moment is: ``5 min ago``, ``in 2 h``; static/times.js says it in the same words later."""
+    """Return the distance of a moment in words: ``5 min ago``, ``in 2 h``; static/times.js uses the same words."""
     seconds = round((moment - now).total_seconds())
     if not seconds:
         return "now"
-    words = _largest(abs(seconds))
+    size, unit = next((size, unit) for size, unit in _UNITS if abs(seconds) >= size)
+    words = f"{abs(seconds) // size} {unit}"
     return f"in {words}" if seconds > 0 else f"{words} ago"
 
 
 def clock(moment: datetime) -> str:
-    """Say a moment to the second, in UTC."""
+    """Return a moment to the second, in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def clock_time(moment: datetime, now: datetime) -> str:
-    """Say a moment as a clock shows it in UTC, after the day where that is not today; static/times.js does so too."""
+    """Return the time of day in UTC, or the day if it is not today; static/times.js uses the same format."""
     at, today = moment.astimezone(UTC), now.astimezone(UTC).date()
     return (
         f"{at:%H:%M:%S}" if at.date() == today else f"{at:%m-%d %H:%M}" if at.year == today.year else f"{at:%Y-%m-%d}"
@@ -32,7 +33,7 @@ def clock_time(moment: datetime, now: datetime) -> str:
 
 
 def span(milliseconds: int | float | None) -> str:
-    """Say how long something took."""
+    """Return a duration in words; a dash for None."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
@@ -41,8 +42,8 @@ def span(milliseconds: int | float | None) -> str:
         return f"{milliseconds / 1_000:.1f} s"
     seconds = int(milliseconds // 1_000)
     parts = [(seconds // size % larger, unit) for (size, unit), larger in zip(_UNITS, _WITHIN, strict=True)]
-    at = next(place for place, (count, _) in enumerate(parts) if count)
-    return " ".join(f"{count} {unit}" for count, unit in parts[at : at + 2] if count)
+    first = next(index for index, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
 
 
 def money(dollars: float | None) -> str:
@@ -53,10 +54,5 @@ def money(dollars: float | None) -> str:
 
 
 def number(count: int | float | None) -> str:
-    """Say an amount, with marks between the thousands."""
+    """Return an amount with separators of thousands; a dash for None."""
     return "–" if count is None else f"{count:,}"
-
-
-def _largest(seconds: int) -> str:
-    size, unit = next((size, unit) for size, unit in _UNITS if seconds >= size)
-    return f"{seconds // size} {unit}"

@@ -1,4 +1,4 @@
-"""FastAPI dependencies of the routes: the parts of the app, its ``#maestro`` chat, and a row number in a path."""
+"""FastAPI dependencies of the routes: the parts of the app, the agent chat, and a row number in a path."""
 
 from typing import Annotated
 

@@ -22,14 +22,11 @@ from maestro.operations.batches import BatchOperations
 from maestro.operations.jobs import JobOperations, ReplayReference
 from maestro.operations.questions import QuestionOperations
 
-BEGUN: dict[int | str, dict[str, Any]] = {
+BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
     status.HTTP_200_OK: {"model": BatchPreview, "description": "What a dry run found"},
     status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which goes on by itself"},
 }
-"""What a request for a batch is answered with."""
-
-LIMIT = 50
-MOST = 200
+"""The responses to a request for a batch."""
 
 
 class BulkReplay(JobSelection):
@@ -59,18 +56,18 @@ batches.serve("GET", "/counts", BatchOperations.counts, "count_jobs")
 batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
 
 
-@batches.post("/replay", responses=BEGUN, response_model=None)
+@batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
 def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> BatchPreview | BatchView:
     """Replay many jobs; 409 when it is another number of jobs by now than ``expected``."""
-    chosen = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
-    return _batch(parts, BatchRequest(action=BatchAction(wish.mode), **chosen), response, dry_run=wish.dry_run)
+    selection = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction(wish.mode), **selection), response, dry_run=wish.dry_run)
 
 
-@batches.post("/cancel", responses=BEGUN, response_model=None)
+@batches.post("/cancel", responses=BATCH_RESPONSES, response_model=None)
 def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> BatchPreview | BatchView:
     """Stop many open jobs for good; 409 when it is another number of jobs by now than ``expected``."""
-    chosen = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
-    return _batch(parts, BatchRequest(action=BatchAction.CANCEL, **chosen), response, dry_run=wish.dry_run)
+    selection = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
+    return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=wish.dry_run)
 
 
 batches.serve("GET", "/batches", BatchOperations.list, "list_batches")
@@ -79,11 +76,11 @@ batches.serve("GET", "/batches/{batch_id}/items", BatchOperations.items, "list_i
 batches.serve("POST", "/batches/{batch_id}/stop", BatchOperations.stop, "stop_batch")
 
 
-def _batch(parts: Parts, wish: BatchRequest, response: Response, *, dry_run: bool) -> BatchPreview | BatchView:
+def _begin_batch(parts: Parts, request: BatchRequest, response: Response, *, dry_run: bool) -> BatchPreview | BatchView:
     if dry_run:
-        return parts.batches.forecast(wish)
+        return parts.batches.forecast(request)
     response.status_code = status.HTTP_202_ACCEPTED
-    return parts.batches.begin(wish, OPERATOR)
+    return parts.batches.begin(request, OPERATOR)
 
 
 class Replay(Value):

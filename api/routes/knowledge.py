@@ -17,7 +17,7 @@ from maestro.operations.conversations import MOST, ConversationOperations
 from maestro.operations.memory import MemoryOperations
 from maestro.operations.skills import SkillOperations
 
-Written = Callable[[ConversationDetail, Iterable[MessageView]], Iterator[str]]
+Export = Callable[[ConversationDetail, Iterable[MessageView]], Iterator[str]]
 
 TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
 
@@ -63,11 +63,11 @@ conversations.serve("POST", "/{conversation_id}/close", ConversationOperations.c
 conversations.serve("DELETE", "/{conversation_id}", ConversationOperations.delete, "delete_conversation")
 
 
-def _download(parts: ApiParts, conversation_id: int, written: Written, ending: str) -> StreamingResponse:
+def _download(parts: ApiParts, conversation_id: int, export: Export, ending: str) -> StreamingResponse:
     detail = parts.conversations.show(conversation_id)
     headers = {"Content-Disposition": f'attachment; filename="conversation-{conversation_id}.{ending}"'}
     return StreamingResponse(
-        written(detail, _all_messages(parts, conversation_id)), media_type=TYPES[ending], headers=headers
+        export(detail, _all_messages(parts, conversation_id)), media_type=TYPES[ending], headers=headers
     )
 
 

@@ -1,6 +1,6 @@
-"""REST routes of operations: each takes the input of its operation, and answers with its docstring and its view."""
+"""REST routes made from operations: parameters, response model and description are those of the operation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http import HTTPStatus
 from inspect import Parameter, Signature, iscoroutinefunction, signature
 from operator import attrgetter
@@ -17,11 +17,10 @@ ACTOR = "actor"
 
 
 class OperationAPIRouter(APIRouter):
-    """The routes of the operations of a noun, which are the field of ``ApiParts`` of that name.
+    """The routes of the operations in the field ``noun`` of ``ApiParts``.
 
-    They lie under ``/api/`` and the noun unless there is a ``prefix``, and in the group of the noun or of the ``tag``.
-
-    A route that needs more than the parameters and the view of its operation is written as with any ``APIRouter``.
+    Their paths begin with ``/api/`` and the noun, or with ``prefix``; their group is the noun, or ``tag``. A route that
+    needs more than the parameters and the view of its operation is declared as with any ``APIRouter``.
     """
 
     def __init__(self, noun: str, *, tag: str = "", prefix: str = "") -> None:
@@ -32,22 +31,31 @@ class OperationAPIRouter(APIRouter):
     def serve(
         self, method: str, path: str, operation: Callable[..., Any], name: str, status: HTTPStatus | None = None
     ) -> None:
-        """Answer a method of a path with an operation: 201 for what is added, 204 for what returns nothing.
+        """Serve an operation; the status is 201 for an addition and 204 without a result, unless ``status`` is set.
 
         A viewer may use every operation without an ``actor``, because it changes nothing.
         """
         endpoint = _endpoint(self._operations, operation, method)
         endpoint.__name__ = name
-        found = status or _status(method, path, signature(operation).return_annotation)
+        if status is None and signature(operation).return_annotation is None:
+            status = HTTPStatus.NO_CONTENT
+        added = status is None and method == "POST" and not path
         extra = FOR_VIEWERS if method != "GET" and ACTOR not in signature(operation).parameters else None
-        self.add_api_route(path, endpoint, methods=[method], status_code=found, openapi_extra=extra)
+        self.add_api_route(
+            path,
+            endpoint,
+            methods=[method],
+            status_code=HTTPStatus.CREATED if added else status or HTTPStatus.OK,
+            openapi_extra=extra,
+        )
 
 
 def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., Any], method: str) -> Callable[..., Any]:
-    """Return an operation as FastAPI calls it: with the parts in the place of ``self``, as the operator."""
+    """Return an operation as a FastAPI endpoint, with the parts in place of ``self`` and the operator as the actor."""
     described = signature(operation)
-    taken = list(described.parameters.values())[1:]
     fixed = {ACTOR: OPERATOR} if ACTOR in described.parameters else {}
+    own = [_parameter(one, method) for one in list(described.parameters.values())[1:] if one.name != ACTOR]
+    parts = Parameter("parts", Parameter.KEYWORD_ONLY, annotation=Parts)
 
     def call(parts: ApiParts, **values: Any) -> Any:
         return operation(operations(parts), **values, **fixed)
@@ -58,26 +66,14 @@ def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., An
     endpoint: Callable[..., Any] = await_call if iscoroutinefunction(operation) else call
     endpoint.__doc__ = operation.__doc__
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined]  # inspect.signature reads it first
-        _parameters(taken, method), return_annotation=described.return_annotation
+        [parts, *own], return_annotation=described.return_annotation
     )
     return endpoint
 
 
-def _parameters(taken: Sequence[Parameter], method: str) -> Sequence[Parameter]:
-    parts = Parameter("parts", Parameter.KEYWORD_ONLY, annotation=Parts)
-    own = [_parameter(one, method) for one in taken if one.name != ACTOR]
-    return [parts, *own]
-
-
-def _parameter(one: Parameter, method: str) -> Parameter:
-    """Return a parameter; a model that is asked for with GET is the query, each field a parameter of its own."""
-    kind = one.annotation
+def _parameter(parameter: Parameter, method: str) -> Parameter:
+    """Return a parameter for FastAPI; with GET, each field of a model is a query parameter."""
+    kind = parameter.annotation
     if method == "GET" and isinstance(kind, type) and issubclass(kind, BaseModel):
         kind = Annotated[kind, Query()]
-    return one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
-
-
-def _status(method: str, path: str, view: object) -> HTTPStatus:
-    if view is None:
-        return HTTPStatus.NO_CONTENT
-    return HTTPStatus.CREATED if method == "POST" and not path else HTTPStatus.OK
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)

@@ -59,16 +59,18 @@ clients.serve("GET", "/{name:path}", ClientOperations.show, "show_client")
 clients.serve("PATCH", "/{name:path}", ClientOperations.change, "change_client")
 clients.serve("DELETE", "/{name:path}", ClientOperations.remove, "remove_client")
 
-ONE = "/{platform}/{account}"
+CONNECTOR = "/{platform}/{account}"
 
 connectors = OperationAPIRouter("connectors")
 connectors.serve("GET", "", ConnectorOperations.list, "list_connectors")
 connectors.serve("POST", "", ConnectorOperations.add, "add_connector")
 connectors.serve("GET", "/disabled-channels", ConnectorOperations.disabled_channels, "list_disabled_channels")
-connectors.serve("GET", ONE, ConnectorOperations.show, "show_connector")
-connectors.serve("PATCH", ONE, ConnectorOperations.change, "change_connector")
-connectors.serve("DELETE", ONE, ConnectorOperations.remove, "remove_connector")
-connectors.serve("POST", f"{ONE}/channels/{{channel}}/enable", ConnectorOperations.enable_channel, "enable_channel")
+connectors.serve("GET", CONNECTOR, ConnectorOperations.show, "show_connector")
+connectors.serve("PATCH", CONNECTOR, ConnectorOperations.change, "change_connector")
+connectors.serve("DELETE", CONNECTOR, ConnectorOperations.remove, "remove_connector")
+connectors.serve(
+    "POST", f"{CONNECTOR}/channels/{{channel}}/enable", ConnectorOperations.enable_channel, "enable_channel"
+)
 
 people = OperationAPIRouter("people", prefix="/api")
 people.serve("GET", "/pairings", PeopleOperations.pairings, "list_pairings")
@@ -80,7 +82,7 @@ people.serve("DELETE", "/people/{person:path}", PeopleOperations.remove, "remove
 people.serve("GET", "/ignored", PeopleOperations.ignored, "list_ignored")
 
 CSV = "text/csv; charset=utf-8; header=present"
-FILE: dict[int | str, dict[str, Any]] = {
+CSV_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "The table"}
 }
 
@@ -120,35 +122,35 @@ bindings.serve("PATCH", "/{binding_id}", BindingOperations.change, "change_bindi
 bindings.serve("DELETE", "/{binding_id}", BindingOperations.remove, "free_channel")
 
 
-@audit.get("/audit.csv", response_class=StreamingResponse, responses=FILE)
+@audit.get("/audit.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
 def export_audit(parts: Parts, wanted: Annotated[AuditFilter, Query()]) -> StreamingResponse:
     """Export the newest 100,000 entries that match, newest first; no text in it is a formula to a spreadsheet."""
-    return _file("audit.csv", parts.audit.export(wanted))
+    return _csv_file("audit.csv", parts.audit.export(wanted))
 
 
 usage = OperationAPIRouter("usage", prefix="/api")
 usage.serve("GET", "/usage", UsageOperations.show, "show_usage")
 
 
-@usage.get("/usage.csv", response_class=StreamingResponse, responses=FILE)
+@usage.get("/usage.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
 def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
     """Export the sums, up to 100,000 of them; no text in it is a formula to a spreadsheet."""
-    return _file(f"usage-by-{table.by}.csv", parts.usage.export(table))
+    return _csv_file(f"usage-by-{table.by}.csv", parts.usage.export(table))
 
 
 usage.serve("GET", "/usage/latency", UsageOperations.latency, "show_latency")
 
 
-@usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=FILE)
+@usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=CSV_RESPONSE)
 def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
     """Export the same figures: those of all days together, which have no day, and then those of each."""
-    return _file("latency.csv", parts.usage.export_latency(query))
+    return _csv_file("latency.csv", parts.usage.export_latency(query))
 
 
 usage.serve("GET", "/usage/budgets", UsageOperations.budgets, "show_budgets")
 
 
-def _file(name: str, lines: Iterator[str]) -> StreamingResponse:
+def _csv_file(name: str, lines: Iterator[str]) -> StreamingResponse:
     return StreamingResponse(lines, media_type=CSV, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 

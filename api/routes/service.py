@@ -34,7 +34,7 @@ VERSION = "version"
 
 settings = APIRouter(route_class=PasswordRoute, tags=["settings"], prefix="/api/settings")
 
-Wishes = Annotated[
+SettingValues = Annotated[
     dict[str, JsonValue],
     Body(
         examples=[{"chat.limits.maxMessageChars": 8192}],
@@ -84,33 +84,33 @@ async def openapi(request: Request) -> Mapping[str, Any]:
 @settings.get("")
 def show_settings(parts: Parts, response: Response) -> SettingsPage:
     """List every key: its value, where that comes from, and whether it can be set while Maestro runs."""
-    return _tagged(parts.settings.page(), response)
+    return _with_tag(parts.settings.page(), response)
 
 
 @settings.patch("")
 def change_settings(
-    parts: Parts, response: Response, wishes: Wishes, if_match: Annotated[str | None, Header()] = None
+    parts: Parts, response: Response, changes: SettingValues, if_match: Annotated[str | None, Header()] = None
 ) -> SettingsPage:
     """Set keys while Maestro runs, all or none; every process works by them within a second.
 
     400 for a value that cannot be, 409 for a key that needs a restart.
     """
-    values = {key: value for key, value in wishes.items() if key != VERSION}
-    version = _version(wishes.get(VERSION) if VERSION in wishes else if_match)
-    return _tagged(parts.settings.change(values, version, OPERATOR), response)
+    values = {key: value for key, value in changes.items() if key != VERSION}
+    version = _parse_version(changes.get(VERSION) if VERSION in changes else if_match)
+    return _with_tag(parts.settings.change(values, version, OPERATOR), response)
 
 
-def _version(given: JsonValue) -> int | None:
+def _parse_version(version: JsonValue) -> int | None:
     """Return the version that the caller read, None without one; raises ``InvalidRequest``."""
-    if given is None or given == "*":
+    if version is None or version == "*":
         return None
-    number = re.fullmatch(r'(?:W/)?"?(\d{1,18})"?', str(given)) if not isinstance(given, bool) else None
+    number = re.fullmatch(r'(?:W/)?"?(\d{1,18})"?', str(version)) if not isinstance(version, bool) else None
     if number is None:
         raise InvalidRequest("version: expected the number that GET /api/settings told")
     return int(number[1])
 
 
-def _tagged(page: SettingsPage, response: Response) -> SettingsPage:
+def _with_tag(page: SettingsPage, response: Response) -> SettingsPage:
     response.headers["ETag"] = f'"{page.version}"'
     return page
 

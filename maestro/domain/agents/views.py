@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from pydantic import ConfigDict
+
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, AgentVersion, BusyMode, Permission
 from maestro.domain.agents.edits import AgentFields, BindingFields
 from maestro.domain.agents.versions import FieldChange, diff, fields_at
@@ -48,6 +50,8 @@ class BindingPage(Page[Binding]):
 
 class AgentDetail(AgentFields, AgentSummary):
     """An agent with its editable fields and its bindings; a null field means the common setting."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     created_at: datetime
     channels: tuple[Binding, ...]

@@ -40,7 +40,7 @@ def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost() -> None
     parts = series_of(DAYS, values)
     assert [part.colour for part in parts] == list(range(1, COLOURS + 1))
     assert (parts[0].label, parts[-1].label) == ("agent-11", OTHERS)
-    assert sum(part.total for part in parts) == sum(range(1, 12))
+    assert sum(sum(part.values) for part in parts) == sum(range(1, 12))
 
 
 def test_as_many_parts_as_colours_need_no_others() -> None:
