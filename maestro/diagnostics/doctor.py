@@ -1,4 +1,4 @@
-"""``maestro doctor``: runs every check side by side, each with a timeout, and changes nothing."""
+"""``maestro doctor``: runs all checks at the same time, each with a timeout, and changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -8,8 +8,8 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from maestro.diagnostics.ports import ports
-from maestro.diagnostics.services import accounts, bots, connectors, engine
-from maestro.diagnostics.storage import StoreFindings, data_folder, schedules, skills, store, webhooks
+from maestro.diagnostics.services import accounts, bots, connectors, temporal
+from maestro.diagnostics.storage import data_folder, schedules, skills, store, webhooks
 from maestro.diagnostics.subject import Examined, broken, fine
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
@@ -32,7 +32,7 @@ Options = Mapping[str, object]
 
 
 def configuration(subject: Examined) -> list[Diagnosis]:
-    """One line for each problem, which names its own fix, or which file counts."""
+    """Return a diagnosis for each problem of the configuration, or the file in use."""
     survey = subject.survey
     if survey.problems:
         return [broken(CONFIGURATION_CHECK, problem, FIX) for problem in survey.problems]
@@ -42,7 +42,7 @@ def configuration(subject: Examined) -> list[Diagnosis]:
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor for an event loop; each call gets a thread of its own, which does not outlive the process."""
+    """An executor that runs each call in its own daemon thread, so that a hanging check cannot keep the process."""
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any, **named: Any) -> "Future[Result]":
         """Run a call in a thread of its own."""
@@ -75,19 +75,20 @@ def examine(config_file: Path | None, environment: Mapping[str, str], overrides:
 
 async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
     subject = await _subject(await _survey(file, environment, overrides), environment)
-    groups = await asyncio.gather(
-        _within("data folder", lambda: asyncio.to_thread(data_folder, subject)),
-        _within("store", lambda: _store_and_connectors(subject)),
-        _within("Temporal", lambda: engine(subject)),
-        _within("accounts", lambda: accounts(subject)),
-        _within("skills", lambda: asyncio.to_thread(skills, subject)),
-        _within("ports", lambda: ports(subject)),
-    )
+    checks: Mapping[str, Awaitable[list[Diagnosis]]] = {
+        "data folder": asyncio.to_thread(data_folder, subject),
+        "store": _store_and_connectors(subject),
+        "Temporal": temporal(subject),
+        "accounts": accounts(subject),
+        "skills": asyncio.to_thread(skills, subject),
+        "ports": ports(subject),
+    }
+    groups = await asyncio.gather(*(_run_check(name, check) for name, check in checks.items()))
     return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
 
 
 async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
-    """Read the configuration, without the file where that cannot be read at all."""
+    """Read the configuration; without its file, if that cannot be read."""
     try:
         found = await asyncio.to_thread(find_file, file, environment)
         async with asyncio.timeout(READ_SECONDS):
@@ -96,42 +97,46 @@ async def _survey(file: Path | None, environment: Mapping[str, str], overrides: 
         problem = str(error)
     except TimeoutError:
         problem = f"reading the file, or one it refers to, took more than {READ_SECONDS:g} seconds; look at its disk"
-    without = survey_settings(None, environment, overrides)
-    return Survey(without.settings, (problem, *without.problems), None, {})
+    defaults = survey_settings(None, environment, overrides)
+    return Survey(defaults.settings, (problem, *defaults.problems), None, {})
 
 
-async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Examined:
-    folder = surveyed.settings.data_dir
-    looks = (asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder))
+async def _subject(survey: Survey, environment: Mapping[str, str]) -> Examined:
+    folder = survey.settings.data_dir
     try:
         async with asyncio.timeout(FOLDER_SECONDS):
-            holder, server = await asyncio.gather(*looks)
+            holder, server = await asyncio.gather(
+                asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder)
+            )
     except TimeoutError:  # the check of the data folder reports it
-        return Examined(surveyed, environment)
-    return Examined(surveyed, environment, holder, server)
+        return Examined(survey, environment)
+    return Examined(survey, environment, holder, server)
 
 
 async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
-    look: StoreFindings = await asyncio.to_thread(store, subject)
-    inspection = look.inspection or Inspection(damage="", thorough=False)
+    findings = await asyncio.to_thread(store, subject)
+    inspection = findings.inspection or Inspection(damage="", thorough=False)
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
-    planned = [*schedules(inspection.schedules), *webhooks(inspection.webhooks, keys)]
-    said = inspection.connectors
-    connected = [*await connectors(subject, said), *await asyncio.to_thread(bots, subject, said, inspection.bots)]
-    return [*look.diagnoses, *planned, *connected]
+    return [
+        *findings.diagnoses,
+        *schedules(inspection.schedules),
+        *webhooks(inspection.webhooks, keys),
+        *await connectors(subject, inspection.connectors),
+        *await asyncio.to_thread(bots, subject, inspection.connectors, inspection.bots),
+    ]
 
 
-async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:
+async def _run_check(name: str, check: Awaitable[list[Diagnosis]]) -> list[Diagnosis]:
     """Run one check with its timeout; a check that fails never hides the others."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            return await look()
+            return await check
     except TimeoutError:
         found = f"there was no answer within {CHECK_SECONDS:g} seconds"
-        return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
+        return [broken(name, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
     except MaestroError as error:  # the text of a MaestroError names the fix
-        return [broken(check, str(error), "Correct that, then look again.")]
+        return [broken(name, str(error), "Correct that, then look again.")]
     # An unexpected error is reported as a finding, and the other checks still run.
     except Exception as error:  # noqa: BLE001
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return [broken(check, f"the check itself failed: {reason}", "Please report this with the line above.")]
+        return [broken(name, f"the check itself failed: {reason}", "Please report this with the line above.")]

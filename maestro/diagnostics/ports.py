@@ -1,4 +1,4 @@
-"""The checks of ports: free, or used by which process."""
+"""The checks of ports: whether each is free, and which process uses it."""
 
 import asyncio
 import errno
@@ -34,13 +34,17 @@ class PortListener:
 
 
 def listener(port: int) -> PortListener | None:
-    """Return the process that listens on the port; None when there is none, or this user may not see it."""
+    """Return the process that listens on the port; None without one, or if it is hidden from this user."""
     sockets = {f"socket:[{inode}]" for table in TABLES for inode in _inodes(PROC / table, port)}
     if not sockets:
         return None
     for process in PROC.glob("[0-9]*"):
         if any(target in sockets for target in _open_files(process)):
-            return PortListener(int(process.name), _name(process))
+            try:
+                name = (process / "comm").read_text().strip()
+            except OSError:
+                name = ""
+            return PortListener(int(process.name), name or "a program")
     return None
 
 
@@ -62,27 +66,15 @@ def _open_files(process: Path) -> Iterator[str]:
         return
 
 
-def _name(process: Path) -> str:
-    try:
-        return (process / "comm").read_text().strip() or "a program"
-    except OSError:
-        return "a program"
-
-
 @dataclass(frozen=True)
 class PortUse:
-    """A server that listens: its name, its address, the settings of the address, and the path of its health check."""
+    """A server of Maestro: its name and address, the settings of the address, and the path of its health check."""
 
     name: str
     host: str
     port: int
     settings: str
     health: str = ""
-
-    @property
-    def check(self) -> str:
-        """The name of its check."""
-        return f"port {self.port}"
 
     @property
     def url(self) -> str:
@@ -108,76 +100,67 @@ def port_uses(settings: Settings) -> Iterator[PortUse]:
 
 
 async def ports(subject: Examined) -> list[Diagnosis]:
-    """One line for each port."""
-    places = tuple(port_uses(subject.settings))
-    return list(await asyncio.gather(*(_port(subject, place, places) for place in places)))
+    """Return a diagnosis for each port."""
+    uses = tuple(port_uses(subject.settings))
+    return list(await asyncio.gather(*(_diagnose_port(subject, use, uses) for use in uses)))
 
 
-async def _port(subject: Examined, place: PortUse, places: Sequence[PortUse]) -> Diagnosis:
-    others = [other.name for other in places if other.port == place.port and other is not place]
+async def _diagnose_port(subject: Examined, use: PortUse, uses: Sequence[PortUse]) -> Diagnosis:
+    check = f"port {use.port}"
+    others = [other.name for other in uses if other.port == use.port and other is not use]
     if others:
-        found = f"{place.name}: the same port as {', '.join(others)}"
-        return broken(place.check, found, f"Choose another port with {place.settings}.")
-    obstacle = await asyncio.to_thread(_obstacle, place)
-    if obstacle is None:
-        return _free(subject, place)
-    if obstacle.errno != errno.EADDRINUSE:
-        found = f"{place.name}: {place.host}:{place.port} cannot be used: {obstacle.strerror}"
-        return broken(place.check, found, f"Set {place.settings} to a port, and its host to an address, of your own.")
-    who = await asyncio.to_thread(listener, place.port)
-    maestro = bool(place.health) and await answers(place)
-    return _taken(subject, place, who, maestro)
+        found = f"{use.name}: the same port as {', '.join(others)}"
+        return broken(check, found, f"Choose another port with {use.settings}.")
+    error = await asyncio.to_thread(_bind_error, use)
+    if error is None:
+        if subject.holder.running and not subject.holder.shared:
+            fix = "If it was started with other ports, give `maestro doctor` the same options."
+            return note(check, f"{use.name}: free, although the data folder is held by {subject.holder}", fix)
+        return fine(check, f"{use.name}: free")
+    if error.errno != errno.EADDRINUSE:
+        found = f"{use.name}: {use.host}:{use.port} cannot be used: {error.strerror}"
+        return broken(check, found, f"Set {use.settings} to a port, and its host to an address, of your own.")
+    process = await asyncio.to_thread(listener, use.port)
+    return _diagnose_taken(subject, use, process, bool(use.health) and await answers(use))
 
 
-def _free(subject: Examined, place: PortUse) -> Diagnosis:
-    if subject.holder.running and not subject.holder.shared:
-        fix = "If it was started with other ports, give `maestro doctor` the same options."
-        return note(place.check, f"{place.name}: free, although the data folder is held by {subject.holder}", fix)
-    return fine(place.check, f"{place.name}: free")
-
-
-def _taken(subject: Examined, place: PortUse, who: PortListener | None, maestro: bool) -> Diagnosis:
-    by = str(who) if who else "another program"
-    if maestro and _ours(subject, who):
-        return fine(place.check, f"{place.name}: served by the running Maestro")
-    if not place.health and _server(subject, place):
-        return fine(place.check, f"{place.name}: served by this folder's own Temporal server")
-    if maestro:
-        by = f"a Maestro on another data folder{f', process {who.pid}' if who else ''}"
+def _diagnose_taken(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
+    check, server = f"port {use.port}", subject.server
+    if is_maestro and _uses_this_folder(subject, process):
+        return fine(check, f"{use.name}: served by the running Maestro")
+    if not use.health and server is not None and use.port in (server.port, server.ui_port):
+        return fine(check, f"{use.name}: served by this folder's own Temporal server")
+    by = str(process) if process else "another program"
+    if is_maestro:
+        by = f"a Maestro on another data folder{f', process {process.pid}' if process else ''}"
     return broken(
-        place.check, f"{place.name}: taken by {by}", f"Stop that program, or choose another port with {place.settings}."
+        check, f"{use.name}: taken by {by}", f"Stop that program, or choose another port with {use.settings}."
     )
 
 
-def _ours(subject: Examined, who: PortListener | None) -> bool:
-    """Say whether the Maestro that answers uses this data folder.
+def _uses_this_folder(subject: Examined, process: PortListener | None) -> bool:
+    """Tell whether the Maestro that answers uses this data folder.
 
     On a cluster, or if the listening process is hidden, an answer from any Maestro suffices.
     """
     if not subject.settings.temporal.embedded:
         return True
     pid = subject.holder.pid
-    return subject.holder.running and (pid is None or who is None or who.pid == pid)
+    return subject.holder.running and (pid is None or process is None or process.pid == pid)
 
 
-def _server(subject: Examined, place: PortUse) -> bool:
-    """Say whether the port belongs to the server that was started on this data folder."""
-    server = subject.server
-    return server is not None and place.port in (server.port, server.ui_port)
-
-
-def _obstacle(place: PortUse) -> OSError | None:
-    """Return the error that listening there would meet; the probe binds without listening, so no client can connect."""
+def _bind_error(use: PortUse) -> OSError | None:
+    """Return the error of a server at this address; the probe binds without listening, so no client can connect."""
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(use.host, use.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         return error
-    refusals = [_refusal(family, address) for family, _, _, _, address in found]
-    telling = [error for error in refusals if error and error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)]
-    return next(iter(telling), None) or (refusals[0] if all(refusals) else None)
+    errors = [_bind(family, address) for family, _, _, _, address in found]
+    relevant = [error for error in errors if error and error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)]
+    return next(iter(relevant), None) or (errors[0] if all(errors) else None)
 
 
-def _refusal(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError | None:
+def _bind(family: socket.AddressFamily, address: tuple[object, ...]) -> OSError | None:
     try:
         with socket.socket(family) as probe:
             # The servers set SO_REUSEADDR too: lingering connections of an earlier run must not count as a listener.
@@ -190,11 +173,11 @@ def _refusal(family: socket.AddressFamily, address: tuple[object, ...]) -> OSErr
     return None
 
 
-async def answers(place: PortUse) -> bool:
-    """Say whether the listening server reports itself healthy in Maestro's format."""
+async def answers(use: PortUse) -> bool:
+    """Tell whether the listening server reports itself healthy in Maestro's format."""
     try:
         async with httpx.AsyncClient(timeout=ASK_SECONDS, trust_env=False) as http:
-            answer = (await http.get(place.url)).json()
+            answer = (await http.get(use.url)).json()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return False
     return isinstance(answer, dict) and answer.get("status") == "ok"

@@ -1,10 +1,11 @@
-"""The diagnosis of what Maestro connects to: Temporal, the platforms and the accounts of providers."""
+"""The checks of connections: Temporal, the platforms and the accounts of providers."""
 
 import asyncio
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import SecretStr
 
 from connectors.base import ConnectorState
 from maestro.connector_runtime.factory import ConnectorFactory
-from maestro.diagnostics.ports import PortUse, answers, port_uses
+from maestro.diagnostics.ports import answers, port_uses
 from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError
@@ -37,12 +38,11 @@ from maestro.settings.bots import configured_bots
 from maestro.store.inspection import stored_accounts
 from temporal.diagnosis import diagnose
 from temporal.dispatcher import Queues
-from temporal.endpoint import Endpoint
 from temporal.server_process import HOST
 
-CHECK = "Temporal"
-
+TEMPORAL_CHECK = "Temporal"
 WEB = "web"
+WEB_CHECK = "connector web"
 
 SET_AGAIN = "Correct it in the configuration and restart, or with `maestro connectors set`, which counts at once."
 
@@ -57,11 +57,19 @@ KEYLESS = frozenset({"ollama"})
 ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 
-async def engine(subject: Examined) -> list[Diagnosis]:
+async def temporal(subject: Examined) -> list[Diagnosis]:
     """Check the server, the namespace, the search attributes and the pollers of the queues."""
-    if subject.settings.temporal.embedded and not subject.holder.running:
-        return [_at_rest(subject)]
-    return list(await diagnose(_endpoint(subject), queue_names(subject.settings)))
+    endpoint, server = endpoint_of(subject.settings), subject.server
+    if not subject.settings.temporal.embedded:
+        return list(await diagnose(endpoint, queue_names(subject.settings)))
+    if subject.holder.running:
+        # The embedded server may have been started on another port than is configured.
+        endpoint = replace(endpoint, address=f"{HOST}:{server.port}") if server is not None else endpoint
+        return list(await diagnose(endpoint, queue_names(subject.settings)))
+    if server is None:
+        return [note(TEMPORAL_CHECK, "the embedded server is not running", "`maestro up` starts it.")]
+    found = f"the server of an earlier run (process {server.pid}) was left behind at {HOST}:{server.port}"
+    return [note(TEMPORAL_CHECK, found, "Nothing to do: the next `maestro up` takes it over.")]
 
 
 def queue_names(settings: Settings) -> list[str]:
@@ -70,65 +78,39 @@ def queue_names(settings: Settings) -> list[str]:
     if temporal.embedded:
         return [temporal.task_queue]
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
-    web = [queues.connector("web", DEFAULT_ACCOUNT)] if settings.web.enabled else []
-    return [queues.main, queues.llm, *web, *(queues.connector(*place) for place in _bots(settings))]
+    connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
+    with suppress(ConfigurationError):  # the check of connectors reports it
+        connectors += [(bot.platform, bot.account) for bot in configured_bots(settings)]
+    return [queues.main, queues.llm, *(queues.connector(*connector) for connector in connectors)]
 
 
-def _bots(settings: Settings) -> list[tuple[str, str]]:
-    try:
-        return [(bot.platform, bot.account) for bot in configured_bots(settings)]
-    except ConfigurationError:  # the check of connectors reports it
-        return []
-
-
-def _at_rest(subject: Examined) -> Diagnosis:
-    server = subject.server
-    if server is not None:
-        found = f"the server of an earlier run (process {server.pid}) was left behind at {HOST}:{server.port}"
-        return note(CHECK, found, "Nothing to do: the next `maestro up` takes it over.")
-    return note(CHECK, "the embedded server is not running", "`maestro up` starts it.")
-
-
-def _endpoint(subject: Examined) -> Endpoint:
-    """Return where Temporal is; an embedded server may have been started on another port than is configured."""
-    endpoint, server = endpoint_of(subject.settings), subject.server
-    if subject.settings.temporal.embedded and server is not None:
-        return replace(endpoint, address=f"{HOST}:{server.port}")
-    return endpoint
-
-
-async def connectors(subject: Examined, said: Sequence[ConnectorStatus]) -> list[Diagnosis]:
-    """One line for the web connector."""
-    own = [status for status in said if status.platform == WEB]
-    return await asyncio.gather(*(_connector(subject, status) for status in own)) if own else [_silent(subject)]
-
-
-async def _connector(subject: Examined, status: ConnectorStatus) -> Diagnosis:
+async def connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> list[Diagnosis]:
+    """Return the diagnosis of the web connector."""
+    own = [status for status in statuses if status.platform == WEB]
     if not subject.settings.web.enabled:
-        return _silent(subject)
-    check = f"connector {status.platform}"
-    said = last_report(status)
+        return [note(WEB_CHECK, "switched off (web.enabled)")] * max(1, len(own))
+    if not own:
+        return [note(WEB_CHECK, "it has not run on this store yet", _how_to_start(subject))]
+    return await asyncio.gather(*(_diagnose_web(subject, status) for status in own))
+
+
+async def _diagnose_web(subject: Examined, status: ConnectorStatus) -> Diagnosis:
+    report = last_report(status)
     if status.state == ConnectorState.FAILED:
-        return broken(check, said, "Mend what it says; it is tried again with the next start.")
+        return broken(WEB_CHECK, report, "Mend what it says; it is tried again with the next start.")
     if status.state == ConnectorState.STOPPED or not running(subject):
-        still = "" if status.state == ConnectorState.STOPPED else "; its process is gone"
-        return note(check, f"{said}{still}", _start(subject))
+        gone = "" if status.state == ConnectorState.STOPPED else "; its process is gone"
+        return note(WEB_CHECK, f"{report}{gone}", _how_to_start(subject))
     if status.state != ConnectorState.RUNNING:
-        return note(check, said, "If it stays like this, restart it and read what it says.")
-    place = _web_port(subject)
-    if place is None or await answers(place):
-        return fine(check, said)
+        return note(WEB_CHECK, report, "If it stays like this, restart it and read what it says.")
+    use = next(use for use in port_uses(subject.settings) if use.health == "/health")
+    if await answers(use):
+        return fine(WEB_CHECK, report)
     fix = "If it was started with other ports, give `maestro doctor` the same options; otherwise restart it."
-    return note(check, f"{said}, but nothing of ours answers at {place.url}", fix)
+    return note(WEB_CHECK, f"{report}, but nothing of ours answers at {use.url}", fix)
 
 
-def _silent(subject: Examined) -> Diagnosis:
-    if not subject.settings.web.enabled:
-        return note("connector web", "switched off (web.enabled)")
-    return note("connector web", "it has not run on this store yet", _start(subject))
-
-
-def _start(subject: Examined) -> str:
+def _how_to_start(subject: Examined) -> str:
     if subject.settings.temporal.embedded:
         return "`maestro up` starts it."
     return "`maestro connect web`, or `maestro up`, starts it."
@@ -145,37 +127,35 @@ def last_report(status: ConnectorStatus) -> str:
 
 
 def running(subject: Examined) -> bool:
-    """Say whether connectors may be running: on a cluster they may run on another machine."""
+    """Tell whether connectors may be running: on a cluster they may run on another machine."""
     return subject.holder.running or not subject.settings.temporal.embedded
 
 
-def _web_port(subject: Examined) -> PortUse | None:
-    return next((place for place in port_uses(subject.settings) if place.health == "/health"), None)
-
-
-def bots(subject: Examined, said: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
-    """One line for each bot of the store, and for each that the configuration will add to it."""
+def bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
+    """Return a diagnosis for each bot of the store, and for each that the configuration will add."""
     try:
-        workshop = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
+        factory = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
         configured = configured_bots(subject.settings)
     except ConfigurationError as error:
         return [broken("connectors", str(error), "Install the package that connects it, or correct the name.")]
-    statuses = {(status.platform, status.account): status for status in said}
+    statuses = {(status.platform, status.account): status for status in reported}
     known = {(row.platform, row.account) for row in rows}
     new = [
         BotInstance(platform=bot.platform, account=bot.account, configured=True)
         for bot in configured
         if (bot.platform, bot.account) not in known
     ]
-    return [_bot(subject, workshop, row, statuses.get((row.platform, row.account))) for row in (*rows, *new)]
+    return [_diagnose_bot(subject, factory, row, statuses.get((row.platform, row.account))) for row in (*rows, *new)]
 
 
-def _bot(subject: Examined, workshop: ConnectorFactory, row: BotInstance, status: ConnectorStatus | None) -> Diagnosis:
+def _diagnose_bot(
+    subject: Examined, factory: ConnectorFactory, row: BotInstance, status: ConnectorStatus | None
+) -> Diagnosis:
     check = f"connector {row.place}"
     if not row.enabled:
         return note(check, "switched off", f"`maestro connectors enable {row.place}` connects it.")
     try:
-        workshop.instance(row)
+        factory.instance(row)
     except ConfigurationError as error:
         return broken(check, str(error), SET_AGAIN)
     if status is None:
@@ -190,7 +170,7 @@ def _bot(subject: Examined, workshop: ConnectorFactory, row: BotInstance, status
     return fine(check, last_report(status))
 
 
-def stored_rows(subject: Examined) -> Sequence[ModelAccount]:
+def _stored_rows(subject: Examined) -> Sequence[ModelAccount]:
     """Return the accounts in the store; none if it cannot be read, which the check of the store reports."""
     if not os.path.exists(subject.settings.database):
         return ()
@@ -200,22 +180,22 @@ def stored_rows(subject: Examined) -> Sequence[ModelAccount]:
         return ()
 
 
-def account_states(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
-    """Return a line for each account that is not asked at present."""
+def _unavailable_accounts(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
+    """Return a diagnosis for each account that is not called at present."""
     now = datetime.now(UTC)
-    told = [said for row in rows if (said := _state(row, now)) is not None]
+    found = [diagnosis for row in rows if (diagnosis := _diagnose_state(row, now)) is not None]
     if rows and all(row.status is AccountStatus.DISABLED for row in rows):
         enable = "Give one a working key, or enable it with `maestro accounts enable NAME`."
-        told.append(broken(ACCOUNTS_CHECK, "every account is disabled: no message can be answered", enable))
-    return told
+        found.append(broken(ACCOUNTS_CHECK, "every account is disabled: no message can be answered", enable))
+    return found
 
 
-def check_command(account: Account, path: str) -> Diagnosis:
+def _diagnose_command(account: Account, path: str) -> Diagnosis:
     """Check that a subscription's command can be run; its login is not checked, because that would cost a call."""
     check = f"account {account.name}"
     what = f"{account.provider}/{account.model}"
-    found = shutil.which(CLAUDE, path=path)
-    if found is None:
+    command = shutil.which(CLAUDE, path=path)
+    if command is None:
         return broken(
             check,
             f"{what} needs the command {CLAUDE}, which is not on the PATH",
@@ -224,10 +204,10 @@ def check_command(account: Account, path: str) -> Diagnosis:
     if account.home_dir and not Path(account.home_dir).expanduser().is_dir():
         login = f"Log in with CLAUDE_CONFIG_DIR={account.home_dir} {CLAUDE}, or correct homeDir."
         return broken(check, f"{what}: there is no folder {account.home_dir} with its login", login)
-    return fine(check, f"{what} through {found}; whether it is logged in shows at the first call")
+    return fine(check, f"{what} through {command}; whether it is logged in shows at the first call")
 
 
-def _state(row: ModelAccount, now: datetime) -> Diagnosis | None:
+def _diagnose_state(row: ModelAccount, now: datetime) -> Diagnosis | None:
     check = f"account {row.name}"
     if row.status is AccountStatus.DISABLED:
         why = f" after {row.last_error}" if row.last_error else ""
@@ -240,23 +220,25 @@ def _state(row: ModelAccount, now: datetime) -> Diagnosis | None:
 
 
 async def accounts(subject: Examined) -> list[Diagnosis]:
-    """Return a line for each account that would be asked, or a note that there is none; no request costs anything."""
+    """Return a diagnosis for each account, or a note that there is none; no request costs anything."""
     try:
         found = found_accounts(subject.environment)
         real = real_accounts(subject.settings, found)
     except ConfigurationError as error:
         return [broken(ACCOUNTS_CHECK, str(error), "Correct or unset that variable.")]
-    rows = await asyncio.to_thread(stored_rows, subject)
-    made = [row for row in rows if row.source is AccountSource.API]
-    if not real and not made:
+    rows = await asyncio.to_thread(_stored_rows, subject)
+    added = [row for row in rows if row.source is AccountSource.API]
+    if not real and not added:
         return [note(ACCOUNTS_CHECK, NO_ACCOUNT, ADD_ONE)]
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
-    looks = [_account(subject, account) for account in real] + [_made(subject, row, keys) for row in made]
-    named = [f"{account.provider}/{model}" for account in real for model in (account.model, *account.models)]
-    return [*await asyncio.gather(*looks), *account_states(rows), *_windows(subject, [*named, *models_of(made)])]
+    checks = [_diagnose_configured(subject, account) for account in real]
+    checks += [_diagnose_added(subject, row, keys) for row in added]
+    models = [f"{account.provider}/{model}" for account in real for model in (account.model, *account.models)]
+    unknown = _unknown_windows(subject, [*models, *models_of(added)])
+    return [*await asyncio.gather(*checks), *_unavailable_accounts(rows), *unknown]
 
 
-def _windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
+def _unknown_windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
     """Propose the setting for each model of unknown context window."""
     for model in model_table(subject.settings.llm.models).of_unknown_window(models):
         found = f"its context window is not known, so prompts are kept within {FALLBACK_WINDOW:,} tokens"
@@ -264,21 +246,21 @@ def _windows(subject: Examined, models: list[str]) -> Iterator[Diagnosis]:
         yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the TOKENS that its provider states.")
 
 
-async def _made(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
+async def _diagnose_added(subject: Examined, row: ModelAccount, keys: SecretKeys) -> Diagnosis:
     """Check an account that an operator added at run time."""
     try:
         account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
     except ConfigurationError as error:
         return broken(f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Mend that, or give it a new key.")
     if account.type is AccountType.CLI:
-        return check_command(account, subject.environment.get("PATH", ""))
+        return _diagnose_command(account, subject.environment.get("PATH", ""))
     described = f"{row.provider}/{row.model}, added with `maestro accounts` or the API"
-    return _diagnose(described, account, await check_key(account, ASK_SECONDS))
+    return _diagnose_key(described, account, await check_key(account, ASK_SECONDS))
 
 
-async def _account(subject: Examined, settings: AccountSettings) -> Diagnosis:
+async def _diagnose_configured(subject: Examined, settings: AccountSettings) -> Diagnosis:
     if account_of(settings).type is AccountType.CLI:
-        return check_command(account_of(settings), subject.environment.get("PATH", ""))
+        return _diagnose_command(account_of(settings), subject.environment.get("PATH", ""))
     check = f"account {settings.name}"
     what = f"{settings.provider}/{settings.model}"
     variable = PROVIDER_VARIABLES.get(settings.provider, "")
@@ -288,48 +270,41 @@ async def _account(subject: Examined, settings: AccountSettings) -> Diagnosis:
     if not re.fullmatch(r"[!-~]*", settings.api_key.get_secret_value()):
         place = _key_source(subject, settings)
         return broken(check, f"{what}: the key from {place} has a blank or another odd character in it", COPY_AGAIN)
-    source = _source(subject, settings)
+    source = _describe_key(subject, settings)
     described = f"{what}, {source}" if source else what
     account = account_of(settings)
-    return _diagnose(described, account, await check_key(account, ASK_SECONDS))
+    return _diagnose_key(described, account, await check_key(account, ASK_SECONDS))
 
 
-def _diagnose(what: str, account: Account, asked: KeyCheck) -> Diagnosis:
+def _diagnose_key(what: str, account: Account, result: KeyCheck) -> Diagnosis:
     """Return the diagnosis of an account.
 
     A public provider that cannot be reached is only a note, because the network may recover before the next message.
     The operator has to start a local server, such as Ollama.
     """
-    check, address = f"account {account.name}", _host(base_url(account))
-    if asked.status is KeyStatus.REFUSED:
+    check = f"account {account.name}"
+    # Host and port only, because a user name or a query may hold a secret.
+    address = urlsplit(base_url(account) or "").netloc.rpartition("@")[2] or "its provider"
+    if result.status is KeyStatus.REFUSED:
         fix = "Make a new key at the provider and put it where this one comes from, then restart."
-        return broken(check, f"{what}: {address} refuses the key as expired or wrong ({asked.detail})", fix)
-    if asked.status is KeyStatus.UNREACHABLE:
-        found = f"{what}: {address} cannot be reached ({asked.detail})"
+        return broken(check, f"{what}: {address} refuses the key as expired or wrong ({result.detail})", fix)
+    if result.status is KeyStatus.UNREACHABLE:
+        found = f"{what}: {address} cannot be reached ({result.detail})"
         if account.base_url or account.provider in KEYLESS:
             return broken(check, found, f"Start the server there, or correct the baseUrl of {account.name}.")
         return note(check, found, "Look at the network of this machine; whether the key is taken is not known.")
-    if asked.status is KeyStatus.UNKNOWN:
-        return note(check, f"{what}; whether its key is taken is not known ({asked.detail})")
-    if account.provider == "ollama" and account.model not in _spellings(asked.models):
-        installed = ", ".join(asked.models) or "none"
+    if result.status is KeyStatus.UNKNOWN:
+        return note(check, f"{what}; whether its key is taken is not known ({result.detail})")
+    # Ollama also accepts the name of llama3:latest without the tag.
+    names = {*result.models, *(name.removesuffix(":latest") for name in result.models)}
+    if account.provider == "ollama" and account.model not in names:
+        installed = ", ".join(result.models) or "none"
         return broken(check, f"{what} is not installed there; installed: {installed}", f"`ollama pull {account.model}`")
     return fine(check, f"{what}; {address} answers" if account.provider in KEYLESS else f"{what}; the key is taken")
 
 
-def _host(address: str | None) -> str:
-    """Return host and port of an address, without a user's name or anything else that may be a secret."""
-    parts = urlsplit(address or "")
-    return parts.netloc.rpartition("@")[2] or "its provider"
-
-
-def _spellings(models: tuple[str, ...]) -> set[str]:
-    """Return the installed models by every name they answer to: ``llama3`` is ``llama3:latest``."""
-    return {*models, *(name.removesuffix(":latest") for name in models)}
-
-
-def _source(subject: Examined, settings: AccountSettings) -> str:
-    """Say where the key comes from, and how it ends."""
+def _describe_key(subject: Examined, settings: AccountSettings) -> str:
+    """Return the end and the source of the key, in words; empty without a key."""
     key = settings.api_key.get_secret_value()
     if not key:
         return ""

@@ -22,12 +22,11 @@ from maestro.store.engine.database import RESCUE
 from maestro.store.inspection import Inspection, inspect, is_locked
 
 FOLDER_CHECK = "data folder"
-HOLDER = "holder"
 
 LOW_BYTES = 1024**3
-"""Less free space than this is worth a note: a busy day takes some hundred megabytes."""
+"""Free space below which doctor notes it: a busy day takes some hundred megabytes."""
 NEEDED_BYTES = 50 * 1024**2
-"""With less free space the first start fails, because the two databases and their logs need it."""
+"""Free space that the first start needs, for two databases and their logs."""
 PROBE_BYTES = 256 * 1024
 
 ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
@@ -37,95 +36,79 @@ NETWORKED = frozenset({"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "
 MOUNTS = Path("/proc/self/mounts")
 
 SKILLS_CHECK = "skills"
-MOST_PROBLEMS = 10
-
 STORE_CHECK = "store"
-JOBS = "jobs"
+SCHEDULES_CHECK = "schedules"
+WEBHOOKS_CHECK = "webhooks"
 SECONDS = 2.0
 """Seconds for reading every page; a larger database is read in part."""
-
-SCHEDULES_CHECK = "schedules"
 MOST_NAMED = 10
-
-WEBHOOKS_CHECK = "webhooks"
+"""Faulty files, schedules or webhooks that one check names."""
 
 
 def data_folder(subject: Examined) -> list[Diagnosis]:
     """Check the folder, or the parent in which it will be created."""
     folder = subject.settings.data_dir.absolute()
-    place = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not place.is_dir():
-        return [broken(FOLDER_CHECK, f"{place} is not a folder", ELSEWHERE)]
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        return [broken(FOLDER_CHECK, f"{existing} is not a folder", ELSEWHERE)]
     try:
-        _write(place)
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(os.urandom(PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return [_unusable(place, error)]
-    return [_usable(folder, place), *_held(subject)]
+        if error.errno in FULL:
+            return [broken(FOLDER_CHECK, f"{existing} has no space left ({error.strerror})", MAKE_ROOM)]
+        return [broken(FOLDER_CHECK, f"{existing} cannot be written: {error.strerror}", ELSEWHERE)]
+    held = [fine("holder", f"the data folder is held by {subject.holder}")] if subject.holder.running else []
+    return [_diagnose_disk(folder, existing), *held]
 
 
-def _write(place: Path) -> None:
-    """Write, flush to the disk and lock; raises ``OSError``."""
-    with tempfile.TemporaryFile(dir=place) as probe:
-        probe.write(os.urandom(PROBE_BYTES))
-        probe.flush()
-        os.fsync(probe.fileno())
-        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _unusable(place: Path, error: OSError) -> Diagnosis:
-    if error.errno in FULL:
-        return broken(FOLDER_CHECK, f"{place} has no space left ({error.strerror})", MAKE_ROOM)
-    return broken(FOLDER_CHECK, f"{place} cannot be written: {error.strerror}", ELSEWHERE)
-
-
-def _usable(folder: Path, place: Path) -> Diagnosis:
-    free = shutil.disk_usage(place).free
-    what = f"{folder} can be written" if place == folder else f"{folder} does not exist yet and can be made"
-    kind = _file_system(place)
+def _diagnose_disk(folder: Path, existing: Path) -> Diagnosis:
+    free = shutil.disk_usage(existing).free
+    state = f"{folder} can be written" if existing == folder else f"{folder} does not exist yet and can be made"
+    kind = _file_system(existing)
     if kind in NETWORKED:
-        found = f"{what}, but is on a network file system ({kind}), which may lose what a database writes"
+        found = f"{state}, but is on a network file system ({kind}), which may lose what a database writes"
         return note(FOLDER_CHECK, found, ELSEWHERE)
     if free < LOW_BYTES:
-        say = broken if free < NEEDED_BYTES else note
-        return say(FOLDER_CHECK, f"{what}; only {free / 1024**2:.0f} MB are free there", MAKE_ROOM)
-    return fine(FOLDER_CHECK, f"{what}; {free / 1024**3:.0f} GB are free there")
+        diagnosis = broken if free < NEEDED_BYTES else note
+        return diagnosis(FOLDER_CHECK, f"{state}; only {free / 1024**2:.0f} MB are free there", MAKE_ROOM)
+    return fine(FOLDER_CHECK, f"{state}; {free / 1024**3:.0f} GB are free there")
 
 
-def _held(subject: Examined) -> list[Diagnosis]:
-    return [fine(HOLDER, f"the data folder is held by {subject.holder}")] if subject.holder.running else []
-
-
-def _file_system(place: Path) -> str:
-    """Return the kind of the file system, empty where the system does not say."""
+def _file_system(folder: Path) -> str:
+    """Return the kind of the file system, empty if the system does not report it."""
     try:
         mounts = [line.split(" ") for line in MOUNTS.read_text(errors="replace").splitlines()]
     except OSError:
         return ""
-    above = [(len(where), kind) for _, where, kind, *_ in mounts if place.resolve().is_relative_to(where)]
+    above = [(len(path), kind) for _, path, kind, *_ in mounts if folder.resolve().is_relative_to(path)]
     # The last mount at a path hides earlier ones.
     return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
 
 
 def skills(subject: Examined) -> list[Diagnosis]:
-    """Read the files as a start would; an invalid file disables its skill only."""
+    """Read the skill files as a start does; an invalid file disables only its skill."""
     folder = SkillFolder(subject.settings.skills.folder)
     library = arrange(folder.read(), known=())
     own = sum(not file.shipped for file in library.taken.values())
     counted = f"{len(library.taken) - own} of Maestro, {own} of your own in {folder.own}"
-    return [fine(SKILLS_CHECK, counted), *_problems(library), *_missing(library, subject.settings)]
+    return [fine(SKILLS_CHECK, counted), *_invalid_skills(library), *_missing_skills(library, subject.settings)]
 
 
-def _problems(library: SkillSet) -> Iterator[Diagnosis]:
-    for source, problem in library.problems[:MOST_PROBLEMS]:
+def _invalid_skills(library: SkillSet) -> Iterator[Diagnosis]:
+    for source, problem in library.problems[:MOST_NAMED]:
         yield note(
             SKILLS_CHECK, f"{Path(source).name}: {problem}", f"Edit {source}; a running Maestro sees it by itself."
         )
-    more = len(library.problems) - MOST_PROBLEMS
+    more = len(library.problems) - MOST_NAMED
     if more > 0:
         yield note(SKILLS_CHECK, f"{more} more problems", "Mend the first ones, then look again.")
 
 
-def _missing(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
+def _missing_skills(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
     for agent in settings.agents:
         for slug in sorted(set(agent.skills or ()) - library.taken.keys()):
             found = f"the agent {agent.slug} lists the skill {slug}, which is not there"
@@ -143,7 +126,7 @@ class StoreFindings:
 def store(subject: Examined) -> StoreFindings:
     """Inspect the store without changing it."""
     path = subject.settings.database
-    # Os.path.exists returns False without permission for the folder, where Path.exists raises.
+    # Without permission for the folder, os.path.exists returns False; Path.exists would raise.
     if not os.path.exists(path):
         return StoreFindings(None, [note(STORE_CHECK, f"there is no {path} yet: the first start makes it")])
     try:
@@ -151,10 +134,10 @@ def store(subject: Examined) -> StoreFindings:
     except MaestroError as error:
         found, _, fix = str(error).partition(". ")
         return StoreFindings(None, [broken(STORE_CHECK, found, fix)])
-    return StoreFindings(inspection, [_pages(subject, inspection), *_lock(subject), *_jobs(inspection)])
+    return StoreFindings(inspection, [_diagnose_pages(subject, inspection), *_locked(subject), *_jobs(inspection)])
 
 
-def _pages(subject: Examined, inspection: Inspection) -> Diagnosis:
+def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
     path = subject.settings.database
     if inspection.damage:
         return broken(STORE_CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
@@ -164,7 +147,7 @@ def _pages(subject: Examined, inspection: Inspection) -> Diagnosis:
     return fine(STORE_CHECK, f"{path} ({size}) is of this release and whole")
 
 
-def _lock(subject: Examined) -> list[Diagnosis]:
+def _locked(subject: Examined) -> list[Diagnosis]:
     path = subject.settings.database
     if not subject.holder.running or not is_locked(path, SECONDS):
         return []
@@ -177,14 +160,22 @@ def _lock(subject: Examined) -> list[Diagnosis]:
 def _jobs(inspection: Inspection) -> list[Diagnosis]:
     found = f"{inspection.open_jobs} open, {inspection.failed_jobs} failed"
     if inspection.failed_jobs:
-        return [note(JOBS, found, "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats.")]
-    return [note(JOBS, found)] if inspection.open_jobs else []
+        return [note("jobs", found, "`maestro jobs list --status failed` shows why; `maestro jobs replay ID` repeats.")]
+    return [note("jobs", found)] if inspection.open_jobs else []
 
 
 def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
     """Return the diagnoses of schedules; none without schedules."""
-    found = [*_refused(planned), *_given_up(planned)]
-    waiting = sum(not one.followed and not one.follow_error for one in planned)
+    found = []
+    for schedule in [schedule for schedule in planned if schedule.follow_error][:MOST_NAMED]:
+        problem = f"Temporal could not be told of {schedule.ref} ({schedule.name}): {schedule.follow_error}"
+        fix = f"Correct it with `maestro schedules edit {schedule.ref}`, or remove it."
+        found.append(broken(SCHEDULES_CHECK, problem, fix))
+    for schedule in [schedule for schedule in planned if schedule.paused_reason][:MOST_NAMED]:
+        problem = f"{schedule.ref} ({schedule.name}) is paused: {schedule.paused_reason}"
+        fix = f"See why in its jobs, then `maestro schedules resume {schedule.ref}`."
+        found.append(note(SCHEDULES_CHECK, problem, fix))
+    waiting = sum(not schedule.followed and not schedule.follow_error for schedule in planned)
     if waiting:
         fix = "A running Maestro tells it within a second of reaching it."
         found.append(note(SCHEDULES_CHECK, f"Temporal was not told of {waiting} of {len(planned)} yet", fix))
@@ -193,29 +184,17 @@ def schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
     return [fine(SCHEDULES_CHECK, f"{len(planned)} planned, and Temporal was told of all of them")]
 
 
-def _refused(planned: Sequence[ScheduleColumns]) -> Iterator[Diagnosis]:
-    for one in [one for one in planned if one.follow_error][:MOST_NAMED]:
-        fix = f"Correct it with `maestro schedules edit {one.ref}`, or remove it."
-        yield broken(SCHEDULES_CHECK, f"Temporal could not be told of {one.ref} ({one.name}): {one.follow_error}", fix)
-
-
-def _given_up(planned: Sequence[ScheduleColumns]) -> Iterator[Diagnosis]:
-    for one in [one for one in planned if one.paused_reason][:MOST_NAMED]:
-        fix = f"See why in its jobs, then `maestro schedules resume {one.ref}`."
-        yield note(SCHEDULES_CHECK, f"{one.ref} ({one.name}) is paused: {one.paused_reason}", fix)
-
-
-def webhooks(found: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
+def webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosis]:
     """Return the diagnoses of webhooks; none without webhooks."""
-    used = [webhook for webhook in found if webhook.enabled]
-    said = list(_unreadable(used, keys))[:MOST_NAMED]
-    if not found or said:
-        return said
-    return [fine(WEBHOOKS_CHECK, f"{len(used)} of {len(found)} take deliveries")]
+    enabled = [webhook for webhook in stored if webhook.enabled]
+    problems = list(_unreadable_secrets(enabled, keys))[:MOST_NAMED]
+    if not stored or problems:
+        return problems
+    return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} take deliveries")]
 
 
-def _unreadable(used: Sequence[Webhook], keys: SecretKeys) -> Iterator[Diagnosis]:
-    for webhook in used:
+def _unreadable_secrets(enabled: Sequence[Webhook], keys: SecretKeys) -> Iterator[Diagnosis]:
+    for webhook in enabled:
         try:
             checked_secret(webhook.scheme, keys.reveal(webhook.secret).get_secret_value())
         except (ConfigurationError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The subject of an examination, and the constructors of its diagnoses."""
+"""The installation that doctor examines, and the constructors of diagnoses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,7 @@ from temporal.server_process import ServerRecord
 class Examined:
     """An installation that doctor examines.
 
-    ``holder`` is the process that holds the data folder, ``server`` the embedded Temporal server of the folder, if it
-    runs.
+    ``holder`` is the process that uses the data folder, ``server`` the running embedded Temporal server of the folder.
     """
 
     survey: Survey
@@ -24,7 +23,7 @@ class Examined:
 
     @property
     def settings(self) -> Settings:
-        """The usable part of the configuration."""
+        """The valid part of the configuration."""
         return self.survey.settings
 
 
