@@ -16,7 +16,6 @@ from maestro.domain.memory.views import (
     NewFact,
     StateChange,
     StateView,
-    memory_page,
 )
 from maestro.domain.redaction import Redact
 from maestro.operations.inputs import RowId
@@ -44,7 +43,12 @@ class MemoryOperations:
         with self._store.view() as tx:
             agent = tx.agents.named(slug)
             facts, following = tx.memory.page(agent, query, query.cursor, query.limit)
-            return memory_page(facts, tx.memory.list_states(agent, query.place), following)
+            states = tx.memory.list_states(agent, query.place)
+            return MemoryPage(
+                items=tuple(map(FactView.model_validate, facts)),
+                states=tuple(map(StateView.model_validate, states)),
+                next=str(following) if following is not None else None,
+            )
 
     def clear(self, slug: str, actor: str) -> int:
         """Forget everything the agent knows, facts and states; return how many facts there were."""

@@ -4,7 +4,6 @@ See docs/decisions.md: tags, duplicate facts.
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
@@ -34,16 +33,13 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
     Only a line that consists of complete memory tags counts. A model that repeats its input thus creates no facts,
     because every line of a user's text in a prompt is quoted. Empty tags and tags that contain another tag are skipped.
     """
-    found: dict[tuple[FactCategory, str], Fact] = {}
-    for line in answer.splitlines():
-        if not _LINE.fullmatch(line):
-            continue
-        for category, text in _TAGS.findall(line):
-            content = one_line(text)
-            known = category_of(category)
+    facts: dict[tuple[FactCategory, str], Fact] = {}
+    for line in filter(_LINE.fullmatch, answer.splitlines()):
+        for name, text in _TAGS.findall(line):
+            category, content = category_of(name), one_line(text)
             if content:
-                found.setdefault((known, normalised(content)), Fact(known, content))
-    return tuple(found.values())
+                facts.setdefault((category, normalised(content)), Fact(category, content))
+    return tuple(facts.values())
 
 
 def one_line(text: str) -> str:
@@ -63,13 +59,12 @@ def category_of(name: str) -> FactCategory:
     ``learned_pattern`` if none shares a word.
     """
     written = _WORD_BREAK.split(name.casefold())
-    shared = {category: sum(_is_shared(word, written) for word in category.split("_")) for category in FactCategory}
-    nearest = max(shared, key=shared.__getitem__)
-    return nearest if shared[nearest] else FactCategory.LEARNED_PATTERN
 
+    def shared_words(category: FactCategory) -> int:
+        return sum(any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written) for word in category.split("_"))
 
-def _is_shared(word: str, written: Sequence[str]) -> bool:
-    return any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written)
+    nearest = max(FactCategory, key=shared_words)
+    return nearest if shared_words(nearest) else FactCategory.LEARNED_PATTERN
 
 
 def fact_of(tag: Tag) -> Fact | str:

@@ -6,8 +6,8 @@ See docs/decisions.md: duplicate facts.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Mapping, Sequence
+from itertools import permutations, takewhile
 from typing import NamedTuple
 
 from rapidfuzz import fuzz, process
@@ -67,21 +67,17 @@ def indexed(text: str) -> str:
     return " ".join(spaced(plain(text).casefold()).split())
 
 
-def wanted(query: str) -> tuple[str, ...]:
+def search_terms(query: str) -> tuple[str, ...]:
     """Return the search terms of a query without repeats: words, and pairs of characters in scripts without blanks.
 
     ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. A query without letters and digits has no terms.
     """
     text = plain(query[:MOST_CHARS]).casefold()
-    found = [piece for word in _BETWEEN.split(text) for run in _RUN.findall(word) for piece in _pieces(run)]
-    terms = [piece.strip("'") for piece in found if any(map(str.isalnum, piece))]
-    return tuple(dict.fromkeys(terms))[:MOST_WORDS]
-
-
-def _pieces(run: str) -> list[str]:
-    if not _UNSPACED.match(run):
-        return [run]
-    return [" ".join(run[at : at + 2]) for at in range(max(1, len(run) - 1))]
+    terms = list[str]()
+    for run in (run for word in _BETWEEN.split(text) for run in _RUN.findall(word)):
+        pairs = (" ".join(run[at : at + 2]) for at in range(max(1, len(run) - 1)))
+        terms.extend(pairs if _UNSPACED.match(run) else [run])
+    return tuple(dict.fromkeys(term.strip("'") for term in terms if any(map(str.isalnum, term))))[:MOST_WORDS]
 
 
 class _Word(NamedTuple):
@@ -132,11 +128,14 @@ def say_the_same(one: str, other: str) -> bool:
         return True
     if Counter(_texts(left)) != Counter(_texts(right)) or _numbers(left) != _numbers(right):
         return False
-    return (
-        _rearranged(one_parts, _texts(right))
-        or _rearranged(other_parts, _texts(left))
-        or _lists_the_same(one_parts, other_parts)
-    )
+    if _rearranged(one_parts, _texts(right)) or _rearranged(other_parts, _texts(left)):
+        return True
+    # Both facts list the same entries in another order: "likes tea and milk", "likes milk and tea".
+    if len(one_parts) != len(other_parts) or len(one_parts) < 2:
+        return False
+    head = _common_words(one_parts[0], other_parts[0])
+    tail = _common_words(one_parts[-1][::-1], other_parts[-1][::-1])
+    return _entries(one_parts, head, tail) == _entries(other_parts, head, tail)
 
 
 def _parts(content: str) -> list[_Part]:
@@ -149,7 +148,7 @@ def _parts(content: str) -> list[_Part]:
             if text in _AND:
                 parts.append([])
             elif _is_significant(text, first=first):
-                parts[-1].append(_Word(text.casefold(), _is_exact(text)))
+                parts[-1].append(_Word(text.casefold(), not text.islower() or any(map(str.isdigit, text))))
             first = False
     return [tuple(part) for part in parts if part]
 
@@ -158,10 +157,6 @@ def _is_significant(text: str, *, first: bool) -> bool:
     if text.casefold() in _ARTICLES:
         return not (first or text.islower())  # vitamin A
     return len(text) > 1 or text in _MEANING or unicodedata.category(text)[0] not in "PZC"
-
-
-def _is_exact(text: str) -> bool:
-    return any(map(str.isdigit, text)) or not text.islower()
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -189,26 +184,13 @@ def _rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
     return len(parts) <= MOST_PARTS and any(_texts(_joined(order)) == words for order in permutations(parts))
 
 
-def _lists_the_same(one_parts: Sequence[_Part], other_parts: Sequence[_Part]) -> bool:
-    """Say whether both facts list the same entries in another order: "likes tea and milk", "likes milk and tea"."""
-    if len(one_parts) != len(other_parts) or len(one_parts) < 2:
-        return False
-    head = _common_words(one_parts[0], other_parts[0])
-    tail = _common_words(one_parts[-1][::-1], other_parts[-1][::-1])
-    return _entries(one_parts, head, tail) == _entries(other_parts, head, tail)
-
-
 def _common_words(one: _Part, other: _Part) -> int:
     """Return the number of words in the common beginning of two parts."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a.text != b.text), min(len(one), len(other))
-    )
+    pairs = zip(_texts(one), _texts(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
-    def texts() -> Iterator[tuple[str, ...]]:
-        for at, part in enumerate(parts):
-            end = len(part) - (tail if at == len(parts) - 1 else 0)
-            yield _texts(part[head if at == 0 else 0 : end])
-
-    return Counter(texts())
+    """Return the parts without the first ``head`` words of the first and the last ``tail`` words of the last one."""
+    first, *middle, last = map(_texts, parts)
+    return Counter([first[head:], *middle, last[: len(last) - tail]])

@@ -27,7 +27,6 @@ LEAST = 0.1
 FRESH = timedelta(days=30)
 """The time after its last use in which a fact keeps its whole confidence."""
 
-
 COUNTED = timedelta(hours=1)
 """The shortest time between two counted uses of a fact; it limits the writes of a busy agent."""
 
@@ -131,9 +130,7 @@ def current_confidence(fact: FactRank, now: datetime) -> float:
     A fact used or repeated within 30 days keeps its whole confidence. Sticky facts are in every prompt, so they never
     decay.
     """
-    if now - fact.last_used < FRESH:
-        return fact.confidence
-    idle = (now - fact.last_used) // FRESH
+    idle = max(0, (now - fact.last_used) // FRESH)
     return max(min(fact.confidence, LEAST), fact.confidence * 0.9**idle)
 
 

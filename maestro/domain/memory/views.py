@@ -1,6 +1,5 @@
 """Views and changes of an agent's memory for operators, used by the API and the command line."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -8,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
+from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory
 from maestro.domain.redaction import Redact, redact_value
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
@@ -125,12 +124,3 @@ class StateChange(View):
     def without_secrets(self, key: str, redact: Redact) -> "StateChange":
         """Return the value for this key with secrets redacted."""
         return self.model_copy(update={"value": redact_value(redact, key, self.value)})
-
-
-def memory_page(facts: Sequence[MemoryFact], states: Sequence[MemoryState], following: int | None) -> MemoryPage:
-    """Build a page of facts and states; ``following`` is the id that becomes the cursor of the next page."""
-    return MemoryPage(
-        items=tuple(map(FactView.model_validate, facts)),
-        states=tuple(map(StateView.model_validate, states)),
-        next=str(following) if following is not None else None,
-    )

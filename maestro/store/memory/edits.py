@@ -8,7 +8,7 @@ from sqlmodel import col, func, not_, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.likeness import wanted
+from maestro.domain.memory.likeness import search_terms
 from maestro.domain.memory.memory import CERTAIN, FactCategory, MemoryFact, MemoryState
 from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
 from maestro.store.memory.memory import Memory, found_by
@@ -25,7 +25,7 @@ class MemoryEdits(Memory):
 
         The newest come first; with words to search for, the best come first, and there is only one page.
         """
-        words, conditions = wanted(chosen.q or ""), tuple(_conditions(chosen))
+        words, conditions = search_terms(chosen.q or ""), tuple(_conditions(chosen))
         if words:
             return self._session.exec(found_by(words, agent.id or 0).where(*conditions).limit(limit)).all(), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)

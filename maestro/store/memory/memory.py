@@ -21,7 +21,7 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.memory.facts import Fact, one_line
-from maestro.domain.memory.likeness import indexed, key_lengths, likeness_key, say_the_same, similar_facts, wanted
+from maestro.domain.memory.likeness import indexed, key_lengths, likeness_key, say_the_same, search_terms, similar_facts
 from maestro.domain.memory.memory import (
     COUNTED,
     EXTRACTED_CONFIDENCE,
@@ -57,7 +57,7 @@ MOST_STICKY = 200
 
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
-    """Return the query for an agent's facts that contain any of these words (``wording.wanted``), best first."""
+    """Return the query for an agent's facts that contain any of these words (``search_terms``), best first."""
     rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # bm25: smaller is better; the agent's column has weight 0
     index = table(INDEX, column("rowid"))
     return (
@@ -279,7 +279,7 @@ class Memory(States):
         A whole word counts more than the beginning of one, a rare one more than a common one, and confidence counts
         too. Without words in the text, these are the facts of the highest confidence.
         """
-        words = wanted(query)
+        words = search_terms(query)
         if not words:
             return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})

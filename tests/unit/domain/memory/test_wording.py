@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.memory.likeness import MOST_WORDS, indexed, wanted
+from maestro.domain.memory.likeness import MOST_WORDS, indexed, search_terms
 
 
 @pytest.mark.parametrize(
@@ -28,19 +28,19 @@ from maestro.domain.memory.likeness import MOST_WORDS, indexed, wanted
     ],
 )
 def test_a_query_is_words(query: str, words: tuple[str, ...]) -> None:
-    assert wanted(query) == words
+    assert search_terms(query) == words
 
 
 @pytest.mark.parametrize("query", ["", "  \n", "?!", "()", "🎉", "'", '"', "\x00", "* - ^ :", "。、"])
 def test_what_has_no_words_looks_for_nothing(query: str) -> None:
-    assert wanted(query) == ()
+    assert search_terms(query) == ()
 
 
 @pytest.mark.parametrize("word", ["word{} ", "東{}京", "x", "'", "\x00{}"])
 def test_a_query_of_any_length_is_a_few_words(word: str) -> None:
     page = "".join(word.format(number) for number in range(300_000 // len(word)))
-    assert len(wanted(page)) <= MOST_WORDS
-    assert sum(map(len, wanted(page))) < 5_000
+    assert len(search_terms(page)) <= MOST_WORDS
+    assert sum(map(len, search_terms(page))) < 5_000
 
 
 def test_characters_of_scripts_without_blanks_are_indexed_one_by_one() -> None:
