@@ -39,12 +39,12 @@ def pieces(text: str, connector: Connector) -> Sequence[ChunkContent]:
     A text of more than six chunks becomes its first chunk and a file with the whole text, if the platform accepts a
     file of that size and a message has room for the note about it.
     """
-    able, measure = connector.capabilities, measure_of(connector)
-    room = able.max_length - measure(IN_FILE)
-    cut = chunks(text, able.max_length, measure)
-    first = list(islice(cut, MOST_CHUNKS + 1))
-    if len(first) <= MOST_CHUNKS or room < MINIMUM or len(text.encode()) > able.max_file_bytes:
-        return [ChunkContent(chunk) for chunk in (*first, *cut)]
+    limits, measure = connector.capabilities, measure_of(connector)
+    room = limits.max_length - measure(IN_FILE)
+    rest = chunks(text, limits.max_length, measure)
+    first = list(islice(rest, MOST_CHUNKS + 1))
+    if len(first) <= MOST_CHUNKS or room < MINIMUM or len(text.encode()) > limits.max_file_bytes:
+        return [ChunkContent(chunk) for chunk in (*first, *rest)]
     beginning = next(chunks(text, room, measure))
     return [ChunkContent(beginning + IN_FILE), ChunkContent(text, FILENAME)]
 
@@ -77,19 +77,19 @@ class OutgoingContent:
 
 
 def store_parts(
-    tx: Transaction, job: Job, start: DeliveryStart, words: OutgoingContent, connector: Connector
+    tx: Transaction, job: Job, start: DeliveryStart, content: OutgoingContent, connector: Connector
 ) -> list[Delivery]:
     """Store the chunks of a message in their order; the first text replaces the draft.
 
     The row of the first chunk is marked as being sent; the returned chunks have the state from before that mark.
     """
-    edits = _take_draft(tx, job, connector) if start.draft else ""
-    parts = parts_of(words.text, words.files, connector)
-    if edits and not (parts and parts[0].file is None and not parts[0].filename):
+    draft_id = _take_draft(tx, job, connector) if start.draft else ""
+    parts = parts_of(content.text, content.files, connector)
+    if draft_id and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [ChunkContent(IN_FILES), *parts]
-    said = [seq for seq, part in enumerate(parts) if not part.filename]
-    buttons = words.buttons[: connector.capabilities.max_buttons]
-    answered = reply_to(tx, job, start)
+    last_text = max((seq for seq, part in enumerate(parts) if not part.filename), default=None)
+    buttons = buttons_json(content.buttons[: connector.capabilities.max_buttons])
+    reply_id = reply_to(tx, job, start)
     return [
         tx.deliveries.add(
             Delivery(
@@ -100,9 +100,9 @@ def store_parts(
                 filename=part.filename,
                 digest=part.file.digest if part.file else "",
                 content_type=part.file.content_type if part.file else "",
-                buttons=buttons_json(buttons) if seq in said[-1:] else "",
-                reply_to=answered if seq == 0 else "",
-                edits=edits if seq == 0 else "",
+                buttons=buttons if seq == last_text else "",
+                reply_to=reply_id if seq == 0 else "",
+                edits=draft_id if seq == 0 else "",
                 created_at=tx.now,
                 **job.address.model_dump(),
             ),
@@ -114,27 +114,21 @@ def store_parts(
 
 def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
     """Return the chunks of a text and its files; the text names each file that the platform does not accept."""
-    most = connector.capabilities.max_file_bytes
-    taken = [file for file in files if file.size <= most]
-    refused = [_not_sent(file, most) for file in files if file.size > most]
-    words = pieces("\n\n".join(filter(None, (text, *refused))), connector)
-    return [*words, *(ChunkContent(file.caption, file.filename, file) for file in taken)]
+    limit = connector.capabilities.max_file_bytes
+    refusals = [_refusal_text(file, limit) for file in files if file.size > limit]
+    texts = pieces("\n\n".join(filter(None, (text, *refusals))), connector)
+    return [*texts, *(ChunkContent(file.caption, file.filename, file) for file in files if file.size <= limit)]
 
 
 def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
-    """Return the content of a job's message; only an answer has files."""
-    files = (
-        tx.deliveries.files.of(job.id)
-        if start.files and start.purpose is DeliveryPurpose.ANSWER and not job.notice
-        else ()
-    )
-    return OutgoingContent(_text(tx, job, start.purpose), files, _buttons(tx, job))
-
-
-def _text(tx: Transaction, job: Job, purpose: DeliveryPurpose) -> str:
-    if purpose is DeliveryPurpose.ANSWER:
-        return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
-    return job.notice or FAILURE_NOTICE
+    """Return the content of a job's message: only an answer has files, and only a question has buttons."""
+    question = tx.jobs.questions.question_of(job.id) if job.notice else None
+    buttons = question.buttons() if question is not None else ()
+    if start.purpose is not DeliveryPurpose.ANSWER:
+        return OutgoingContent(job.notice or FAILURE_NOTICE, (), buttons)
+    files = tx.deliveries.files.of(job.id) if start.files and not job.notice else ()
+    text = tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
+    return OutgoingContent(text, files, buttons)
 
 
 def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
@@ -143,8 +137,8 @@ def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     For a job that asked a question, this is the user's last answer.
     """
     # Only a job that waited has answers to a question, and after a wait its run number is above 1.
-    answered = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
-    return tx.inbox.get(answered).message_id if answered else start.asked
+    answer = tx.jobs.questions.last_answer(job.id) if job.run > 1 else None
+    return tx.inbox.get(answer).message_id if answer else start.asked
 
 
 def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
@@ -159,15 +153,9 @@ def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     return draft.platform_message_id
 
 
-def _not_sent(file: JobFile, most: int) -> str:
-    why = f"it has {file.size / MEGABYTE:.1f} MB and {most / MEGABYTE:g} may be sent" if most else "no files are sent"
-    return f"(The file {file.filename} is not sent here: {why}.)"
-
-
-def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
-    """Return the choices of a job's question; none without a question or choices."""
-    question = tx.jobs.questions.question_of(job.id) if job.notice else None
-    return question.buttons() if question is not None else ()
+def _refusal_text(file: JobFile, limit: int) -> str:
+    sizes = f"it has {file.size / MEGABYTE:.1f} MB and {limit / MEGABYTE:g} may be sent"
+    return f"(The file {file.filename} is not sent here: {sizes if limit else 'no files are sent'}.)"
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ class DueChunk:
     """The chunk to send next, and how to send it safely."""
 
     chunk: OutgoingMessage
-    move: SendAction
+    action: SendAction
 
 
 class ChunkQueue:
@@ -193,51 +181,41 @@ class ChunkQueue:
             if chunk.state not in UNSENT:
                 continue
             outgoing = self._outgoing(tx, chunk, more=chunk is not chunks[-1])
-            move = choose_action(outgoing, connector, tx.now)
-            if move in (SendAction.LEAVE, SendAction.RESEND) and self.rule(tx, outgoing, connector) is SendAction.LEAVE:
+            action = choose_action(outgoing, connector, tx.now)
+            doubtful = action in (SendAction.LEAVE, SendAction.RESEND)
+            if doubtful and self.apply_rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
             tx.deliveries.sending(outgoing.id)
-            return DueChunk(outgoing, move)
+            return DueChunk(outgoing, action)
         return None
 
     def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
         """Mark and return the first chunk of a message that was just stored; no chunk of it can be unconfirmed."""
         return DueChunk(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
-    def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
-        """Apply the account's rule to an unconfirmed chunk, and record the result in the chunk's row first."""
-        move = action_in_doubt(chunk, connector)
-        if move is SendAction.RESEND:
+    def apply_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
+        """Return the action for an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
+        action = action_in_doubt(chunk, connector)
+        if action is SendAction.RESEND:
             tx.deliveries.repeated(chunk.id)
         else:
             tx.deliveries.unconfirmed(chunk.id)
-        return move
+        return action
 
     def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self._path(chunk.digest) if chunk.digest else None
         # Only an unconfirmed chunk is held back when no user waits for it, so the query is skipped for others.
-        unasked = chunk.state in IN_DOUBT and _is_unasked(tx, chunk.job_id)
+        unasked = chunk.state in IN_DOUBT and is_background(tx.jobs.delegations.lineage(tx.jobs.get(chunk.job_id))[-1])
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 
 def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
     """Return the chunks that follow the given one."""
-    place = next(place for place, chunk in enumerate(chunks) if chunk.id == done.id)
-    return chunks[place + 1 :]
+    index = next(index for index, chunk in enumerate(chunks) if chunk.id == done.id)
+    return chunks[index + 1 :]
 
 
-def undelivered(chunks: Sequence[Delivery]) -> Delivery | None:
-    """Return a chunk that the platform accepted and later reported as undeliverable."""
-    return next((chunk for chunk in chunks if chunk.state is DeliveryState.FAILED), None)
-
-
-def require_delivered(chunks: Sequence[Delivery]) -> None:
-    """Raise ``PermanentSend`` when a part of a message did not arrive."""
-    failed = undelivered(chunks)
-    if failed is not None:
-        raise PermanentSend(failed.error, FailureScope.MESSAGE)
-
-
-def _is_unasked(tx: Transaction, job_id: str) -> bool:
-    """Return whether no user's message led to this job."""
-    return is_background(tx.jobs.delegations.lineage(tx.jobs.get(job_id))[-1])
+def late_failure(chunks: Sequence[Delivery]) -> PermanentSend | None:
+    """Return the error of a chunk that the platform accepted and later reported as undeliverable, None without one."""
+    errors = (chunk.error for chunk in chunks if chunk.state is DeliveryState.FAILED)
+    return next((PermanentSend(error, FailureScope.MESSAGE) for error in errors), None)

@@ -20,9 +20,10 @@ from maestro.store.transaction import Transaction
 
 
 class ClosingActivities:
-    """Closes jobs that ended without an answer.
+    """Closes jobs that ended without an answer, and parks jobs that have to wait.
 
-    See docs/invariants.md: no silent end; docs/decisions.md: failure notice.
+    A parked run of a schedule is skipped when the schedule's next run begins. See docs/invariants.md: no silent end,
+    lanes; docs/decisions.md: failure notice, retry, questions.
     """
 
     def __init__(
@@ -45,45 +46,6 @@ class ClosingActivities:
             tx.when_committed(self._released)
         return outcome
 
-
-def _close(tx: Transaction, step: CloseStep) -> None:
-    if step.error in PASSING and _is_skipped(tx, step):
-        return
-    if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
-        # A cancelled workflow retries no step, so its job ends as cancelled, whatever the last attempt raised.
-        step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
-    reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
-    failed = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
-    tx.jobs.steps.interrupt_others(step)
-    tx.jobs.close(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(failed, "")))
-
-
-def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
-    """Return which operator or newer message cancelled the job; empty where the job's own user stopped it."""
-    job = tx.jobs.read(step.job_id)
-    if job.merged_into is not None:
-        return INTERRUPTED
-    return job.reason if job.stop_requested else f"{IN_TEMPORAL}cancelled by a person"
-
-
-def _is_skipped(tx: Transaction, step: CloseStep) -> bool:
-    """Skip a schedule's run that failed because of an outage; return whether the job was such a run."""
-    job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
-    tx.jobs.steps.interrupt_others(step)
-    return skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt)
-
-
-class WaitingActivities:
-    """Parks jobs that have to wait; a parked run of a schedule is skipped when the schedule's next run begins.
-
-    See docs/invariants.md: lanes; docs/decisions.md: retry, questions.
-    """
-
-    def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
-        self._store = store
-        self._typing = typing
-        self._released = released
-
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> ParkOutcome:
         """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
@@ -100,24 +62,44 @@ class WaitingActivities:
         return outcome
 
 
+def _close(tx: Transaction, step: CloseStep) -> None:
+    if step.error in PASSING:
+        # An outage fails the step: a schedule's run is skipped then, which does not count as a failure.
+        job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.last(step.job_id, StepState.FAILED)
+        tx.jobs.steps.interrupt_others(step)
+        if skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt):
+            return
+    if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
+        # A cancelled workflow retries no step, so its job ends as cancelled, whatever the last attempt raised.
+        step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
+    reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
+    details = (row.detail for row in reversed(tx.jobs.steps.of(step.job_id)) if row.error == step.error)
+    tx.jobs.steps.interrupt_others(step)
+    tx.jobs.close(step.job_id, JobEnding(status=step.status, error=step.error, reason=reason or next(details, "")))
+
+
+def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
+    """Return which operator or newer message cancelled the job; empty where the job's own user stopped it."""
+    job = tx.jobs.read(step.job_id)
+    if job.merged_into is not None:
+        return INTERRUPTED
+    return job.reason if job.stop_requested else f"{IN_TEMPORAL}cancelled by a person"
+
+
 def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
     waits = tx.jobs.steps.waits(job.id, step.steps)
     reason = next((wait.reason for wait in waits if wait.reason is not WaitReason.PERSON), WaitReason.PERSON)
-    soonest = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
-    wait = Wait(reason=reason, wake_at=soonest)
+    wake_at = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
+    wait = Wait(reason=reason, wake_at=wake_at)
     if reason is not WaitReason.PERSON:
         if skip_run(tx, job, wait, tx.jobs.steps.last(job.id, StepState.WAITING)):
             return
         if _needs_notice(tx, job):
-            _add_wait_notice(tx, job, wait)
+            notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
+            notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
+            tx.jobs.add(notice)
+            tx.jobs.update(job.id, told_to_wait=True)
     tx.jobs.park(job.id, wait)
-
-
-def _add_wait_notice(tx: Transaction, job: Job, wait: Wait) -> None:
-    notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
-    notice.inbox_id = None  # a notice about the wait does not answer the message, which still needs its reply
-    tx.jobs.add(notice)
-    tx.jobs.update(job.id, told_to_wait=True)
 
 
 def _needs_notice(tx: Transaction, job: Job) -> bool:

@@ -1,18 +1,17 @@
 """Compaction: in a conversation too long for its model, facts and a summary replace the older messages."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.context import memory_scope_of_job
+from activities.context import memory_scope_of
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
     Compaction,
     Excerpt,
-    Message,
     excerpt,
     excerpt_budget,
     instruct,
@@ -57,14 +56,6 @@ class CompactionPlan:
 
 
 @dataclass(frozen=True)
-class CompactionAnswers:
-    """The model's answers about the excerpt: the summary, and the number of facts."""
-
-    summary: str
-    facts: int
-
-
-@dataclass(frozen=True)
 class CompactionRules:
     """Settings: the context window in tokens, the tokens of the longest answer, and the memory scope.
 
@@ -95,115 +86,87 @@ class CompactionActivities:
         """
         plan = await asyncio.to_thread(self._plan, ref)
         if not plan.excerpt.ids:
-            return await asyncio.to_thread(self._nothing, ref)
-        facts = await self._llm.complete(plan.request(CallPurpose.FACTS))
-        learned = await asyncio.to_thread(self._learn, plan.job, facts.content)
+            return await asyncio.to_thread(self._finish_early, ref)
+        answer = await self._llm.complete(plan.request(CallPurpose.FACTS))
+        facts = await asyncio.to_thread(self._store_facts, plan.job, answer.content)
         summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
-        return await asyncio.to_thread(self._archive, ref, CompactionAnswers(summary.content.strip(), learned), plan)
+        return await asyncio.to_thread(self._archive, ref, plan, summary.content.strip(), facts)
 
     def _plan(self, ref: StepRef) -> CompactionPlan:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             tokens = self._rules().window(agent.model or tx.llm.accounts.default_model())
-            about = _HeldAnswers(tx, self._rules().redact_prompts)
-            going = _excerpt(about, job, excerpt_budget(tokens))
+            rules = self._rules()
+            part = _choose_excerpt(tx, job, excerpt_budget(tokens), rules.redact_prompts)
+            newest = (tx.llm.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
+            answers = [call for call in newest if call is not None and _is_about(tx, call, part, rules.redact_prompts)]
             return CompactionPlan(
                 job=job,
                 precedence=tx.jobs.precedence_of(job),
-                excerpt=going,
-                held=_find_answers(about, job, going),
+                excerpt=part,
+                held={call.purpose: call.job_id for call in answers},
                 model=agent.model,
-                max_output_tokens=output_tokens(tokens, self._rules().max_output_tokens),
+                max_output_tokens=output_tokens(tokens, rules.max_output_tokens),
             )
 
-    def _learn(self, job: Job, answer: str) -> int:
+    def _store_facts(self, job: Job, answer: str) -> int:
         # Secrets are removed before a fact is cut, because a cut could leave an unrecognisable half of a secret.
         facts = parse_facts(self._rules().redact(answer))
         with self._store.begin() as tx:
-            place = memory_scope_of_job(tx, job, self._rules().memory_scope)
+            place = memory_scope_of(tx, job, tx.agents.get(job.agent_id), self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
-    def _archive(self, ref: StepRef, gist: CompactionAnswers, plan: CompactionPlan) -> CompactionOutcome:
-        summary = self._rules().redact(gist.summary)
+    def _archive(self, ref: StepRef, plan: CompactionPlan, summary: str, facts: int) -> CompactionOutcome:
+        summary = self._rules().redact(summary)
+        conversation_id, ids = plan.job.conversation_id or 0, plan.excerpt.ids
         with self._store.begin() as tx:
-            kept = _replace(tx, plan, summary)
-            return tx.jobs.steps.done(
-                ref,
-                CompactionOutcome(
-                    compaction_id=kept.id or 0,
-                    archived=len(plan.excerpt.ids),
-                    facts=gist.facts,
-                    tokens_saved=kept.tokens_saved,
-                ),
+            before = tx.conversations.all_of(conversation_id)
+            archived_tokens = [message.token_estimate for message in before if message.id in ids]
+            tx.conversations.compactions.archive(conversation_id, ids)
+            compaction = tx.conversations.compactions.add(
+                Compaction(
+                    conversation_id=conversation_id,
+                    agent_id=plan.job.agent_id or 0,
+                    summary=summary,
+                    messages_before=len(before),
+                    messages_after=len(before) - len(archived_tokens),
+                    tokens_saved=sum(archived_tokens) - estimate(summary),
+                    created_at=tx.now,
+                )
             )
+            outcome = CompactionOutcome(
+                compaction_id=compaction.id or 0,
+                archived=len(ids),
+                facts=facts,
+                tokens_saved=compaction.tokens_saved,
+            )
+            return tx.jobs.steps.done(ref, outcome)
 
-    def _nothing(self, ref: StepRef) -> CompactionOutcome:
+    def _finish_early(self, ref: StepRef) -> CompactionOutcome:
         with self._store.begin() as tx:
             return tx.jobs.steps.done(ref, CompactionOutcome(compaction_id=0))
 
 
-@dataclass(frozen=True)
-class _HeldAnswers:
-    """Finds stored answers of the model, and the excerpts they are about; ``redact`` removes secrets from prompts."""
-
-    tx: Transaction
-    redact: Redact
-
-    def part(self, call: LLMCall, part: Excerpt) -> bool:
-        """Return whether a model was asked about exactly this excerpt."""
-        if not part.ids or part.ids[-1] != call.number:
-            return False
-        kept = StoredRequest.model_validate_json(self.tx.llm.prompts.text(call.request))
-        asked, wanted = self.tx.llm.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
-        return asked == wanted or asked == redact_messages(wanted, self.redact)
+def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
+    """Return whether a model was asked about exactly this excerpt."""
+    if not part.ids or part.ids[-1] != call.number:
+        return False
+    request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
+    sent, expected = tx.llm.prompts.unpack(request.turns), instruct(call.purpose, part.text)
+    return sent == expected or sent == redacted_turns(expected, redact)
 
 
-def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
-    """Return the part of the job's conversation to archive."""
-    tx = about.tx
-    asked = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
-    going = removable_messages(tx.conversations.all_of(job.conversation_id or 0), asked)
-    files = tx.inbox.media.of([message.inbox_id for message in going if message.inbox_id is not None])
-    read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
-    return _unfinished_excerpt(about, job, read, budget) or excerpt(read, budget)
-
-
-def _unfinished_excerpt(
-    about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int
-) -> Excerpt | None:
-    """Return the excerpt whose facts an earlier job stored without archiving its messages; None without one."""
-    facts = about.tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
-    if facts is None:
-        return None
-    part = excerpt([(message, text) for message, text in read if (message.id or 0) <= facts.number], budget)
-    return part if about.part(facts, part) else None
-
-
-def _find_answers(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
-    """Return by purpose which job has a stored answer about exactly this excerpt.
-
-    See docs/invariants.md: no answer bought twice.
-    """
-    newest = (about.tx.llm.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
-    return {call.purpose: call.job_id for call in newest if call is not None and about.part(call, part)}
-
-
-def _replace(tx: Transaction, plan: CompactionPlan, summary: str) -> Compaction:
-    """Archive the messages and store their summary."""
-    conversation_id = plan.job.conversation_id or 0
-    before = tx.conversations.all_of(conversation_id)
-    gone = [message.token_estimate for message in before if message.id in plan.excerpt.ids]
-    tx.conversations.compactions.archive(conversation_id, plan.excerpt.ids)
-    return tx.conversations.compactions.add(
-        Compaction(
-            conversation_id=conversation_id,
-            agent_id=plan.job.agent_id or 0,
-            summary=summary,
-            messages_before=len(before),
-            messages_after=len(before) - len(gone),
-            tokens_saved=sum(gone) - estimate(summary),
-            created_at=tx.now,
-        )
-    )
+def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> Excerpt:
+    """Return the part of a conversation to archive: one of which an earlier job stored only the facts comes first."""
+    answered = frozenset(row.id for row in tx.jobs.merged.answered_messages(job))
+    removable = removable_messages(tx.conversations.all_of(job.conversation_id or 0), answered)
+    files = tx.inbox.media.of([message.inbox_id for message in removable if message.inbox_id is not None])
+    texts = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in removable]
+    facts = tx.llm.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
+    if facts is not None:
+        unfinished = excerpt([(message, text) for message, text in texts if (message.id or 0) <= facts.number], budget)
+        if _is_about(tx, facts, unfinished, redact):
+            return unfinished
+    return excerpt(texts, budget)

@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -31,6 +32,7 @@ from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
 from maestro.domain.tags.provenance import is_quotation, squeezed
+from maestro.store.jobs.steps import OwnAttempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -50,56 +52,44 @@ class ConversationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
-            # All answered messages, in order; a message that an earlier job recorded is not added again.
-            said = [
-                tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
-                for row in tx.jobs.merged.answered_messages(job)
-            ]
-            message = said[-1]
+            for row in tx.jobs.merged.answered_messages(job):  # the last one is the newest
+                message = tx.conversations.recall(row.id) or _record_message(tx, job, agent, row)
             tx.jobs.note(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.llm.accounts.default_model())
-            return tx.jobs.steps.done(
-                ref,
-                ConversationOutcome(
-                    conversation_id=message.conversation_id,
-                    message_id=message.id or 0,
-                    compaction_due=is_compaction_due(tx.conversations.read(message.conversation_id), tokens),
-                ),
+            outcome = ConversationOutcome(
+                conversation_id=message.conversation_id,
+                message_id=message.id or 0,
+                compaction_due=is_compaction_due(tx.conversations.read(message.conversation_id), tokens),
             )
+            return tx.jobs.steps.done(ref, outcome)
 
 
 def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> MessageColumns:
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.of_message(agent.id or 0, row, keyed_by_user=keyed)
-    return tx.conversations.add(_message(row, job, conversation.id or 0, tx))
-
-
-def _content(row: InboxRow, tx: Transaction) -> str:
-    """Return the user's text and transcripts; a voice message without transcript is only mentioned, also later."""
-    if not row.files():
-        return row.content
-    for voice in tx.inbox.media.untranscribed([row.id or 0]):
-        tx.inbox.media.set_transcript(voice.id, "")
-    return spoken_text(row.content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
-
-
-def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> MessageColumns:
-    content = _content(row, tx)
-    return MessageColumns(
-        conversation_id=conversation_id,
-        role=Role.USER,
-        content=content,
-        token_estimate=estimate(content),
-        inbox_id=row.id,
-        job_id=job.id,
-        has_files=bool(row.files()),
-        created_at=tx.now,
+    has_files, content = bool(row.files()), row.content
+    if has_files:
+        # A voice message without a transcript is only mentioned, and is not transcribed later either.
+        for voice in tx.inbox.media.untranscribed([row.id or 0]):
+            tx.inbox.media.set_transcript(voice.id, "")
+        content = spoken_text(content, tx.inbox.media.of([row.id or 0]).get(row.id or 0, ()))
+    return tx.conversations.add(
+        MessageColumns(
+            conversation_id=conversation.id or 0,
+            role=Role.USER,
+            content=content,
+            token_estimate=estimate(content),
+            inbox_id=row.id,
+            job_id=job.id,
+            has_files=has_files,
+            created_at=tx.now,
+        )
     )
 
 
-class PreparationJournal(Protocol):
-    """Journals the steps before the model call."""
+class GroupJournal(Protocol):
+    """Journals each step of an activity that does several."""
 
     def together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run steps that only write to the store in one transaction, and return the result of the work."""
@@ -109,8 +99,22 @@ class PreparationJournal(Protocol):
         """Return the result of a step that only writes to the store, or its stored result when it finished before."""
         ...
 
+    def attempt(
+        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
+    ) -> AbstractAsyncContextManager[str | None]:
+        """Treat the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
+        ...
+
+    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+        """Return the stored result of a finished step, or the attempt that begins now."""
+        ...
+
     def begin_ahead(self, ref: StepRef, name: str) -> None:
         """Record the attempt at a step that acts outside, which the next activity makes."""
+        ...
+
+    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+        """Return the attempt that the previous step recorded for this one, None without one."""
         ...
 
 
@@ -119,7 +123,7 @@ class PreparationActivities:
 
     def __init__(
         self,
-        journal: PreparationJournal,
+        journal: GroupJournal,
         routing: RoutingActivities,
         conversations: ConversationActivities,
         context: ContextActivities,
@@ -134,20 +138,21 @@ class PreparationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
         """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
-        return self._journal.together(start.job_id, partial(self._prepared, start))
+        return self._journal.together(start.job_id, partial(self._do_steps, start))
 
-    def _prepared(self, start: Preparation) -> PreparationOutcome:
-        done: dict[str, Any] = {}
-        took = []
-        for name in itertools.dropwhile(lambda kind: kind != start.step, PREPARATION):
+    def _do_steps(self, start: Preparation) -> PreparationOutcome:
+        outcomes: dict[str, Any] = {}
+        milliseconds = []
+        for kind in itertools.dropwhile(lambda kind: kind != start.step, PREPARATION):
             began = time.monotonic()
-            done[name] = self._journal.run(self._steps[name], StepRef(job_id=start.job_id, step=name))
-            took.append(round((time.monotonic() - began) * 1000))
-            if name is not StepKind.CONTEXT and not done[name].goes_on:
-                return PreparationOutcome(**done, milliseconds=tuple(took))
-        if start.asks:
-            self._journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
-        return PreparationOutcome(**done, milliseconds=tuple(took))
+            outcomes[kind] = self._journal.run(self._steps[kind], StepRef(job_id=start.job_id, step=kind))
+            milliseconds.append(round((time.monotonic() - began) * 1000))
+            if kind is not StepKind.CONTEXT and not outcomes[kind].goes_on:
+                break
+        else:
+            if start.asks:
+                self._journal.begin_ahead(StepRef(job_id=start.job_id, step=StepKind.MODEL.numbered(1)), "call_model")
+        return PreparationOutcome(**outcomes, milliseconds=tuple(milliseconds))
 
 
 class TagActivities:
@@ -167,7 +172,10 @@ class TagActivities:
         while the approval of its directives is open.
         """
         rules = self._rules()
-        answer = self._answer(step, rules.redact)
+        with self._store.view() as tx:
+            answer = final_answer(tx, step)
+        # A scan for secrets may take long, so no transaction is open during it.
+        answer = replace(answer, tags=tuple(_without_secrets(tag, rules.redact) for tag in answer.tags))
         with self._store.begin() as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
@@ -180,12 +188,6 @@ class TagActivities:
         """Return whether an answer's tags have to be scanned for secrets, outside of a transaction."""
         return self._rules().redact is not keep_text and bool(parse_answer(content).tags)
 
-    def _answer(self, step: AnswerStep, redact: Redact) -> ParsedAnswer:
-        """Parse the answer and remove secrets from its tags, outside of a transaction because a scan may take long."""
-        with self._store.view() as tx:
-            answer = final_answer(tx, step)
-        return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
-
 
 def _act_and_record(
     tx: Transaction, step: AnswerStep, answer: ParsedAnswer, rules: ActingRules
@@ -194,22 +196,29 @@ def _act_and_record(
     job = tx.jobs.read(step.job_id)
     if job.stop_requested:  # stopped after the step began: the tags of a stopped answer must not act
         raise Stopped(f"a person stopped job {job.id}")
-    acted = TagOutcomes()
+    outcomes = TagOutcomes()
     if answer.tags:
-        acting = TagRun(tx, job, rules)
-        question = acting.approval(step, answer.tags)
+        run = TagRun(tx, job, rules)
+        question = run.approval(step, answer.tags)
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
-        acted = acting.on(answer.tags)
+        outcomes = run.on(answer.tags)
     heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
-    unasked = (job.parent_id is not None or is_background(job)) and tx.jobs.delegations.background_origin(
-        job
-    ) is not None
-    news = bool(answer.tags) and acted.has_news
-    outcome = _outcome(acted, _record_answer(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
-    if heard or outcome.silent:
+    may_be_unasked = job.parent_id is not None or is_background(job)
+    unasked = may_be_unasked and tx.jobs.delegations.background_origin(job) is not None
+    message_id = _record_answer(tx, job, _text(answer.visible, outcomes, unasked=unasked), news=outcomes.has_news)
+    if heard or message_id is None:
         tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
-    return tx.jobs.steps.done(step, outcome.model_copy(update={"heard": heard}))
+    tasks = [task_job for _, task_job in outcomes.tasks]
+    outcome = AnswerOutcome(
+        message_id=message_id or 0,
+        silent=message_id is None,
+        heard=heard,
+        # Background tasks are left to the dispatcher, which limits how many run at once.
+        begun=tuple(task.id for task in tasks if task.priority <= Priority.MESSAGE),
+        priority=max((task.priority for task in tasks), default=Priority.DELEGATION),
+    )
+    return tx.jobs.steps.done(step, outcome)
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:
@@ -219,27 +228,16 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     return replace(tag, body=redact_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
+def _text(visible: str, outcomes: TagOutcomes, *, unasked: bool) -> str:
     """Return the text to send; empty if the answer has none and no user waits.
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
-    words = worth_posting(visible) if unasked else visible
-    if words and not acted.told:
-        return words
-    silent = unasked and not (words or acted.told or acted.tasks)
-    return "" if silent else answer_text(words, acted.told, [task for task, _ in acted.tasks])
-
-
-def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
-    jobs = [job for _, job in acted.tasks]
-    return AnswerOutcome(
-        message_id=recorded or 0,
-        silent=recorded is None,
-        # Background tasks are left to the dispatcher, which limits how many run at once.
-        begun=tuple(job.id for job in jobs if job.priority <= Priority.MESSAGE),
-        priority=max((job.priority for job in jobs), default=Priority.DELEGATION),
-    )
+    text = worth_posting(visible) if unasked else visible
+    if text and not outcomes.reports:
+        return text
+    silent = unasked and not (text or outcomes.reports or outcomes.tasks)
+    return "" if silent else answer_text(text, outcomes.reports, [task for task, _ in outcomes.tasks])
 
 
 def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
@@ -253,18 +251,18 @@ def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int |
         return 0 if text else None
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
-        tx.conversations.supersede([*earlier, *(other.id for other in tx.jobs.delegations.below(earlier))])
+        tx.conversations.supersede([*earlier, *(task.id for task in tx.jobs.delegations.below(earlier))])
     # An agent answers in another agent's conversation only for a task, or where an operator chose that agent.
-    chosen = job.parent_id is not None or bool(job.edits)
-    of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
+    may_be_guest = job.parent_id is not None or bool(job.edits)
+    is_guest = may_be_guest and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     message = tx.conversations.add(
         MessageColumns(
-            conversation_id=job.conversation_id or 0,
+            conversation_id=job.conversation_id,
             role=Role.ASSISTANT,
             content=text,
             token_estimate=estimate(text),
             job_id=job.id,
-            agent_id=job.agent_id if of_another else None,
+            agent_id=job.agent_id if is_guest else None,
             created_at=tx.now,
         ),
         is_plain=not news,
@@ -291,19 +289,19 @@ def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     messages of the asking user are left out: a user who quotes a directive and then writes "do it" adopts the
     directive.
     """
-    turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
-    told = [turn for turn in turns if turn.role is Role.USER]
+    request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
+    turns = [turn for turn in request.turns if turn.role is Role.USER]
     if tx.background.runs.is_instructed(job):
-        told = [turn for turn in told if turn.chat]
-    own = _earlier_of_sender(tx, job, [turn.message_id for turn in told if turn.message_id is not None])
-    yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in told if turn.message_id not in own]))
+        turns = [turn for turn in turns if turn.chat]
+    own = _earlier_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
+    yield from (turn.content for turn in tx.llm.prompts.unpack([turn for turn in turns if turn.message_id not in own]))
     yield from (tx.llm.prompts.text(run.result) for run in tx.jobs.tool_runs.of(job.id) if run.result)
 
 
 def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
     """Return which of these messages the asking user wrote before the answered ones."""
-    asked = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
-    if job.inbox_id not in asked:
+    senders = {row.id: row.user_id for row in tx.jobs.merged.answered_messages(job)}
+    if job.inbox_id not in senders:
         return ()
-    written = tx.conversations.written_by(asked[job.inbox_id], message_ids)
-    return {message_id for message_id, inbox_id in written.items() if inbox_id not in asked}
+    written = tx.conversations.written_by(senders[job.inbox_id], message_ids)
+    return {message_id for message_id, inbox_id in written.items() if inbox_id not in senders}

@@ -42,17 +42,15 @@ class DelegationActivities:
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
             asked = job.inbox_id is not None
-            return tx.jobs.steps.done(
-                ref,
-                TakeUpOutcome(
-                    agent=agent.slug,
-                    conversation_id=job.conversation_id or 0,
-                    heard=tx.jobs.delegations.delegator(job) is not None,
-                    typing=asked and self._typing.start(job.id, job.address),
-                    asked=asked,
-                    precedence=tx.jobs.precedence_of(job),
-                ),
+            outcome = TakeUpOutcome(
+                agent=agent.slug,
+                conversation_id=job.conversation_id or 0,
+                heard=tx.jobs.delegations.delegator(job) is not None,
+                typing=asked and self._typing.start(job.id, job.address),
+                asked=asked,
+                precedence=tx.jobs.precedence_of(job),
             )
+            return tx.jobs.steps.done(ref, outcome)
 
 
 def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
@@ -61,8 +59,8 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     See docs/decisions.md: delegation, schedules.
     """
     if job.parent_id is None:
-        planned = tx.background.runs.find(job.schedule)
-        return _turn(background_text(job, read_zone(planned.zone if planned is not None else "UTC")))
+        schedule = tx.background.runs.find(job.schedule)
+        return _turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
     delegator = tx.jobs.delegations.lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
     return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
@@ -74,46 +72,44 @@ def earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
     The other messages of the conversation belong to the delegator: a delegate that read them would take another agent's
     words for its own.
     """
-    found: list[HistoryEntry] = []
-    for above in tx.jobs.delegations.lineage(job)[1:]:
-        if above.has_answer:
-            found.append(_answer(tx, above))
-        if above.task:
-            return (*found, task_turn(tx, above))
-        found.append(results_turn(tx, above))
+    turns: list[HistoryEntry] = []
+    for ancestor in tx.jobs.delegations.lineage(job)[1:]:
+        if ancestor.has_answer:
+            turns.append(_answer(tx, ancestor))
+        if ancestor.task:
+            return (*turns, task_turn(tx, ancestor))
+        turns.append(results_turn(tx, ancestor))
     return ()
 
 
 def results_turn(tx: Transaction, job: Job) -> HistoryEntry:
     """Return the turn with the results for a delegator, once all tasks that it waits for have ended."""
-    found = [_result(tx, task, last) for task, last in tx.jobs.delegations.results(job.parent_id or "")]
-    unasked = tx.jobs.delegations.background_origin(job)
-    return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
+    results = [
+        TaskResult(
+            slug=tx.agents.read(task.agent_id).slug,
+            task=task.task,
+            answer=_answer(tx, last).content if last.status is JobStatus.COMPLETED and last.has_answer else None,
+            status=last.status,
+        )
+        for task, last in tx.jobs.delegations.results(job.parent_id or "")
+    ]
+    origin = tx.jobs.delegations.background_origin(job)
+    return _turn(results_text(results, ANSWER_PERSON if origin is None else going_on_text(origin)))
 
 
 def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
     """Return the messages before the results of a delegator's tasks, newest first."""
-    told = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
+    result_jobs = {last.id for _, last in tx.jobs.delegations.results(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
-    return [message for message in newest if message.job_id not in told]
-
-
-def _result(tx: Transaction, task: Job, last: Job) -> TaskResult:
-    answered = last.status is JobStatus.COMPLETED and last.has_answer
-    return TaskResult(
-        slug=tx.agents.read(task.agent_id).slug,
-        task=task.task,
-        answer=_answer(tx, last).content if answered else None,
-        status=last.status,
-    )
+    return [message for message in newest if message.job_id not in result_jobs]
 
 
 def _answer(tx: Transaction, job: Job) -> HistoryEntry:
     """Return a job's answer, in a conversation or without one."""
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
-    said = tx.conversations.message(job.answer_id)
-    return HistoryEntry(Role.ASSISTANT, said.content, said.token_estimate, said.id)
+    message = tx.conversations.message(job.answer_id)
+    return HistoryEntry(Role.ASSISTANT, message.content, message.token_estimate, message.id)
 
 
 def _turn(text: str) -> HistoryEntry:

@@ -14,10 +14,9 @@ from activities.chunks import (
     DueChunk,
     OutgoingContent,
     after,
+    late_failure,
     outgoing_content,
-    require_delivered,
     store_parts,
-    undelivered,
 )
 from activities.routing import Typing
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
@@ -67,8 +66,7 @@ class AnswerStream(Protocol):
 class DeliveryParts:
     """Helpers for building a message: ``redact`` returns the function that removes secrets, as currently set.
 
-    ``path`` returns the path of the stored file with a digest; ``growing`` streams the answer while the model writes
-    it.
+    ``path`` returns the path of the stored file with a digest; ``growing`` streams answers while the model writes them.
     """
 
     redact: Callable[[], Redact]
@@ -112,20 +110,29 @@ class DeliveryActivities:
         connectors: Connectors,
         typing: Typing,
         released: Callable[[], None],
-        matter: DeliveryParts,
+        parts: DeliveryParts,
     ) -> None:
         self._store = store
         self._connectors = connectors
         self._typing = typing
         self._released = released
-        self._redact = matter.redact
-        self._growing = matter.growing
-        self._turns = ChunkQueue(matter.path)
+        self._redact = parts.redact
+        self._stream = parts.growing
+        self._queue = ChunkQueue(parts.path)
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        return await self.send(step, await self._prepared(step))
+        await self._stream.finished(step.job_id)
+        prepared = await asyncio.to_thread(self._prepare_redacted, step)
+        while not isinstance(prepared, PreparedDelivery):
+            if isinstance(prepared, UnsettledDraft):
+                await self._stream.settle(step.job_id, prepared.connector)
+            else:
+                # Another process may hold the lane and sends no event, so the row is polled.
+                await asyncio.sleep(LANE_POLL_SECONDS)
+            prepared = await asyncio.to_thread(self._prepare_when_free, step)
+        return await self.send(step, prepared)
 
     def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> PreparedDelivery | None:
         """Take the outbound lane and store the chunks in the open transaction, if nothing has to wait.
@@ -142,48 +149,41 @@ class DeliveryActivities:
     async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
         """Send the chunks in order, each once, and return their number."""
         self._typing.stop(step.job_id)
-        left = RemainingDelivery(prepared.first, awaited=True)
+        remaining = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
-        while left.following is not None:
+        while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
-            outcome = await finished(hand_over(prepared.connector, left.following.chunk, left.following.move))
-            settle = partial(self._settle_send, step, prepared.connector, left.following, outcome)
-            left = await committed(self._store, settle)
+            outcome = await finished(hand_over(prepared.connector, due.chunk, due.action))
+            # A receipt that cannot be committed now is held and tried again: otherwise the chunk might be sent twice.
+            settle = partial(self._settle_send, step, prepared.connector, due, outcome)
+            remaining = await committed(self._store, settle)
             sent += 1
-        if left.problem is not None:
-            raise left.problem
-        if left.awaited:
+        if remaining.problem is not None:
+            raise remaining.problem
+        if remaining.awaited:
             self._released()
         return DeliverOutcome(chunks=sent)
 
-    async def _prepared(self, step: DeliverStep) -> PreparedDelivery:
-        await self._growing.finished(step.job_id)
-        prepared = await asyncio.to_thread(self._prepare_redacted, step)
-        while not isinstance(prepared, PreparedDelivery):
-            if isinstance(prepared, UnsettledDraft):
-                await self._growing.settle(step.job_id, prepared.connector)
-            else:
-                # Another process may hold the lane and sends no event, so the row is polled.
-                await asyncio.sleep(LANE_POLL_SECONDS)
-            prepared = await asyncio.to_thread(self._prepare_when_free, step)
-        return prepared
-
     def _settle_send(
-        self, step: DeliverStep, connector: Connector, turn: DueChunk, outcome: Receipt | SendFailure
+        self, step: DeliverStep, connector: Connector, due: DueChunk, outcome: Receipt | SendFailure
     ) -> RemainingDelivery:
         """Commit the outcome of a send and return the rest; raises a ``SendFailure`` after writing it to the row.
 
-        A receipt that could not be committed is kept in memory and tried again: without the receipt the chunk would be
-        unconfirmed, and might be sent twice.
+        The transaction of the last receipt also completes the step, and closes the job if that was its last step.
         """
+        chunk = due.chunk
         if isinstance(outcome, Unsettled):
-            return self._settle_unconfirmed(step, connector, turn.chunk)
-        if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
-            return self._as_new_message(step.job_id, turn.chunk)
+            return self._settle_unconfirmed(step, connector, chunk)
+        if chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
+            return self._as_new_message(step.job_id, chunk)
         if isinstance(outcome, SendFailure):
-            self._record_failure(turn, outcome)
+            self._record_failure(due, outcome)
             raise outcome
-        return self._record_receipt(step, connector, turn.chunk, outcome)
+        with self._store.begin() as tx:
+            tx.deliveries.sent(chunk.id, outcome)
+            if chunk.edits:
+                tx.deliveries.drafts.forget(step.job_id)
+            return self._remaining(tx, step, connector, chunk)
 
     def _prepare(
         self, step: DeliverStep, redacted: OutgoingContent | None = None
@@ -204,35 +204,33 @@ class DeliveryActivities:
                 return None
             if start.chunks or _is_reported_by_delegator(tx, job, step):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
-                first = self._turns.next(tx, chunks, connector)
-            elif start.draft and _in_doubt(tx, job):
+                first = self._queue.next(tx, chunks, connector)
+            elif start.draft and _is_draft_in_doubt(tx, job):
                 return UnsettledDraft(connector)
             else:
-                words = outgoing_content(tx, job, start) if redacted is None else redacted
-                chunks = store_parts(tx, job, start, words, connector)
-                first = self._turns.first(tx, chunks)
+                content = outgoing_content(tx, job, start) if redacted is None else redacted
+                chunks = store_parts(tx, job, start, content, connector)
+                first = self._queue.first(tx, chunks)
+            stopped = Stopped("stopped before its message was sent") if job.stop_requested else None
+            problem = stopped if first is not None else late_failure(chunks)
+            if problem is not None:
+                raise problem
             if first is None:
-                require_delivered(chunks)
                 _finish(tx, step, len(chunks))
-            elif job.stop_requested:
-                raise Stopped("stopped before its message was sent")
             return PreparedDelivery(connector, first)
 
-    def _redacted(self, step: DeliverStep) -> OutgoingContent | None:
-        """Return the content without secrets; None where redaction is off (docs/decisions.md: redaction).
+    def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
+        """Prepare the delivery; a scan for secrets comes before its transaction, because a scan may take long.
 
-        A scan may take long, so no transaction is open during it.
+        See docs/decisions.md: redaction.
         """
         redact = self._redact()
-        if redact is keep_text:
-            return None
+        if redact is as_it_is:
+            return self._prepare(step)
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
-            words = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
-        return words.without_secrets(redact)
-
-    def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
-        return self._prepare(step, self._redacted(step))
+            content = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
+        return self._prepare(step, content.without_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
         """Prepare if the lane is free, else return None; this check is repeated, so it only reads while others send."""
@@ -240,20 +238,6 @@ class DeliveryActivities:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare_redacted(step)
-
-    def _record_receipt(
-        self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
-    ) -> RemainingDelivery:
-        """Commit the receipt of a chunk, and return the rest of the delivery.
-
-        The transaction of the last receipt also completes the step, and closes the job if that was its last step. A job
-        that was ended or stopped meanwhile keeps the receipt and sends nothing more.
-        """
-        with self._store.begin() as tx:
-            tx.deliveries.sent(chunk.id, receipt)
-            if chunk.edits:
-                tx.deliveries.drafts.forget(step.job_id)
-            return self._remaining(tx, step, connector, chunk)
 
     def _as_new_message(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return a chunk as a separate message, because the draft that it should replace cannot be edited any more."""
@@ -271,12 +255,12 @@ class DeliveryActivities:
         First the delivery reports are read again, because one may have arrived since the last check.
         """
         with self._store.begin() as tx:
-            known = tx.deliveries.reports.receipt(chunk.address, chunk.key)
-            if known is not None:
-                tx.deliveries.sent(chunk.id, known)
+            receipt = tx.deliveries.reports.receipt(chunk.address, chunk.key)
+            if receipt is not None:
+                tx.deliveries.sent(chunk.id, receipt)
                 return self._remaining(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
-            if self._turns.rule(tx, chunk, connector) is SendAction.RESEND:
+            if self._queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._remaining(tx, step, connector, chunk)
@@ -284,45 +268,51 @@ class DeliveryActivities:
     def _remaining(
         self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
     ) -> RemainingDelivery:
-        """Return the rest of the delivery after this chunk; an earlier unconfirmed chunk stays unconfirmed."""
-        now = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
-        if now.status.ended:
-            ended = JobEnded(f"job {step.job_id} is {now.status}; the rest of its message is not sent")
+        """Return the rest of the delivery after this chunk; an earlier unconfirmed chunk stays unconfirmed.
+
+        A job that was ended or stopped meanwhile keeps its receipts and sends nothing more.
+        """
+        progress = tx.jobs.dependents.progress(step.job_id, step.purpose, done.id)
+        if progress.status.ended:
+            ended = JobEnded(f"job {step.job_id} is {progress.status}; the rest of its message is not sent")
             return RemainingDelivery(problem=ended)
-        if now.overtaken:
+        if progress.overtaken:
             taken = StepTaken(f"another process sends the rest of the message of job {step.job_id}")
             return RemainingDelivery(problem=taken)
-        if now.stop_requested and now.unsent:
+        if progress.stop_requested and progress.unsent:
             return RemainingDelivery(problem=Stopped("stopped before the rest of its message was sent"))
-        chunks = tx.deliveries.chunks(step.job_id, step.purpose) if now.unsent or now.failed else ()
-        following = self._turns.next(tx, after(done, chunks), connector) if now.unsent else None
-        if following is not None:
-            return RemainingDelivery(following)
-        failed = undelivered(chunks)
-        if failed is not None:
-            return RemainingDelivery(problem=PermanentSend(failed.error, FailureScope.MESSAGE))
-        _finish(tx, step, now.chunks, now.dependents)
-        return RemainingDelivery(awaited=now.waiting)
+        chunks = tx.deliveries.chunks(step.job_id, step.purpose) if progress.unsent or progress.failed else ()
+        following = self._queue.next(tx, after(done, chunks), connector) if progress.unsent else None
+        problem = late_failure(chunks) if following is None else None
+        if following is not None or problem is not None:
+            return RemainingDelivery(following, problem=problem)
+        _finish(tx, step, progress.chunks, progress.dependents)
+        return RemainingDelivery(awaited=progress.waiting)
 
-    def _record_failure(self, turn: DueChunk, failure: SendFailure) -> None:
+    def _record_failure(self, due: DueChunk, failure: SendFailure) -> None:
         """Store the failure of a send; a chunk that an earlier try may have sent stays unconfirmed.
 
         A chunk that the platform refuses permanently is not retried by the next job either.
         """
-        chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
+        chunk, scope = due.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
             tx.jobs.steps.require_newest()  # only the newest attempt may change the row of the chunk
-            if turn.move is SendAction.RESEND and failure.surely_unsent:
+            if due.action is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
-            if broken is FailureScope.CHANNEL:
+            if scope is FailureScope.CHANNEL:
                 tx.bots.channels.disable(chunk.address, str(failure))
-        if broken is FailureScope.ACCOUNT:
+        if scope is FailureScope.ACCOUNT:
             self._connectors.refused(chunk.address, str(failure))
 
 
-def _in_doubt(tx: Transaction, job: Job) -> bool:
+def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:
+    """Return whether a delegating agent gets this job's failure, and so reports it to the user."""
+    return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
+
+
+def _is_draft_in_doubt(tx: Transaction, job: Job) -> bool:
     draft = tx.deliveries.drafts.find(job.id)
     return draft is not None and draft.state is DraftState.SENDING
 
@@ -331,8 +321,3 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
     if step.closes:
         tx.jobs.close(step.job_id, JobEnding(status=JobStatus.COMPLETED), dependents)
     tx.jobs.steps.done(step, DeliverOutcome(chunks=chunks))
-
-
-def _is_reported_by_delegator(tx: Transaction, job: Job, step: DeliverStep) -> bool:
-    """Return whether a delegating agent gets this job's failure, and so reports it to the user."""
-    return not step.closes and job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from connectors.base import Connector, FetchesMedia, FetchFailure, PermanentFetc
 from maestro.domain.jobs.flow import MediaOutcome, VoiceOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import CallState
-from maestro.domain.llm.errors import CallSite
 from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, by_magic, is_text
 from maestro.domain.messages import Address, Attachment
@@ -50,52 +48,48 @@ class MediaActivities:
     @activity.defn
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
         """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
-        wanted = await asyncio.to_thread(self._wanted, ref)
-        connector = self._connectors.holding(wanted.address)
+        files = await asyncio.to_thread(self._find_missing, ref)
+        connector = self._connectors.holding(files.address)
         with self._files.arriving() as folder:
-            fetching = [_fetch(connector, one, folder / str(n)) for n, (_, one) in enumerate(wanted.missing)]
-            found = await asyncio.gather(*fetching, return_exceptions=True)
-            return await asyncio.to_thread(self._keep, ref, wanted, found)
+            fetching = [_fetch(connector, file, folder / str(n)) for n, (_, file) in enumerate(files.missing)]
+            results = await asyncio.gather(*fetching, return_exceptions=True)
+            return await asyncio.to_thread(self._store_files, ref, files, results)
 
-    def _wanted(self, ref: StepRef) -> MissingFiles:
+    def _find_missing(self, ref: StepRef) -> MissingFiles:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
-            asked = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
-            known = [file for files in tx.inbox.media.of(list(asked)).values() for file in files]
+            messages = {row.id: row for row in tx.jobs.merged.answered_messages(job) if row.id is not None}
+            files = [file for files in tx.inbox.media.of(list(messages)).values() for file in files]
             missing = tuple(
-                (_new_row(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest
+                (
+                    MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename),
+                    messages[file.inbox_id].files()[file.seq],
+                )
+                for file in files
+                if not file.digest
             )
-            return MissingFiles(job.address, tuple(asked), missing, held=len(known) - len(missing))
+            return MissingFiles(job.address, tuple(messages), missing, held=len(files) - len(missing))
 
-    def _keep(self, ref: StepRef, wanted: MissingFiles, found: Sequence[Path | BaseException]) -> MediaOutcome:
-        rows = [self._row(blank, _file_or_failure(one)) for (blank, _), one in zip(wanted.missing, found, strict=True)]
+    def _store_files(self, ref: StepRef, files: MissingFiles, results: Sequence[Path | BaseException]) -> MediaOutcome:
+        rows = [self._fill_row(row, result) for (row, _), result in zip(files.missing, results, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
                 tx.inbox.media.put(row)
-            gone = sum(not row.digest for row in rows)
-            there, voices = wanted.held + len(rows) - gone, len(tx.inbox.media.untranscribed(wanted.inbox_ids))
-            return tx.jobs.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
+            unavailable = sum(not row.digest for row in rows)
+            stored, voices = files.held + len(rows) - unavailable, tx.inbox.media.untranscribed(files.inbox_ids)
+            return tx.jobs.steps.done(ref, MediaOutcome(files=stored, unavailable=unavailable, voices=len(voices)))
 
-    def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
-        if isinstance(found, FetchFailure):
-            row.error = str(found) or found.public
-            return row
-        row.size = found.stat().st_size
-        row.content_type = content_type(found)
-        row.digest = self._files.take(found)
+    def _fill_row(self, row: MediaFile, result: Path | BaseException) -> MediaFile:
+        """Return the row with the file or its permanent failure; raises a failure that a retry may solve."""
+        if isinstance(result, Path):
+            row.size = result.stat().st_size
+            row.content_type = content_type(result)
+            row.digest = self._files.take(result)
+        elif isinstance(result, FetchFailure) and not result.retryable:
+            row.error = str(result) or result.public
+        else:
+            raise result
         return row
-
-
-def _new_row(file: MediaFile) -> MediaFile:
-    """Return a new row for a file, without the result of any earlier attempt."""
-    return MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename)
-
-
-def _file_or_failure(found: Path | BaseException) -> Path | FetchFailure:
-    """Return the fetched file or the permanent failure; raises a failure that a retry may solve."""
-    if isinstance(found, Path) or (isinstance(found, FetchFailure) and not found.retryable):
-        return found
-    raise found
 
 
 async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> Path:
@@ -128,21 +122,21 @@ class VoiceActivities:
 
         See docs/invariants.md: no answer bought twice.
         """
-        voices = await asyncio.to_thread(self._unheard, ref)
-        heard = 0
+        voices = await asyncio.to_thread(self._find_voices, ref)
+        transcribed = 0
         for voice in voices:
-            heard += await self._watch.until_stopped(ref.job_id, self._listen(ref, voice))
-        return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=heard))
+            transcribed += await self._watch.until_stopped(ref.job_id, self._transcribe(ref, voice))
+        return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=transcribed))
 
-    async def _listen(self, ref: StepRef, voice: MediaFile) -> bool:
+    async def _transcribe(self, ref: StepRef, voice: MediaFile) -> bool:
         content = await asyncio.to_thread(self._files.read, voice.digest)
-        books = _TranscriptRecorder(self._store, ref.job_id, voice)
-        return await self._transcriber.transcribe(Audio(content, voice.content_type), books.keep)
+        recorder = _TranscriptRecorder(self._store, ref.job_id, voice)
+        return await self._transcriber.transcribe(Audio(content, voice.content_type), recorder.record)
 
-    def _unheard(self, ref: StepRef) -> list[MediaFile]:
+    def _find_voices(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
-            asked = tx.jobs.merged.answered_messages(tx.jobs.get(ref.job_id))
-            return list(tx.inbox.media.untranscribed([row.id for row in asked if row.id is not None]))
+            messages = tx.jobs.merged.answered_messages(tx.jobs.get(ref.job_id))
+            return list(tx.inbox.media.untranscribed([row.id for row in messages if row.id is not None]))
 
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
@@ -158,7 +152,7 @@ class _TranscriptRecorder:
         self._voice = voice
         self._row_id = 0
 
-    async def keep(self, attempt: TranscriptionAttempt) -> None:
+    async def record(self, attempt: TranscriptionAttempt) -> None:
         """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
         await committed(self._store, partial(self._commit, attempt))
 
@@ -166,23 +160,21 @@ class _TranscriptRecorder:
         with self._store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.jobs.steps.require_newest()
-                self._row_id = tx.llm.usage.add(self._row(attempt.site, tx.now))
+                self._row_id = tx.llm.usage.add(
+                    UsageRow(
+                        at=tx.now,
+                        job_id=self._job_id,
+                        purpose=VOICE,
+                        number=self._voice.seq + 1,
+                        attempt=0,
+                        provider=attempt.site.provider,
+                        model=attempt.site.model,
+                        account=attempt.site.account,
+                        state=CallState.INTERRUPTED,  # correct even if the process dies during the request
+                    )
+                )
                 return
             tx.llm.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
             if attempt.state is CallState.ANSWERED:
                 tx.inbox.media.set_transcript(self._voice.id, attempt.text)
                 tx.llm.accounts.succeeded(attempt.site.account, attempt.site.model, None)
-
-    def _row(self, site: CallSite, now: datetime) -> UsageRow:
-        """Return the usage row of a request that is about to be sent; it stays correct if the process dies then."""
-        return UsageRow(
-            at=now,
-            job_id=self._job_id,
-            purpose=VOICE,
-            number=self._voice.seq + 1,
-            attempt=0,
-            provider=site.provider,
-            model=site.model,
-            account=site.account,
-            state=CallState.INTERRUPTED,
-        )

@@ -3,31 +3,29 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from temporalio import activity
 
-from activities.conversations import TagActivities
+from activities.context import ToolList
+from activities.conversations import GroupJournal, TagActivities
 from activities.delivery import DeliveryActivities, PreparedDelivery
 from activities.routing import Typing
-from maestro.domain.agents.agent import Agent
-from maestro.domain.context.history import ToolResult, ToolRound, build_round, build_tool_turns, limit_calls
+from maestro.domain.context.history import ToolResult, build_round, build_tool_turns, limit_calls
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
     AnswerStep,
     AskGroup,
     AskGroupOutcome,
-    DeliverOutcome,
     DeliverStep,
     ModelOutcome,
     ModelStep,
 )
-from maestro.domain.jobs.job import Job, StepRef, is_streamed, model_for
+from maestro.domain.jobs.job import Job, is_streamed, model_for
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import estimate_messages, estimate_tools
@@ -39,7 +37,6 @@ from maestro.domain.llm.prompts import (
     LLMResponse,
     PromptMessage,
     StoredRequest,
-    ToolSpec,
 )
 from maestro.llm.accounts import MARGIN
 from maestro.llm.middleware.replay import ReplayGuard, RequestTransaction
@@ -54,18 +51,6 @@ UNKNOWN_TOOL = "unknown"
 Result = TypeVar("Result")
 
 
-class OfferedTools(Protocol):
-    """The tools that are available."""
-
-    async def settled(self) -> None:
-        """Wait until the list of tools is known; return after a few seconds in any case."""
-        ...
-
-    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return the specifications, for the model, of the tools that an agent may call, by name."""
-        ...
-
-
 @dataclass(frozen=True)
 class ModelRules:
     """Settings of a call: the tokens of the longest answer, the tools, and a model's context window in tokens.
@@ -74,7 +59,7 @@ class ModelRules:
     """
 
     max_output_tokens: int
-    toolbox: OfferedTools
+    toolbox: ToolList
     window: Callable[[str], int]
     searched: bool = False
 
@@ -98,9 +83,9 @@ class LLMActivities:
         See docs/invariants.md: no answer bought twice.
         """
         await self.ready()
-        request = await asyncio.to_thread(self._requested, step)
+        request = await asyncio.to_thread(self._build_request, step)
         response = await self.chain.complete(request)
-        return await asyncio.to_thread(self.finished, step, request, response)
+        return await asyncio.to_thread(self.finish_separately, step, request, response)
 
     async def ready(self) -> None:
         """Wait until the list of tools is known; return after a few seconds in any case."""
@@ -134,16 +119,16 @@ class LLMActivities:
     def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Store the usage of a call and its tool calls as the result of the step."""
         known = {spec.name for spec in request.tools}
-        wanted = () if step.final else limit_calls(response.tool_calls)
-        tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
-        took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
-        return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
+        calls = () if step.final else limit_calls(response.tool_calls)
+        tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in calls)
+        usage = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
+        return tx.jobs.steps.done(step, ModelOutcome(number=step.number, tools=tools, **usage))
 
-    def _requested(self, step: ModelStep) -> LLMRequest:
+    def _build_request(self, step: ModelStep) -> LLMRequest:
         with self.chain.view() as view:
             return self.request(view, step)
 
-    def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+    def finish_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Store the usage of a call and its tool calls in a transaction of its own."""
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
@@ -156,21 +141,18 @@ class LLMActivities:
         window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.llm.accounts.default_model())
         tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
-        return (*prompt, *build_tool_turns(_rounds(tx, step), room))
-
-
-def _rounds(tx: Transaction, step: ModelStep) -> list[ToolRound]:
-    """Return the tool calls that the model made in earlier calls for this job, with their results."""
-    runs, shown = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
-    found = []
-    for number in range(1, step.number):
-        call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
-        made_now = [run for run in runs if run.number == number]
-        results = [ToolResult(tx.llm.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
-        found.append(
-            build_round(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call))
-        )
-    return found
+        runs, pictures = tx.jobs.tool_runs.of(step.job_id), tx.jobs.tool_runs.pictures(step.job_id)
+        rounds = []
+        for number in range(1, step.number):
+            call = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=number))
+            results = [
+                ToolResult(tx.llm.prompts.text(run.result), pictures.get((number, run.place), ()))
+                for run in runs
+                if run.number == number
+            ]
+            calls = TOOL_CALLS.validate_json(call.tool_calls)
+            rounds.append(build_round(call.content, calls, results, _chat_turn(tx, call)))
+        return (*prompt, *build_tool_turns(rounds, room))
 
 
 def _chat_turn(tx: Transaction, call: LLMCall) -> str:
@@ -181,33 +163,11 @@ def _chat_turn(tx: Transaction, call: LLMCall) -> str:
     return tx.llm.prompts.text(last.digest) if last.chat else ""
 
 
-class AnswerJournal(Protocol):
-    """Journals a model call and the steps after it."""
-
-    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Return the result of a step that only writes to the store, or its stored result when it finished before."""
-        ...
-
-    def attempt(
-        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
-    ) -> AbstractAsyncContextManager[str | None]:
-        """Treat the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
-        ...
-
-    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return the stored result of a finished step, or the attempt that begins now."""
-        ...
-
-    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that the previous step recorded for this one, None without one."""
-        ...
-
-
 @dataclass(frozen=True)
 class AnswerSteps:
     """The model call and the steps after an answer, with their journal."""
 
-    journal: AnswerJournal
+    journal: GroupJournal
     llm: LLMActivities
     tags: TagActivities
     delivery: DeliveryActivities
@@ -228,7 +188,7 @@ class AnsweringActivities:
         stored before.
         """
         await self._steps.llm.ready()
-        return await _AnswerAttempt(self._steps, step).answered()
+        return await _AnswerAttempt(self._steps, step).run()
 
 
 @dataclass(frozen=True)
@@ -250,22 +210,24 @@ class _AnswerAttempt:
         self._request: LLMRequest | None = None
         self._job: Job | None = None
         self._attempts: StepAttempts = {}
-        self._kept: _CommittedAnswer | None = None
+        self._answer: _CommittedAnswer | None = None
 
-    async def answered(self) -> AskGroupOutcome:
+    async def run(self) -> AskGroupOutcome:
         """Call the model, commit the answer, and send the chunks that are ready."""
         moments = [time.monotonic()]
-        async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
-            kept = await self._ask() if held is None else _CommittedAnswer(ModelOutcome.model_validate_json(held))
+        async with self._steps.journal.attempt(self._model, "call_model", self._begin) as stored:
+            answer = await self._ask() if stored is None else _CommittedAnswer(ModelOutcome.model_validate_json(stored))
         # The answer was recorded in the same transaction.
-        moments += [time.monotonic()] * (1 if kept.recorded is None else 2)
+        moments += [time.monotonic()] * (1 if answer.recorded is None else 2)
         delivered = None
-        if kept.sending is not None:
-            delivered = await self._deliver(*kept.sending)
+        if answer.sending is not None:
+            attempt, prepared = answer.sending
+            async with self._steps.journal.attempt(self._send, DeliveryActivities.deliver.__name__, attempt):
+                delivered = await self._steps.delivery.send(self._send, prepared)
             moments.append(time.monotonic())
-        took = [round((to - since) * 1000) for since, to in pairwise(moments)]
+        milliseconds = tuple(round((to - since) * 1000) for since, to in pairwise(moments))
         return AskGroupOutcome(
-            model=kept.outcome, recorded=kept.recorded, delivered=delivered, milliseconds=tuple(took)
+            model=answer.outcome, recorded=answer.recorded, delivered=delivered, milliseconds=milliseconds
         )
 
     def _begin(self) -> str | OwnAttempt:
@@ -274,17 +236,17 @@ class _AnswerAttempt:
         with steps.llm.chain.view() as view:
             # One query for both: the journal needs the row of the job, the request needs the related rows.
             view.tx.jobs.callers.load(self._model.job_id)
-            own = steps.journal.adopt(view.tx, self._model)
-            if own is not None:
-                self._read(view, own)
-                return own
+            attempt = steps.journal.adopt(view.tx, self._model)
+            if attempt is not None:
+                self._build_request(view, attempt)
+                return attempt
         begun = steps.journal.begin(self._model, "call_model")
         if isinstance(begun, OwnAttempt):
             with steps.llm.chain.view() as view:
-                self._read(view, begun)
+                self._build_request(view, begun)
         return begun
 
-    def _read(self, view: RequestTransaction, own: OwnAttempt) -> None:
+    def _build_request(self, view: RequestTransaction, attempt: OwnAttempt) -> None:
         """Build the request; only on a first attempt does the committing transaction also act on the answer.
 
         On a further attempt, the steps after the answer may be what ended the process: they must not lose the next
@@ -292,21 +254,22 @@ class _AnswerAttempt:
         """
         request = self._steps.llm.request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
-        if own.number == 1:
+        if attempt.number == 1:
             self._attempts = view.tx.jobs.steps.attempts(self._model.job_id)
-            request = request.model_copy(update={"on_answer": self._keep})
+            request = request.model_copy(update={"on_answer": self._process_answer})
         self._request = request
 
     async def _ask(self) -> _CommittedAnswer:
         assert self._request is not None
         llm = self._steps.llm
         response = await llm.chain.complete(self._request)
-        # A retry, an answer that an earlier attempt stored, or a transaction that was rolled back: _keep has no result.
-        if self._kept is None:
-            self._kept = _CommittedAnswer(await asyncio.to_thread(llm.finished, self._model, self._request, response))
-        return self._kept
+        # On a retry, for an answer that an earlier attempt stored, and after a rollback, there is no processed answer.
+        if self._answer is None:
+            outcome = await asyncio.to_thread(llm.finish_separately, self._model, self._request, response)
+            self._answer = _CommittedAnswer(outcome)
+        return self._answer
 
-    def _keep(self, tx: Transaction, response: LLMResponse) -> None:
+    def _process_answer(self, tx: Transaction, response: LLMResponse) -> None:
         """Do the steps after an answer in the transaction that commits the answer; called again when that is retried.
 
         The results are used only after the commit: a chunk of a transaction that was rolled back must not be sent.
@@ -322,23 +285,14 @@ class _AnswerAttempt:
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
-                sending = self._prepare(tx)
-        tx.when_committed(partial(setattr, self, "_kept", _CommittedAnswer(outcome, recorded, sending)))
+                sending = self._prepare_delivery(tx)
+        tx.when_committed(partial(setattr, self, "_answer", _CommittedAnswer(outcome, recorded, sending)))
 
-    def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
+    def _prepare_delivery(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, if this process may send immediately."""
-        steps = self._steps
-        begun = steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
+        begun = self._steps.journal.begin(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):
             return None
         with acting_for(begun):
-            prepared = steps.delivery.prepare_at_once(tx, self._send)
-        if prepared is None:
-            return None
-        return tx.jobs.steps.record(begun), prepared
-
-    async def _deliver(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
-        steps = self._steps
-        async with steps.journal.attempt(self._send, DeliveryActivities.deliver.__name__, begun):
-            return await steps.delivery.send(self._send, prepared)
-        raise AssertionError("an attempt returns or raises")
+            prepared = self._steps.delivery.prepare_at_once(tx, self._send)
+        return (tx.jobs.steps.record(begun), prepared) if prepared is not None else None

@@ -48,14 +48,14 @@ class AskingRules:
     approvers: tuple[str, ...] = ()
 
 
-def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
+def ask_question(tx: Transaction, job: Job, step: ToolStep, asked: ToolQuestion, rules: AskingRules) -> Question:
     """Return the question of this call; on the first call, also send the question to the user."""
-    known = _earlier_question(tx, step)
-    if known is not None:
-        return known
-    question = _question(tx, job, step, rules)
-    question.kind, question.text, question.context = QuestionKind.QUESTION, storable(what.text), storable(what.context)
-    choices = tuple(map(storable, what.choices))
+    earlier = _earlier_question(tx, step)
+    if earlier is not None:
+        return earlier
+    question = _new_question(tx, job, step, rules)
+    question.text, question.context = storable(asked.text), storable(asked.context)
+    choices = tuple(map(storable, asked.choices))
     question.choices = choices_json(choices)
     text = "\n\n".join(filter(None, (question.context, question.text, choices_text(choices))))
     return _send_question(tx, job, question, text)
@@ -63,36 +63,36 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, 
 
 def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
     """Return the approval question of this call; on the first call, also send the question to the channel."""
-    known = _earlier_question(tx, step)
-    if known is not None:
-        return known
-    question = _question(tx, job, step, rules)
+    earlier = _earlier_question(tx, step)
+    if earlier is not None:
+        return earlier
+    question = _new_question(tx, job, step, rules)
     question.tool, question.approvers = call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
     question.context = shortened(call.arguments, ARGUMENT_CHARS)
-    return _put_approval(tx, job, question, "It would get:")
+    return _send_approval(tx, job, question, "It would get:")
 
 
 def ask_directives_approval(
-    tx: Transaction, job: Job, step: AnswerStep, wanted: Sequence[Tag], rules: AskingRules
+    tx: Transaction, job: Job, step: AnswerStep, directives: Sequence[Tag], rules: AskingRules
 ) -> Question:
     """Return the approval question for these directives of an answer; on the first call, also send it."""
-    place = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
-    known = _earlier_question(tx, place)
-    if known is not None:
-        return known
-    question = _question(tx, job, place, rules)
+    answer_step = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
+    earlier = _earlier_question(tx, answer_step)
+    if earlier is not None:
+        return earlier
+    question = _new_question(tx, job, answer_step, rules)
     question.text, question.approvers = AFTER_READING, " ".join(rules.approvers)
-    shown = (f"{tag.name} {tag.key}".strip() + f"\n{shortened(tag.body, ARGUMENT_CHARS)}" for tag in wanted)
-    question.context = without_tags("\n\n".join(shown))
-    return _put_approval(tx, job, question)
+    texts = (f"{tag.name} {tag.key}".strip() + f"\n{shortened(tag.body, ARGUMENT_CHARS)}" for tag in directives)
+    question.context = without_tags("\n\n".join(texts))
+    return _send_approval(tx, job, question)
 
 
 def wait_for_person(question: Question) -> WaitsForPerson:
     """Return the exception that a step raises while its question is open."""
-    waits = WaitsForPerson(f"question {question.id} is open")
-    waits.wake_at = question.expires_at
-    return waits
+    error = WaitsForPerson(f"question {question.id} is open")
+    error.wake_at = question.expires_at
+    return error
 
 
 def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
@@ -106,7 +106,8 @@ def _earlier_question(tx: Transaction, step: ToolStep) -> Question | None:
     return None if question is not None and question.status is QuestionStatus.CANCELLED else question
 
 
-def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
+def _new_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
+    first = tx.jobs.delegations.lineage(job)[-1]
     return Question(
         job_id=job.id,
         number=step.number,
@@ -114,33 +115,24 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        lane=_answer_lane(tx, job),
+        # The messages of this lane can answer; a question of background work is shown and answered in its channel.
+        lane=lane_of(first.address, None) if is_background(first) else job.lane or first.lane,
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,
         expires_at=tx.now + rules.expiry,
     )
 
 
-def _answer_lane(tx: Transaction, job: Job) -> str | None:
-    """Return the lane whose messages can answer the question: None, or the job's own lane, if no user began the job.
-
-    The question of such a job is shown in the job's channel, and answered there.
-    """
-    began = tx.jobs.delegations.lineage(job)[-1]
-    return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
-
-
-def _put_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
+def _send_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
     question.kind = QuestionKind.APPROVAL
     question = tx.jobs.questions.ask(question)
-    asks = f"{question.text} {lead}".rstrip()
-    return _send_question(
-        tx, job, question, f"{asks}\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
-    )
+    first_line = f"{question.text} {lead}".rstrip()
+    reply_hint = f"Answer yes #{question.id} or no #{question.id}."
+    return _send_question(tx, job, question, f"{first_line}\n{question.context}\n\n{reply_hint}")
 
 
 def _send_question(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Store the question, and add a job without a lane that sends it."""
-    kept = tx.jobs.questions.ask(question)
-    tx.jobs.add(notice_of(job, notice_id(kept, str(ULID())), text, tx.now))
-    return kept
+    question = tx.jobs.questions.ask(question)
+    tx.jobs.add(notice_of(job, notice_id(question, str(ULID())), text, tx.now))
+    return question

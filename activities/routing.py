@@ -78,19 +78,19 @@ class RoutingActivities:
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
         payer = payer_of(agent, binding)
         tx.jobs.note(job.id, agent_id=agent.id, client_id=payer, priority=priority)
-        together = collect(
+        merged = collect(
             tx,
             job,
-            busy_mode_of(binding, rules.busy),
-            lambda other: who_answers(tx, rules.access, other.message(), binding)[0] == agent,
+            mode_of(binding, rules.busy),
+            lambda row: who_answers(tx, rules.access, row.message(), binding)[0] == agent,
         )
-        asked = tx.jobs.merged.answered_messages(job) if together else ()
+        rows = tx.jobs.merged.answered_messages(job) if merged else ()
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=agent.slug,
-            reason=f"{reason}; {together} more messages are answered with it" if together else reason,
-            typing=self._typing.start(job.id, message.address, [row.message_id for row in asked] or [message.id]),
-            media=any(row.attachments != "[]" for row in asked) if together else bool(message.attachments),
+            reason=f"{reason}; {merged} more messages are answered with it" if merged else reason,
+            typing=self._typing.start(job.id, message.address, [row.message_id for row in rows] or [message.id]),
+            media=any(row.attachments != "[]" for row in rows) if merged else bool(message.attachments),
             precedence=tx.jobs.precedence(priority, payer, message.address),
         )
 
@@ -106,27 +106,20 @@ def who_answers(
 
     ``chosen`` is the slug of an agent that an operator chose; the asking user still needs access to that agent.
     """
-    agent, reason = _chosen(tx, chosen) if chosen is not None else _routed(tx, access, message, binding)
-    if agent is None:
-        return None, reason
+    if chosen is not None:
+        candidate, reason = tx.agents.by_slug(chosen), CHOSEN
+        if candidate is None or candidate.status is not AgentStatus.ACTIVE:
+            return None, f"the agent {chosen}, which an operator chose, is not active"
+        agent = tx.agents.read(candidate.id)
+    else:
+        route = access.route(tx, message, binding)
+        if route.agent is None:
+            return None, route.reason
+        agent, reason = tx.agents.read(route.agent.id), route.reason
     person = access.person(tx, message, binding)
     policy = access.turned_away(person, agent, message, binding)
     refused = UNKNOWN_USER_REASONS[policy] if policy is not None else refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
-
-
-def _chosen(tx: Transaction, slug: str) -> tuple[Agent | None, str]:
-    agent = tx.agents.by_slug(slug)
-    if agent is None or agent.status is not AgentStatus.ACTIVE:
-        return None, f"the agent {slug}, which an operator chose, is not active"
-    return tx.agents.read(agent.id), CHOSEN
-
-
-def _routed(
-    tx: Transaction, access: AccessControl, message: IncomingMessage, binding: AgentChannel | None
-) -> tuple[Agent | None, str]:
-    route = access.route(tx, message, binding)
-    return (tx.agents.read(route.agent.id) if route.agent is not None else None), route.reason
 
 
 class TypingActivities:
@@ -141,35 +134,32 @@ class TypingActivities:
         """Start the indicator from the process that holds the connector."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
-            asked = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
+            message_ids = [row.message_id for row in tx.jobs.merged.answered_messages(job)]
         if not job.status.ended:  # the connector may start only after the answer was sent
-            self._typing.start(job.id, job.address, asked)
+            self._typing.start(job.id, job.address, message_ids)
 
 
-def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[InboxRow], bool]) -> int:
+def collect(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
     """Merge the jobs that wait behind a job into it; return the number of messages that it answers besides its own.
 
-    ``goes_along`` returns whether the same agent would answer a message. Messages that the job's message interrupted
-    are merged as well. No message is lost, because the routing step commits the merge. A job with an operator's edit
-    merges nothing, because the edit is about one message.
+    ``has_same_agent`` returns whether the same agent would answer a message. Messages that the job's message
+    interrupted are merged as well. No message is lost, because the routing step commits the merge. A job with an
+    operator's edit merges nothing, because the edit is about one message.
     """
     if mode is BusyMode.QUEUE or host.edits:
         return 0
     row = tx.inbox.read(host.inbox_id)
     waiting = tx.jobs.merged.waiting_behind(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
-    joining = [one.job.id for one in collected(row, waiting, ends_at, goes_along)]
+    joining = [candidate.job.id for candidate in collected(row, waiting, ends_at, has_same_agent)]
     for job_id in joining:
         tx.jobs.close(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
-    taken = _interrupted(tx, [host.id, *joining])
-    if joining or taken:
-        tx.jobs.merged.merge([*joining, *taken], host.id)
-        tx.conversations.supersede(tx.jobs.merged.without_delivery(taken))
-    return len(joining) + len(taken)
-
-
-def _interrupted(tx: Transaction, ids: list[str]) -> list[str]:
-    """Return the jobs that the given ones interrupted; a job that had answered before keeps its own message."""
-    marked = [job for job in tx.jobs.merged.merged_into(ids) if job.status is not JobStatus.MERGED]
-    tx.jobs.merged.release([job.id for job in marked if job.status is not JobStatus.CANCELLED])
-    return [job.id for job in marked if job.status is JobStatus.CANCELLED]
+    merged = tx.jobs.merged.merged_into([host.id, *joining])
+    interrupted = [job for job in merged if job.status is not JobStatus.MERGED]
+    # An interrupted job that had answered before keeps its own message.
+    tx.jobs.merged.release([job.id for job in interrupted if not absorbed(job)])
+    absorbed_ids = [job.id for job in interrupted if absorbed(job)]
+    if joining or absorbed_ids:
+        tx.jobs.merged.merge([*joining, *absorbed_ids], host.id)
+        tx.conversations.supersede(tx.jobs.merged.without_delivery(absorbed_ids))
+    return len(joining) + len(absorbed_ids)

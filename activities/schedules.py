@@ -42,6 +42,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
+NO_ROOM = "enough background work goes on: the job begins when there is room"
 
 
 class ScheduleActivities:
@@ -61,9 +62,11 @@ class ScheduleActivities:
         Where enough background jobs run, the job is only stored, and the dispatcher starts it later.
         """
         with self._store.begin() as tx:
-            known = tx.jobs.find(firing.job_id)
-            if known is not None:
-                return _earlier_admission(known)
+            earlier = tx.jobs.find(firing.job_id)
+            if earlier is not None:  # an earlier attempt has added the job
+                if earlier.status is JobStatus.RUNNING and earlier.run == 1:
+                    return RunAdmission(begun=True)
+                return RunAdmission(begun=False, reason=f"the job of this time is {earlier.status}")
             planned = tx.background.runs.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
@@ -79,7 +82,14 @@ class ScheduleActivities:
                 return RunAdmission(begun=False, reason=reason or "")
             payer = payer_of(agent, tx.agents.binding(planned.address))
             job = job_of(planned, payer, firing.job_id, firing.slot)
-            return _begin(tx, job, full=tx.jobs.background_full(self._jobs().background_concurrency))
+            is_full = tx.jobs.background_full(self._jobs().background_concurrency)
+            tx.background.runs.began(tx.jobs.add(job))
+            if is_full:
+                return RunAdmission(begun=False, reason=NO_ROOM)
+            step = StepRef(job_id=job.id, step=StepKind.ENTER)
+            tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
+            tx.jobs.mark_started(job.id)
+            return tx.jobs.steps.done(step, RunAdmission(begun=True))
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
@@ -89,10 +99,8 @@ class ScheduleActivities:
             agent = tx.agents.get(job.agent_id)
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
-            precedence = tx.jobs.precedence_of(job)
-            return tx.jobs.steps.done(
-                ref, BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=precedence)
-            )
+            outcome = BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=tx.jobs.precedence_of(job))
+            return tx.jobs.steps.done(ref, outcome)
 
 
 def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
@@ -108,23 +116,6 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
     return True
 
 
-def _earlier_admission(job: Job) -> RunAdmission:
-    """Return the admission of a run whose job an earlier attempt has added."""
-    if job.status is JobStatus.RUNNING and job.run == 1:
-        return RunAdmission(begun=True)
-    return RunAdmission(begun=False, reason=f"the job of this time is {job.status}")
-
-
-def _begin(tx: Transaction, job: Job, *, full: bool) -> RunAdmission:
-    tx.background.runs.began(tx.jobs.add(job))
-    if full:
-        return RunAdmission(begun=False, reason="enough background work goes on: the job begins when there is room")
-    step = StepRef(job_id=job.id, step=StepKind.ENTER)
-    tx.jobs.steps.start(step, StepKind.ENTER, job.run, tx.jobs.steps.history(step))
-    tx.jobs.mark_started(job.id)
-    return tx.jobs.steps.done(step, RunAdmission(begun=True))
-
-
 def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
     """Pause the schedule of an ended job after too many consecutive failures, and notify its channel."""
     planned = tx.background.runs.find(tx.jobs.read(job_id).schedule)
@@ -137,15 +128,16 @@ def _pause_failing(tx: Transaction, planned: ScheduleColumns, limit: int) -> Non
         return
     planned.paused_reason = GIVEN_UP.format(planned.failures)
     text = f"The {planned.kind} “{planned.name}” {planned.paused_reason} and is paused now. The operators can see why."
-    notice = Job(
-        id=f"{planned.kind}-{ULID()}",
-        kind=planned.kind,
-        priority=Priority.SCHEDULED,
-        notice=text,
-        created_at=tx.now,
-        **planned.address.model_dump(),
+    tx.jobs.add(
+        Job(
+            id=f"{planned.kind}-{ULID()}",
+            kind=planned.kind,
+            priority=Priority.SCHEDULED,
+            notice=text,
+            created_at=tx.now,
+            **planned.address.model_dump(),
+        )
     )
-    tx.jobs.add(notice)
     tx.system.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)
 
 
@@ -171,43 +163,41 @@ class ScriptActivities:
         If the script's condition holds, another job is added that gives the data to a model and waits in order like any
         other job.
         """
-        script = await asyncio.to_thread(self._script, ref)
+        script = await asyncio.to_thread(self._read_script, ref)
         rules = self._rules()
         bearer = rules.reveal(script.bearer) if script.bearer else SecretStr("")
         answer = await fetch(script.url, LIMITS, FetchAccess(private_hosts=rules.private_hosts, bearer=bearer))
-        return await asyncio.to_thread(self._keep, ref, script, fetched_json(answer.status, answer.body))
+        return await asyncio.to_thread(self._store_text, ref, script, fetched_json(answer.status, answer.body))
 
-    def _script(self, ref: StepRef) -> Script:
+    def _read_script(self, ref: StepRef) -> Script:
         with self._store.view() as tx:
             planned = tx.background.runs.find(tx.jobs.read(ref.job_id).schedule)
         if not isinstance(planned, Heartbeat) or not planned.script:
             raise ScriptFailed("the schedule has no script any more")
         return read_script(planned.script)
 
-    def _keep(self, ref: StepRef, script: Script, fetched: object) -> ScriptOutcome:
+    def _store_text(self, ref: StepRef, script: Script, fetched: object) -> ScriptOutcome:
         text = fill_script(script.template, fetched)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            asks = ""
+            model_job = ""
             if script.condition is not None and script.condition.holds(fetched):
-                asks = tx.jobs.add(_model_job(tx, job, condition_text(script, script.condition, fetched))).id
+                model_job = f"{job.kind}-{ULID()}"
+                tx.jobs.add(
+                    Job(
+                        id=model_job,
+                        kind=job.kind,
+                        priority=job.priority,
+                        agent_id=job.agent_id,
+                        client_id=job.client_id,
+                        task=condition_text(script, script.condition, fetched),
+                        schedule=job.schedule,
+                        slot=job.slot,
+                        created_at=tx.now,
+                        **job.address.model_dump(),
+                    )
+                )
             tx.jobs.update(job.id, said=text)
             if not text:
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
-            return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=asks))
-
-
-def _model_job(tx: Transaction, job: Job, task: str) -> Job:
-    """Return a job that gives the fetched data to a model."""
-    return Job(
-        id=f"{job.kind}-{ULID()}",
-        kind=job.kind,
-        priority=job.priority,
-        agent_id=job.agent_id,
-        client_id=job.client_id,
-        task=task,
-        schedule=job.schedule,
-        slot=job.slot,
-        created_at=tx.now,
-        **job.address.model_dump(),
-    )
+            return tx.jobs.steps.done(ref, ScriptOutcome(posts=bool(text), asks=model_job))

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from ulid import ULID
 
-from activities.context import memory_scope_of_job
+from activities.context import memory_scope_of
 from activities.questions import AskingRules, ask_directives_approval
 from maestro.domain.agents.agent import Agent, MemoryScope, Permission, payer_of
 from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
@@ -37,14 +37,12 @@ from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
 from maestro.domain.memory.facts import fact_of
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
-from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.schedules.views import ScheduleView
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.tags.provenance import is_quotation, squeezed
@@ -72,7 +70,7 @@ class TagOutcomes:
     """The results of the tags of an answer: outcomes in order, texts for the user, and delegated tasks."""
 
     outcomes: list[tuple[Tag, ActionOutcome]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     tasks: list[tuple[DelegatedTask, Job]] = field(default_factory=list)
 
     @property
@@ -88,11 +86,20 @@ class TagRun:
         self._tx = tx
         self._job = job
         self._agent = tx.agents.get(job.agent_id)
-        self._person = tx.inbox.person(job.inbox_id)
-        self._by = _requester(job, self._agent, self._person, rules)
-        self._place = memory_scope_of_job(tx, job, rules.memory_scope)
+        self._person = tx.inbox.person(job.inbox_id)  # None for a schedule's run
+        name = str(self._person.id) if self._person is not None else ""
+        self._by = Requester(
+            agent=self._agent,
+            person=name,
+            is_owner=self._person is not None and self._person.is_owner,
+            allowed=name in rules.may_conduct,
+            address=job.address,
+            job_id=job.id,
+            shortest=rules.shortest,
+        )
+        self._scope = memory_scope_of(tx, job, self._agent, rules.memory_scope)
         self._asking = rules.asking
-        self._acted = TagOutcomes()
+        self._results = TagOutcomes()
 
     def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
         """Return the question whether a conductor may act on these tags; None where no approval is needed.
@@ -100,33 +107,36 @@ class TagRun:
         Approval is needed if text from outside was read for this answer, or for an earlier answer that contains one of
         the directives. One question covers all directives of an answer.
         """
-        wanted = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
-        if not wanted or self._asking is None or self._by.refusal:
+        directives = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
+        if not directives or self._asking is None or self._by.refusal:
             return None
-        if not (outside_tools(self._tx, self._job) or repeats_reading(self._tx, step, wanted)):
+        if not (outside_tools(self._tx, self._job) or repeats_reading(self._tx, step, directives)):
             return None
-        question = ask_directives_approval(self._tx, self._job, step, wanted, self._asking)
+        question = ask_directives_approval(self._tx, self._job, step, directives, self._asking)
         self._by = replace(self._by, approval=question.status)
         return question
 
     def on(self, tags: Sequence[Tag]) -> TagOutcomes:
         """Act on every tag in order, and store each outcome."""
         for tag in tags:
-            outcome = self._one(tag)
-            self._acted.outcomes.append((tag, outcome))
+            outcome = self._act_on(tag)
+            self._results.outcomes.append((tag, outcome))
             if _is_reported(tag, outcome):
-                self._acted.told.append(outcome.detail)
-        self._tx.jobs.actions.add(self._job.id, self._acted.outcomes)
-        return self._acted
+                self._results.reports.append(outcome.detail)
+        self._tx.jobs.actions.add(self._job.id, self._results.outcomes)
+        return self._results
 
-    def _one(self, tag: Tag) -> ActionOutcome:
+    def _act_on(self, tag: Tag) -> ActionOutcome:
         if tag.quoted:
             self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
             return ActionOutcome(ActionState.REFUSED, quotation_refused(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
-            return self._set_state(tag)
+            problem: str | None = f"{tag.key!r} is no key, or not all of it; write one word."
+            if tag.complete:
+                problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._scope)
+            return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
         if tag.name is TagName.DELEGATE:
             return self._delegate(tag)
         return perform(self._tx, tag, self._by)
@@ -136,112 +146,73 @@ class TagRun:
         if isinstance(fact, str):
             return ActionOutcome(ActionState.FAILED, fact, tag.key)
         new = self._tx.memory.learn(
-            self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._place
+            self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._scope
         )
         detail = "remembered" if new else "known already"
         if fact.category != tag.key.casefold().replace("-", "_"):
             detail = f"{KEPT_AS}{fact.category}: {tag.key!r} is no category; write one of {', '.join(FactCategory)}."
         return ActionOutcome(ActionState.DONE, detail, fact.category)
 
-    def _set_state(self, tag: Tag) -> ActionOutcome:
-        if not tag.complete:
-            return ActionOutcome(
-                ActionState.FAILED, f"{tag.key!r} is no key, or not all of it; write one word.", tag.key
-            )
-        problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._place)
-        return ActionOutcome(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
-
     def _delegate(self, tag: Tag) -> ActionOutcome:
         task = DelegatedTask.of(tag)
         target = self._tx.agents.by_slug(task.slug)
-        problem = tag_problem(task, tag) or self._too_many(task) or self._refusal(task, target)
+        problem = tag_problem(task, tag) or self._delegation_problem(task, target)
         if problem is not None:
             return ActionOutcome(ActionState.REFUSED, problem, task.slug)
         assert target is not None  # a task for an unknown agent was refused above
-        self._acted.tasks.append((task, self._tx.jobs.add(_task_job(self._tx, self._job, task, target))))
+        by = self._job
+        task_job = self._tx.jobs.add(
+            Job(
+                id=f"{JobKind.DELEGATION}-{ULID()}",
+                kind=JobKind.DELEGATION,
+                # At most the priority of the job that delegates (docs/decisions.md: priorities).
+                priority=max(Priority.DELEGATION, by.priority),
+                inbox_id=by.inbox_id,
+                agent_id=target.id,
+                client_id=payer_of(target, self._tx.agents.binding(by.address)),
+                conversation_id=by.conversation_id,
+                parent_id=by.id,
+                depth=by.depth + 1,
+                task=task.task,
+                hears=task.hears,
+                created_at=self._tx.now,
+                **by.address.model_dump(),
+            )
+        )
+        self._results.tasks.append((task, task_job))
         return ActionOutcome(ActionState.DONE, "passed on", task.slug)
 
-    def _too_many(self, task: DelegatedTask) -> str | None:
-        if len(self._acted.tasks) < MOST_TASKS:
-            return None
-        return f"The task was not passed on to @{task.slug}: one answer may pass on {MOST_TASKS} tasks at most."
-
-    def _refusal(self, task: DelegatedTask, target: Agent | None) -> str | None:
-        lineage = self._tx.jobs.delegations.lineage(self._job)
-        by = Delegator(
-            self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
-        )
-        return refusal(task, target, by) or self._access_problem(target)
-
-    def _access_problem(self, target: Agent | None) -> str | None:
-        """Return why the asking user may not talk to this agent, which also forbids delegating to that agent.
+    def _delegation_problem(self, task: DelegatedTask, target: Agent | None) -> str | None:
+        """Return why a task is refused; a user may only delegate to an agent with which the user may talk.
 
         See docs/decisions.md: access.
         """
-        if target is None:
-            return None
-        if (
-            self._person is None
-        ):  # no user asked for a schedule's run, so only agents without an allow-list may be asked
-            listed = target.allow_users is not None
-            return f"The task was not passed on to @{target.slug}: only some people may talk to it." if listed else None
+        start = f"The task was not passed on to @{task.slug}:"
+        if len(self._results.tasks) >= MOST_TASKS:
+            return f"{start} one answer may pass on {MOST_TASKS} tasks at most."
+        lineage = self._tx.jobs.delegations.lineage(self._job)
+        agents = {job.agent_id for job in lineage if job.agent_id is not None}
+        problem = refusal(task, target, Delegator(self._agent, self._job.depth, agents))
+        if problem or target is None:
+            return problem
+        if self._person is None:  # a schedule's run has no user, so an agent with an allow-list refuses it
+            return f"{start} only some people may talk to it." if target.allow_users is not None else None
         if may_not_talk(self._person, target) is None:
             return None
-        return f"The task was not passed on to @{target.slug}: the person who asked may not talk to that agent."
-
-
-def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules) -> Requester:
-    """Return the user for whom the answer of a job acts."""
-    name = str(person.id) if person is not None else ""
-    return Requester(
-        agent=agent,
-        person=name,
-        is_owner=person is not None and person.is_owner,
-        allowed=name in rules.may_conduct,
-        address=job.address,
-        job_id=job.id,
-        shortest=rules.shortest,
-    )
+        return f"{start} the person who asked may not talk to that agent."
 
 
 def _is_reported(tag: Tag, outcome: ActionOutcome) -> bool:
-    """Return whether the user is told an outcome: that of a directive, a refused task, or a quoted tag.
-
-    Outcomes of memory tags are not reported, unless the tag was quoted.
-    """
-    if tag.quoted:
+    """Return whether the user sees an outcome: that of a directive, a refused task, or a quoted tag."""
+    if tag.quoted or tag.name not in (TagName.MEMORY, TagName.STATE, TagName.DELEGATE):
         return True
-    if tag.name in (TagName.MEMORY, TagName.STATE):
-        return False
-    return tag.name is not TagName.DELEGATE or outcome.state is not ActionState.DONE
-
-
-def _task_job(tx: Transaction, by: Job, task: DelegatedTask, target: Agent) -> Job:
-    """Return the job of a task; it has no lane, and at most the priority of the job that delegates.
-
-    See docs/decisions.md: priorities.
-    """
-    return Job(
-        id=f"{JobKind.DELEGATION}-{ULID()}",
-        kind=JobKind.DELEGATION,
-        priority=max(Priority.DELEGATION, by.priority),
-        inbox_id=by.inbox_id,
-        agent_id=target.id,
-        client_id=payer_of(target, tx.agents.binding(by.address)),
-        conversation_id=by.conversation_id,
-        parent_id=by.id,
-        depth=by.depth + 1,
-        task=task.task,
-        hears=task.hears,
-        created_at=tx.now,
-        **by.address.model_dump(),
-    )
+    return tag.name is TagName.DELEGATE and outcome.state is not ActionState.DONE
 
 
 def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     """Return the tools that brought text from outside into a job, or into a job related to it by delegation."""
     first = tx.jobs.delegations.lineage(job)[-1]
-    return tx.jobs.tool_runs.from_outside([first.id, *(other.id for other in tx.jobs.delegations.below([first.id]))])
+    return tx.jobs.tool_runs.from_outside([first.id, *(task.id for task in tx.jobs.delegations.below([first.id]))])
 
 
 def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
@@ -280,31 +251,31 @@ def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reas
 
 
 def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    wish = read_agent_creation(tag, by.address)
-    agent = tx.agents.create(wish.agent, by.actor, by.reason)
-    for channel in wish.channels:
+    creation = read_agent_creation(tag, by.address)
+    agent = tx.agents.create(creation.agent, by.actor, by.reason)
+    for channel in creation.channels:
         tx.agents.bind_channel(agent, channel, by.actor)
-    return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} was created{_bound(wish.channels)}.", agent.slug)
+    text = f"The agent @{agent.slug} was created{_channels_text(creation.channels)}."
+    return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
 def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
-    wish = read_agent_update(tag, by.address)
-    agent = tx.agents.named(wish.slug)
-    if agent.id == by.agent.id and wish.change.given & OWN_STANDING:
+    update = read_agent_update(tag, by.address)
+    agent = tx.agents.named(update.slug)
+    if agent.id == by.agent.id and update.change.given & OWN_STANDING:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
     before = tx.agents.fields(agent)
-    tx.agents.change(agent, wish.change, by.actor, by.reason)
-    for channel in wish.channels:
+    tx.agents.change(agent, update.change, by.actor, by.reason)
+    for channel in update.channels:
         _bind(tx, agent, channel, by)
     after = tx.agents.fields(agent)
-    different = [name for name in sorted(wish.change.given) if getattr(before, name) != getattr(after, name)]
-    if not different and not wish.channels:
+    different = [name for name in sorted(update.change.given) if getattr(before, name) != getattr(after, name)]
+    if not different and not update.channels:
         tx.system.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
         return ActionOutcome(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
     changed = ", ".join(different) or "its channels"
-    return ActionOutcome(
-        ActionState.DONE, f"The agent @{agent.slug} was changed: {changed}{_bound(wish.channels)}.", agent.slug
-    )
+    text = f"The agent @{agent.slug} was changed: {changed}{_channels_text(update.channels)}."
+    return ActionOutcome(ActionState.DONE, text, agent.slug)
 
 
 def _bind(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None:
@@ -313,40 +284,34 @@ def _bind(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None
     if binding is None or binding.agent_id != agent.id:
         tx.agents.bind_channel(agent, new, by.actor)
         return
-    given = new.model_fields_set & BindingFields.model_fields.keys()
-    if given:
-        change = BindingChange.model_validate({name: getattr(new, name) for name in given})
+    fields = new.model_fields_set & BindingFields.model_fields.keys()
+    if fields:
+        change = BindingChange.model_validate({name: getattr(new, name) for name in fields})
         tx.agents.change_binding(binding, change, by.actor)
 
 
-def _bound(channels: tuple[NewBinding, ...]) -> str:
-    answering = [where for where in channels if where.permission is Permission.FULL]
-    silent = [where for where in channels if where.permission is not Permission.FULL]
-    heard = f", and answers in {_places(answering)}" if answering else ""
-    return heard + (f", and has, without being talked to there, {_places(silent)}" if silent else "")
-
-
-def _places(channels: Sequence[NewBinding]) -> str:
-    return " and ".join(f"{channel.channel} on {channel.platform}" for channel in channels)
+def _channels_text(channels: tuple[NewBinding, ...]) -> str:
+    names: dict[bool, list[str]] = {True: [], False: []}
+    for channel in channels:
+        names[channel.permission is Permission.FULL].append(f"{channel.channel} on {channel.platform}")
+    answering, silent = " and ".join(names[True]), " and ".join(names[False])
+    text = f", and answers in {answering}" if answering else ""
+    return text + (f", and has, without being talked to there, {silent}" if silent else "")
 
 
 def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:
     kind: type[ScheduleColumns] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
-    wish = read_schedule_creation(tag, by.address)
-    planned = tx.background.schedules.add(kind, wish, by.actor, by.shortest)
-    view = tx.background.schedules.view(planned)
+    creation = read_schedule_creation(tag, by.address)
+    schedule = tx.background.schedules.add(kind, creation, by.actor, by.shortest)
+    view = tx.background.schedules.view(schedule)
+    next_run = "It does not come any more." if view.enabled else "It does not run yet."
+    if view.next_run is not None:
+        next_run = f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
     detail = (
-        f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
-        f"({planned.zone}). {_next_run_text(view)}"
+        f"The {kind.__name__.lower()} “{schedule.name}” of @{creation.agent} was saved: {schedule.schedule} "
+        f"({schedule.zone}). {next_run}"
     )
-    return ActionOutcome(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
-
-
-def _next_run_text(view: ScheduleView) -> str:
-    """Return a sentence about a schedule's next run."""
-    if view.next_run is None:
-        return "It does not run yet." if not view.enabled else "It does not come any more."
-    return f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
+    return ActionOutcome(ActionState.DONE, detail, f"{creation.agent}/{schedule.name}")
 
 
 def _create_client(tx: Transaction, tag: Tag, by: Requester) -> ActionOutcome:

@@ -18,7 +18,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 GIVEN = "who does it was said when it was given"
-"""The routing reason of a task or a schedule's run, whose agent was named when it was created."""
+"""The routing reason of a task or a schedule's run, which named its agent when it was created."""
 
 
 class WhatIfActivities:
@@ -33,12 +33,12 @@ class WhatIfActivities:
         """Return the agent that would answer; without one, the what-if is closed as dropped, like the job would be."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
-            outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _route_without_rule(tx, job)
+            outcome = self._route_message(tx, job) if job.kind is JobKind.MESSAGE else _route_to_named_agent(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.jobs.close(job.id, JobEnding(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.jobs.steps.done(ref, outcome)
 
-    def _routed(self, tx: Transaction, job: Job) -> RouteOutcome:
+    def _route_message(self, tx: Transaction, job: Job) -> RouteOutcome:
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         agent, reason = who_answers(tx, self._rules().access, message, binding, edits_of(job).agent)
@@ -60,7 +60,7 @@ class WhatIfActivities:
             return tx.jobs.steps.done(step, WhatIfOutcome(tags=len(answer.tags)))
 
 
-def _route_without_rule(tx: Transaction, job: Job) -> RouteOutcome:
+def _route_to_named_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     if agent.status is not AgentStatus.ACTIVE:
         raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")

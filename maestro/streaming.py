@@ -83,7 +83,7 @@ class Drafting:
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
             if draft is None or (
-                anew and not _is_allowed(tx.bots.channels.why_disabled(job.address), job.stop_requested)
+                anew and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
             ):
                 return None
             if anew and _another_speaks(tx, job):
@@ -128,10 +128,6 @@ def _another_speaks(tx: Transaction, job: Job) -> bool:
     """Return whether a new message would appear between the messages of another job's answer in this channel."""
     holder = tx.deliveries.lane_holder(job.address.outbound_lane)
     return holder not in (None, job.id) or tx.deliveries.drafts.is_other_visible(job.id, job.address)
-
-
-def _is_allowed(disabled: str | None, stopped: bool) -> bool:
-    return disabled is None and not stopped
 
 
 def _pause(outcome: Receipt | SendFailure) -> float | None:

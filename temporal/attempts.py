@@ -133,7 +133,8 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            if _is_cancelled_on_purpose():
+            details = activity.cancellation_details()
+            if details is None or details.cancel_requested or details.worker_shutdown:
                 step.cancel()
                 await asyncio.wait([step])
             raise
@@ -142,9 +143,3 @@ class RunningSteps:
         del self._steps[ref]
         if not ended.cancelled():
             ended.exception()  # asyncio warns about an exception that is never read; the row of the step has the error
-
-
-def _is_cancelled_on_purpose() -> bool:
-    """Return whether a stop or a shutdown cancelled this attempt, rather than Temporal having given it up."""
-    details = activity.cancellation_details()
-    return details is None or details.cancel_requested or details.worker_shutdown

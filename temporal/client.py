@@ -124,18 +124,13 @@ async def trouble(client: Client, endpoint: Endpoint) -> str:
     try:
         await check(client, endpoint.namespace)
     except AWAY as error:
-        return await _reason(error, endpoint)
+        if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
+            try:
+                await reach(endpoint)
+            except AWAY as closer:
+                return explain(closer, endpoint)
+        return explain(error, endpoint)
     return ""
-
-
-async def _reason(error: BaseException, endpoint: Endpoint) -> str:
-    """Explain an error of a connected client; only a new connection attempt tells why the old connection failed."""
-    if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
-        try:
-            await reach(endpoint)
-        except AWAY as closer:
-            return explain(closer, endpoint)
-    return explain(error, endpoint)
 
 
 def notes(endpoint: Endpoint) -> tuple[str, ...]:

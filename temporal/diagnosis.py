@@ -58,7 +58,11 @@ async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagno
     except AWAY as error:
         return [_broken(SERVER, error, endpoint)]
     try:
-        namespace = await _namespace(client, endpoint)
+        async with asyncio.timeout(ASK.total_seconds()):
+            described = await check(client, endpoint.namespace)
+        kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
+        found = f"{endpoint.namespace} keeps finished histories for {span(kept)}"
+        namespace = Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
     except AWAY as error:
         return [server, _broken(NAMESPACE, error, endpoint)]
     rest = await asyncio.gather(_attributes(client, endpoint), _pollers(client, endpoint, queues))
@@ -72,14 +76,6 @@ async def _server(client: Client, endpoint: Endpoint) -> Diagnosis:
     for note in notes(endpoint):
         return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE, found=found, fix=note)
     return Diagnosis(check=SERVER, verdict=DiagnosisLevel.FINE, found=found)
-
-
-async def _namespace(client: Client, endpoint: Endpoint) -> Diagnosis:
-    async with asyncio.timeout(ASK.total_seconds()):
-        described = await check(client, endpoint.namespace)
-    kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
-    found = f"{endpoint.namespace} keeps finished histories for {span(kept)}"
-    return Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
 
 
 async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:

@@ -23,7 +23,6 @@ from maestro.domain.precedence import ClaimOrder
 from maestro.store.cache import StoreState
 from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
 from temporal.attempts import LoadGauge
 from workflows.definitions import BackgroundWorkflow, DelegationWorkflow, MessageWorkflow, WhatIfWorkflow
 from workflows.steps import search_attributes, temporal_priority
@@ -167,9 +166,13 @@ class Dispatcher:
     async def _work(self, client: Client) -> None:
         pause = self._pace().look
         while not self._paused:
-            look = await asyncio.to_thread(self._look, *self._take_state())
+            has_new, self._has_new = self._has_new, False
+            state = self._store.changes.state
+            self._seen = state.number if state is not None else 0
+            look = await asyncio.to_thread(self._look, *(state, has_new))
             if look.stopped is not None:
-                await self._interrupt(client, look.stopped)
+                fresh, self._interrupted = look.stopped - self._interrupted, set(look.stopped)
+                await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
             if not look.claimed:
                 await self._wait_for_work(self._pace().look if look.crowded else None)
                 continue
@@ -181,13 +184,6 @@ class Dispatcher:
             pause = self._pace().look
             if not self._left_behind:
                 await self._wait_for_work(None)
-
-    def _take_state(self) -> tuple[StoreState | None, bool]:
-        """Return the newest state of the store and whether this process added jobs; reset both notifications."""
-        has_new, self._has_new = self._has_new, False
-        state = self._store.changes.state
-        self._seen = state.number if state is not None else 0
-        return state, has_new
 
     async def _wait_for_work(self, seconds: float | None) -> None:
         """Wait for a notification, at most this many seconds: capacity may become free without a notification."""
@@ -220,14 +216,6 @@ class Dispatcher:
         if not self._well:
             self._woken.set()
         return None
-
-    async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
-        """End the waits of jobs that a user stopped; a job that is inside a step notices the stop there.
-
-        See docs/decisions.md: control words.
-        """
-        fresh, self._interrupted = stopped - self._interrupted, set(stopped)
-        await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
 
     async def _cancel(self, client: Client, job_id: str) -> None:
         try:
@@ -262,43 +250,39 @@ class Dispatcher:
 
     async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Start the workflow of a job; return the reason if that failed, else None."""
+        job, settings = claimed.job, self._pace()
+        summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
         try:
+            # A second start is harmless, because finished steps are not repeated.
             async with asyncio.timeout(START_TIMEOUT):
-                await self._begin(client, claimed)
+                await client.start_workflow(
+                    _workflow(job),
+                    settings.job_ref(
+                        self._queues,
+                        job.address,
+                        job_id=job.id,
+                        run=job.run,
+                        heartbeat_seconds=self._load.stretched(timedelta(seconds=settings.heartbeat)).total_seconds(),
+                    ),
+                    id=job.id,
+                    task_queue=self._queues.main,
+                    task_timeout=self._load.stretched(TASK_TIMEOUT),
+                    request_eager_start=True,  # the reply contains the first task for a worker here
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    static_summary=summary[:200],
+                    static_details=f"{job_details(job.id, settings.dashboard)} Run {job.run}.",
+                    search_attributes=search_attributes(job.platform, job.kind, job.channel),
+                    priority=temporal_priority(claimed.precedence, fair=settings.fair),
+                )
         except WorkflowAlreadyStartedError:
             # A scheduled workflow that left its job to the dispatcher a moment ago may still be closing.
-            return STILL_CLOSING if claimed.job.run > 1 or claimed.job.slot is not None else None
+            return STILL_CLOSING if job.run > 1 or job.slot is not None else None
         except TimeoutError:
             return f"no answer within {START_TIMEOUT:g} s"
         except RPCError as error:
             return f"{error.status.name}: {error.message}"
         return None
-
-    async def _begin(self, client: Client, claimed: ClaimedJob) -> None:
-        """Start the workflow of a job; a second start is harmless, because finished steps are not repeated."""
-        job, settings = claimed.job, self._pace()
-        await client.start_workflow(
-            _workflow(job),
-            settings.job_ref(
-                self._queues,
-                job.address,
-                job_id=job.id,
-                run=job.run,
-                heartbeat_seconds=self._load.stretched(timedelta(seconds=settings.heartbeat)).total_seconds(),
-            ),
-            id=job.id,
-            task_queue=self._queues.main,
-            task_timeout=self._load.stretched(TASK_TIMEOUT),
-            request_eager_start=True,  # the reply contains the first task for a worker here
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
-                :200
-            ],
-            static_details=f"{job_details(job.id, settings.dashboard)} Run {job.run}.",
-            search_attributes=search_attributes(job.platform, job.kind, job.channel),
-            priority=temporal_priority(claimed.precedence, fair=settings.fair),
-        )
 
     def _forget_claims(self) -> None:
         with self._store.begin() as tx:
@@ -310,13 +294,14 @@ class Dispatcher:
         if stopping or not has_new:
             with self._store.view() as tx:
                 stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
-                if not (has_new or tx.jobs.any_due() or self._any_claimable(tx)):
+                if not (
+                    has_new
+                    or tx.jobs.any_due()
+                    or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
+                ):
                     return DispatcherView(stopped=stopped)
         claimed = self._claim()
         return DispatcherView(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
-
-    def _any_claimable(self, tx: Transaction) -> bool:
-        return tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
 
     def _claim(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
@@ -326,15 +311,12 @@ class Dispatcher:
         self._left_behind = False  # reset before the read, so that a job added after it sets it again
         with self._store.begin() as tx:
             tx.jobs.resume_due()
-            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now())
+            pace = self._pace()
+            self._order.background, self._order.fair = pace.background, pace.fair
+            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order)
             if tx.jobs.any_unclaimed():
                 self._left_behind = True
         return claimed
-
-    def _order_now(self) -> ClaimOrder:
-        pace = self._pace()
-        self._order.background, self._order.fair = pace.background, pace.fair
-        return self._order
 
     def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:

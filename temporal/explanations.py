@@ -95,7 +95,11 @@ def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     words = _words_of(error, endpoint)
     cause = cause_of(error)
     if endpoint.embedded and cause in _AWAY:
-        return _embedded_away(endpoint)
+        return Trouble(
+            f"The embedded Temporal server at {endpoint.address} does not answer",
+            "`maestro up` starts it, and again should it end; if it stays away, see logs/temporal.log in the data "
+            "folder",
+        )
     if cause is Cause.UNAUTHENTICATED:
         return _unauthenticated(endpoint, words)
     if cause is Cause.DENIED:
@@ -134,13 +138,6 @@ def _words_of(error: BaseException, endpoint: Endpoint) -> str:
     if endpoint.api_key:
         words = words.replace(endpoint.api_key, "***")
     return words[:LONGEST_WORDS] or type(error).__name__
-
-
-def _embedded_away(endpoint: Endpoint) -> Trouble:
-    return Trouble(
-        f"The embedded Temporal server at {endpoint.address} does not answer",
-        "`maestro up` starts it, and again should it end; if it stays away, see logs/temporal.log in the data folder",
-    )
 
 
 def _unauthenticated(endpoint: Endpoint, words: str) -> Trouble:

@@ -226,7 +226,8 @@ class Journal:
             if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
                 waits = waits or error.instead
             if waits is not None:
-                _suspend(tx, ref, waits)
+                wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
+                tx.jobs.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
             # The newer attempt owns the row of the step: an overtaken attempt writes nothing.
             elif not isinstance(error, StepTaken) and tx.jobs.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
@@ -283,11 +284,6 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
     """Return the class of a step's result."""
     result: type[Any] = get_type_hints(function)["return"]
     return result
-
-
-def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
-    wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
-    tx.jobs.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
 
 
 def _begin(tx: Transaction, job_id: str) -> None:

@@ -108,7 +108,8 @@ class Reconciler:
                 return JobRepair.FINE
             if present.recoveries >= limit:
                 _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
-                if _is_awaited(tx, present):
+                awaited = present.inbox_id is not None and not (present.notice or present.what_if)
+                if awaited and tx.jobs.delegations.delegator(present) is None:
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return JobRepair.FAILED
             tx.jobs.rerun(present)
@@ -132,12 +133,6 @@ class Reconciler:
 def _same_run(present: Job, seen: Job) -> bool:
     """Return whether the job is still in the run that Temporal was asked about; otherwise the answer is outdated."""
     return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
-
-
-def _is_awaited(tx: Transaction, job: Job) -> bool:
-    """Return whether a user waits for this job's answer and gets the answer from no other job."""
-    awaited = job.inbox_id is not None and not (job.notice or job.what_if)
-    return awaited and tx.jobs.delegations.delegator(job) is None
 
 
 def _end(tx: Transaction, job: Job, ending: JobEnding) -> None:

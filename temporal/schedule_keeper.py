@@ -112,7 +112,9 @@ class ScheduleKeeper:
         due = _now() >= self._compare_at
         if due:
             # Listed before the rows are read: ids are never reused, so a listed schedule without a row is an orphan.
-            self._known |= await self._listed(client)
+            ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
+            found = await client.list_schedules(page_size=LIST_PAGE)
+            self._known |= {entry.id async for entry in found if ours.fullmatch(entry.id)}
         picture = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._again))
         if picture is None:
             return True
@@ -127,12 +129,6 @@ class ScheduleKeeper:
         if due:
             self._compare_at = _now() + self._settings().compare_minutes * 60
         return not self._again
-
-    async def _listed(self, client: Client) -> set[str]:
-        """Return the ids of the schedules in Temporal that belong to this Maestro, by the form of the id."""
-        ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
-        found = await client.list_schedules(page_size=LIST_PAGE)
-        return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
     async def _update_schedule(
         self, client: Client, planned: ScheduleColumns, want: WantedSchedule

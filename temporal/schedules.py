@@ -25,11 +25,10 @@ from temporalio.client import (
     ScheduleUpdate,
     ScheduleUpdateInput,
 )
-from temporalio.common import Priority, TypedSearchAttributes
+from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.jobs.job import JobRef
 from maestro.domain.precedence import Priority as OwnPriority
 from maestro.domain.precedence import precedence_of
 from maestro.domain.schedules.cron import CronTimes
@@ -65,28 +64,30 @@ def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: da
             grid = ScheduleIntervalSpec(every=length, offset=since % length or None)
             return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
         case Once(moment):
-            return ScheduleSpec(calendars=[_at(moment)], time_zone_name=_UTC)
+            day = _day_of(moment.date())
+            return ScheduleSpec(
+                calendars=[
+                    (
+                        replace(
+                            day,
+                            hour=_ranges([moment.hour]),
+                            minute=_ranges([moment.minute]),
+                            second=_ranges([moment.second]),
+                        )
+                    )
+                ],
+                time_zone_name=_UTC,
+            )
         case _:
             doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
             moments = times_within(schedule, zone, doubtful)
             return ScheduleSpec(
                 calendars=list(_calendars(schedule, doubtful)),
-                intervals=[_single(moment) for moment in moments],
+                intervals=[
+                    ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp()))) for moment in moments
+                ],
                 time_zone_name=zone.key,
             )
-
-
-def _single(moment: datetime) -> ScheduleIntervalSpec:
-    """Return a single moment as an interval from 1970, so long that it recurs only after twice the time until then.
-
-    The moment cannot be the offset of a longer interval: Temporal skips an offset that is still in the future.
-    """
-    return ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp())))
-
-
-def _at(moment: datetime) -> ScheduleCalendarSpec:
-    day = _day_of(moment.date())
-    return replace(day, hour=_ranges([moment.hour]), minute=_ranges([moment.minute]), second=_ranges([moment.second]))
 
 
 def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
@@ -171,8 +172,22 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
     idle = why_no_run(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
+    precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
+    runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
     schedule = Schedule(
-        action=_action(its_id, terms.queues.main, ref, attributes, _priority(planned, agent, terms)),
+        action=(
+            ScheduleActionStartWorkflow(
+                ScheduledWorkflow.run,
+                ref,
+                id=its_id,
+                task_queue=terms.queues.main,
+                task_timeout=TASK_TIMEOUT,
+                typed_search_attributes=attributes,
+                static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
+                static_details=f"A run of {runs}. Its job has the id of this workflow.",
+                priority=temporal_priority(precedence, fair=terms.pace.fair),
+            )
+        ),
         spec=spec,
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
         state=ScheduleState(
@@ -182,7 +197,14 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
             remaining_actions=int(isinstance(written, Once)),
         ),
     )
-    return WantedSchedule(its_id, schedule, attributes, _digest(schedule, ref, attributes))
+    action = schedule.action
+    assert isinstance(action, ScheduleActionStartWorkflow)
+    parts = (
+        *(schedule.spec, schedule.policy, schedule.state),
+        *(ref, action.id, action.task_queue, action.static_summary, action.priority),
+        *(pair.value for pair in attributes),
+    )
+    return WantedSchedule(its_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
 
 
 async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
@@ -241,43 +263,3 @@ def _is_unchanged(present: Schedule, wanted: Schedule) -> bool:
         and present.policy == wanted.policy
         and (present.state.paused, present.state.note) == (wanted.state.paused, wanted.state.note)
     )
-
-
-def _action(
-    its_id: str, queue: str, ref: JobRef, attributes: TypedSearchAttributes, priority: Priority
-) -> ScheduleActionStartWorkflow:
-    return ScheduleActionStartWorkflow(
-        ScheduledWorkflow.run,
-        ref,
-        id=its_id,
-        task_queue=queue,
-        task_timeout=TASK_TIMEOUT,
-        typed_search_attributes=attributes,
-        static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
-        static_details=_details(ref),
-        priority=priority,
-    )
-
-
-def _details(ref: JobRef) -> str:
-    """Return a Markdown link to the list of the schedule's runs, because Temporal chooses the id of each run."""
-    runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
-    return f"A run of {runs}. Its job has the id of this workflow."
-
-
-def _priority(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms) -> Priority:
-    """Return the priority of a schedule's runs; it ignores the client that pays, which only the run itself reads."""
-    precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
-    return temporal_priority(precedence, fair=terms.pace.fair)
-
-
-def _digest(schedule: Schedule, ref: JobRef, attributes: TypedSearchAttributes) -> str:
-    """Return a short digest of the whole Temporal schedule."""
-    action = schedule.action
-    assert isinstance(action, ScheduleActionStartWorkflow)
-    parts = (
-        *(schedule.spec, schedule.policy, schedule.state),
-        *(ref, action.id, action.task_queue, action.static_summary, action.priority),
-        *(pair.value for pair in attributes),
-    )
-    return sha256(repr(parts).encode()).hexdigest()[:16]

@@ -152,7 +152,9 @@ class EmbeddedServer:
             return None
         left_behind = ServerProcess(record)
         if not await asyncio.to_thread(record.serves):
-            await self._wait_for_death(left_behind)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.timing.adopted_ready):
+                    await left_behind.wait()
             return None
         if (record.command, record.program) != (command, program):
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
@@ -179,12 +181,6 @@ class EmbeddedServer:
     async def _watch_over(self, pid: int) -> Child:
         config = self._config
         return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
-
-    async def _wait_for_death(self, process: ServerProcess) -> None:
-        """Wait for a server that was killed together with Maestro; its ports stay open until its last thread ends."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._config.timing.adopted_ready):
-                await process.wait()
 
     async def _still_healthy(self, left_behind: ServerProcess) -> bool:
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from temporalio import workflow
@@ -11,7 +10,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from activities.closing import ClosingActivities, WaitingActivities
+    from activities.closing import ClosingActivities
     from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
     from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
@@ -136,7 +135,12 @@ class ScheduledWorkflow:
     async def run(self, ref: JobRef) -> str:
         """Do the run; return the job's final status, or why no job was added."""
         own = ref.model_copy(update={"job_id": workflow.info().workflow_id})
-        firing = ScheduledRun(job_id=own.job_id, schedule=ref.schedule, slot=_slot())
+        firing = ScheduledRun(
+            job_id=own.job_id,
+            schedule=ref.schedule,
+            # A run that an operator started by hand has no planned time.
+            slot=workflow.info().typed_search_attributes.get(PLANNED_FOR) or workflow.info().start_time,
+        )
         entered: RunAdmission = await run_local_step(ScheduleActivities.enter, firing, StepKind.ENTER.purpose)
         if entered.begun:
             return await _run_in_background(own)
@@ -161,11 +165,6 @@ class WhatIfWorkflow:
 
 async def _run_in_background(ref: JobRef) -> str:
     return await JobRun(ref, ScheduleActivities.take_on, silent=True).follow(background_steps)
-
-
-def _slot() -> datetime:
-    """Return the planned time of a run; for a run that an operator started by hand, its start time."""
-    return workflow.info().typed_search_attributes.get(PLANNED_FOR) or workflow.info().start_time
 
 
 class JobRun:
@@ -209,23 +208,23 @@ class JobRun:
 
     async def _do_all(self, path: StepPath) -> None:
         """Do the steps, and start the tasks that the answer gives to other agents."""
-        for side_by_side in path(self._results.get):
-            await self._do_side_by_side([step for step in side_by_side if step not in self._results])
+        for group in path(self._results.get):
+            await self._do_concurrently([step for step in group if step not in self._results])
         route = self._results.get(StepKind.ROUTE)
         self._status = JobStatus.DROPPED if route and route.action is RouteAction.DROP else JobStatus.COMPLETED
         answer = self._results.get(StepKind.TAGS)
         if answer is not None and answer.begun:
             await begin_tasks(self._ref, answer, self._queued.precedence)
 
-    async def _do_side_by_side(self, names: list[str]) -> None:
+    async def _do_concurrently(self, names: list[str]) -> None:
         """Do these steps concurrently; if some have to wait, the others finish first."""
         if len(names) == 1:
             return await self._do(names[0])
-        problems = await asyncio.gather(*map(self._do, names), return_exceptions=True)
-        for problem in filter(None, problems):
+        waiting: list[str] = []
+        for problem in filter(None, await asyncio.gather(*map(self._do, names), return_exceptions=True)):
             if not isinstance(problem, Suspended):
                 raise problem
-        waiting = [step for problem in problems if isinstance(problem, Suspended) for step in problem.steps]
+            waiting += problem.steps
         if waiting:
             raise Suspended(*waiting)
         return None
@@ -238,20 +237,34 @@ class JobRun:
         elif kind in OPTIONAL:
             await self._do_optional(step)
         elif kind in PREPARATION and not (kind is StepKind.ROUTE and self._begin) and self._ref.grouped:
-            await self._prepare(step)
+            # The preparing steps after this one are done as well, up to the first that waits for another activity.
+            group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
+            purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
+            prepared: PreparationOutcome = await run_local_step(
+                PreparationActivities.prepare, group, "; ".join(purposes)
+            )
+            self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
         else:
             self._keep(step, await self._do_alone(step))
 
     async def _do_alone(self, step: str) -> Any:
+        """Do a step of which an activity of its own returns the result."""
         kind = kind_of(step)
         if kind in (StepKind.ROUTE, StepKind.TAKE_UP) and self._begin is not None:
             return await run_local_step(self._begin, self._step(step), purpose_of(step))
         if kind in LOCAL_STEPS:
             return await run_local_step(LOCAL_STEPS[kind], self._step(step), purpose_of(step))
         if kind in STEPS_OF_ANSWER:
-            return await self._act_on_answer(STEPS_OF_ANSWER[kind], step)
+            last_call = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
+            answer = AnswerStep(job_id=self._ref.job_id, step=step, number=last_call)
+            return await run_local_step(STEPS_OF_ANSWER[kind], answer, purpose_of(step))
         if kind is StepKind.TOOL:
-            return await self._call_tool(step)
+            number, place = numbers_of(step)
+            name = self._results[StepKind.MODEL.numbered(number)].tools[place]
+            call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
+            return await self._queued.do(
+                ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
+            )
         if kind is StepKind.SCRIPT:
             options = self._queued.tool_options()
             return await self._queued.do(ScriptActivities.run_script, self._step(step), options, purpose_of(step))
@@ -260,8 +273,8 @@ class JobRun:
     def _keep(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
         """Store a step's result in this run, show it in the Web UI, and apply its effects to the run."""
         self._results[step] = outcome
-        took = "" if milliseconds is None else f" ({milliseconds} ms)"
-        self._details.add(f"{step}: {outcome.words or 'done'}{took}")
+        duration = "" if milliseconds is None else f" ({milliseconds} ms)"
+        self._details.add(f"{step}: {outcome.words or 'done'}{duration}")
         if isinstance(outcome, RouteOutcome | TakeUpOutcome | BackgroundOutcome):
             self._queued.precedence, self._details.agent = outcome.precedence, outcome.agent
         if isinstance(outcome, TakeUpOutcome | ConversationOutcome):
@@ -274,31 +287,21 @@ class JobRun:
                 if outcome.asked and not outcome.typing:
                     self._show_typing()
 
-    async def _prepare(self, step: str) -> None:
-        """Do this step and the preparing steps after it, up to the first one that has to wait for another activity."""
-        group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
-        purposes = [kind.purpose for kind in itertools.dropwhile(lambda kind: kind != step, PREPARATION)]
-        prepared: PreparationOutcome = await run_local_step(PreparationActivities.prepare, group, "; ".join(purposes))
-        self._keep_all({name: getattr(prepared, name) for name in PREPARATION}, prepared.milliseconds)
-
     async def _ask_model(self, step: str) -> None:
         """Call the model; the same activity records and sends the answer if no other step comes first."""
         (number,) = numbers_of(step)
-        asked: dict[str, Any] = {"job_id": self._ref.job_id, "step": step, "number": number}
-        asked["final"] = number > self._ref.tool_rounds
+        final = number > self._ref.tool_rounds
         if not self._ref.grouped or self._begin is WhatIfActivities.choose_for_show:
+            model_step = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
             options = self._queued.model_options()
-            call = await self._queued.do(LLMActivities.call_model, ModelStep(**asked), options, purpose_of(step))
+            call = await self._queued.do(LLMActivities.call_model, model_step, options, purpose_of(step))
             return self._keep(step, call)
+        group = AskGroup(job_id=self._ref.job_id, step=step, number=number, final=final)
         summary = f"{purpose_of(step)}; record and send its answer"
+        options = self._queued.model_options(sends=True)
         done: AskGroupOutcome
         try:
-            done = await self._queued.do(
-                AnsweringActivities.answer,
-                AskGroup(**asked),
-                self._queued.model_options(sends=True),
-                summary,
-            )
+            done = await self._queued.do(AnsweringActivities.answer, group, options, summary)
         except (Suspended, ActivityError) as error:
             if StepKind.DELIVER in (failed_step(error), *getattr(error, "steps", ())):
                 self._details.add(f"{step}: done")
@@ -331,19 +334,6 @@ class JobRun:
                 raise
             self._details.add(f"{step} failed ({error_type(error)}): going on without it")
 
-    async def _call_tool(self, step: str) -> Any:
-        number, place = numbers_of(step)
-        name = self._results[StepKind.MODEL.numbered(number)].tools[place]
-        call = ToolStep(job_id=self._ref.job_id, step=step, number=number, place=place)
-        return await self._queued.do(
-            ToolActivities.call_tool, call, self._queued.tool_options(), f"Call the tool {name}"
-        )
-
-    async def _act_on_answer(self, activity: Activity, step: str) -> Any:
-        number = max(numbers_of(name)[0] for name in self._results if kind_of(name) is StepKind.MODEL)
-        final = AnswerStep(job_id=self._ref.job_id, step=step, number=number)
-        return await run_local_step(activity, final, purpose_of(step))
-
     async def _deliver(self, step: str) -> Any:
         """Send the job's message, and close the job with it, or send a notice of the job's failure."""
         closes = step != StepKind.NOTICE
@@ -372,28 +362,25 @@ class JobRun:
     async def _park(self, waiting: tuple[str, ...]) -> None:
         step = StepKind.PARK.numbered(self._ref.run)
         park = ParkStep(job_id=self._ref.job_id, step=step, steps=waiting)
-        parked = await run_local_step(WaitingActivities.park_job, park, purpose_of(step))
+        parked = await run_local_step(ClosingActivities.park_job, park, purpose_of(step))
         self._status = parked.status
         self._details.add(f"{parked.status}: {', '.join(waiting)}")
 
     async def _fail(self, error: BaseException) -> None:
-        kind = error_type(error)
-        stopped = is_cancelled_exception(error) or kind in STOPPED
+        error_name = error_type(error)
+        stopped = is_cancelled_exception(error) or error_name in STOPPED
         if not stopped and not self._silent and failed_step(error) != StepKind.DELIVER:
-            await self._notify()
+            try:
+                await self._deliver(StepKind.NOTICE)
+            except ActivityError:
+                self._details.add("the failure notice could not be sent")
         step = CloseStep(
             job_id=self._ref.job_id,
             step=StepKind.CLOSE.numbered(self._ref.run),
             run=self._ref.run,
             status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
-            error="" if stopped else kind,
+            error="" if stopped else error_name,
         )
         closed = await run_local_step(ClosingActivities.close_job, step, StepKind.CLOSE.purpose)
         self._status = closed.status
-        self._details.add(f"{closed.status}: {kind}")
-
-    async def _notify(self) -> None:
-        try:
-            await self._deliver(StepKind.NOTICE)
-        except ActivityError:
-            self._details.add("the failure notice could not be sent")
+        self._details.add(f"{closed.status}: {error_name}")

@@ -112,8 +112,8 @@ class RunDetails:
 
     def publish(self, outcome: str) -> None:
         """Set the search attributes whose values are known at the end of the run."""
-        found = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
-        workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items() if value])
+        values = {AGENT: self.agent, CONVERSATION: str(self.conversation or ""), OUTCOME: outcome}
+        workflow.upsert_search_attributes([key.value_set(value) for key, value in values.items() if value])
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class QueuedSteps:
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
         self.precedence: Precedence | None = None
-        """How soon the steps are done; as soon as their workflow says, until it is known."""
+        """The precedence of the steps; None until it is known, when they have the priority of their workflow."""
 
     @property
     def priority(self) -> Priority:
@@ -231,8 +231,8 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
 
     A child has the fair share of its parent's job until its own is known.
     """
-    share = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
-    precedence = share.model_copy(update={"priority": answer.priority})
+    parent = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
+    precedence = parent.model_copy(update={"priority": answer.priority})
     own = workflow.info().typed_search_attributes
     for job_id in answer.begun:
         try:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from activities.closing import ClosingActivities, WaitingActivities
+from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities, PreparationActivities, TagActivities
@@ -189,6 +189,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
     routing = RoutingActivities(flow.store, flow.typing, live.of(answer_rules))
     conversations = ConversationActivities(flow.store, window)
     context = ContextActivities(flow.store, live.of(partial(_context_rules, brains)))
+    closing = ClosingActivities(flow.store, flow.typing, flow.released, planned)
     return [
         PreparationActivities(flow.journal, routing, conversations, context).prepare,
         routing.choose_agent,
@@ -196,12 +197,12 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
         context.build_context,
         tags.record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
-        WaitingActivities(flow.store, flow.typing, flow.released).park_job,
+        closing.park_job,
         schedules.enter,
         schedules.take_on,
         shown.choose_for_show,
         shown.show_answer,
-        ClosingActivities(flow.store, flow.typing, flow.released, planned).close_job,
+        closing.close_job,
     ]
 
 

@@ -59,16 +59,13 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
         return AcceptedMessage(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
     if first.content == edit.content:
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
-    if not _untouched(tx.jobs.get(first.job_id)):
+    job = tx.jobs.get(first.job_id)
+
+    if not (job.status is JobStatus.PENDING and job.started_at is None and not job.notice):
         tx.inbox.ignored.add(edit.address, TOO_LATE)
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
     tx.inbox.rewrite(first.id or 0, edit.content)
     return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
-
-
-def _untouched(job: Job) -> bool:
-    """Return whether a job is for an agent and has begun no step, so that no step has read its message."""
-    return job.status is JobStatus.PENDING and job.started_at is None and not job.notice
 
 
 @dataclass(frozen=True)
@@ -128,10 +125,27 @@ class Intake:
 
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
         """
-        _check(message)
+        if not message.content.strip() and not message.attachments:
+            raise InvalidMessage("a message needs text or an attachment")
+        if len(message.content) > MAX_CONTENT_CHARS:
+            raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
         with self._store.begin() as tx:
-            accepted, claimed = self._accept(tx, _storable(message))
-            self._note_event(tx, message)
+            files = tuple(
+                file.model_copy(
+                    update={"filename": storable(file.filename), "content_type": storable(file.content_type)}
+                )
+                for file in message.attachments
+            )
+            typed = {
+                "content": storable(message.content),
+                "user_name": storable(message.user_name),
+                "attachments": files,
+            }
+            accepted, claimed = self._accept(tx, message.model_copy(update=typed))
+            if abs(tx.now - self._noted) >= EVENT_PAUSE:
+                self._noted = tx.now
+                place = message.address
+                tx.users.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
         if claimed is not None and self._starter is not None:
             self._starter.start(claimed)
         elif accepted.job_id and not accepted.duplicate:
@@ -149,7 +163,10 @@ class Intake:
         if state.job_id is not None:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         arrival = self._arrival(tx, message, state)
-        meant = _classify(tx, arrival)
+        content = arrival.message.content
+        command = control_word(content) or pairing_code(content)
+        may_answer = arrival.state.asking or "#" in content
+        meant = command or (answers.read(tx, arrival) if may_answer else None)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
             tx.inbox.ignored.add(message.address, ignored)
@@ -164,13 +181,6 @@ class Intake:
         if job.claimed_at is None:
             return accepted, None
         return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
-
-    def _note_event(self, tx: Transaction, message: IncomingMessage) -> None:
-        """Store the time and delay of the account's newest event, at most once a second."""
-        if abs(tx.now - self._noted) >= EVENT_PAUSE:
-            self._noted = tx.now
-            place = message.address
-            tx.users.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
 
     def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
@@ -192,15 +202,6 @@ class Intake:
             return GUESSING if pairing.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:
             return STRANGER_IN_HASTE if self._is_over_limit(tx, arrival) else None
-        return self._unaddressed(tx, arrival, meant)
-
-    def _unaddressed(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why no agent answers this message, or None if one does.
-
-        Only a message in a group channel without a binding can be refused here.
-
-        Without this check, every message of a busy server would start a workflow (docs/decisions.md: routing).
-        """
         message = arrival.message
         if meant is not None or message.is_direct or arrival.binding is not None:
             return None
@@ -242,8 +243,17 @@ class Intake:
             return pairing.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
             return pairing.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
-        if self._exceeds_rate(arrival, meant):
-            return self._slow_down(tx, arrival, waits=meant is None)
+        limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
+        free = arrival.person.is_owner or arrival.message.from_bot
+        if limited and not free and arrival.state.over_limit:
+            told = tx.inbox.was_warned(arrival.message, MINUTE)
+            job = dropped(
+                tx, arrival, TOO_FAST, waits=(meant is None), pace=FloodState.OVER if told else FloodState.TOLD
+            )
+            if not told:
+                most = self._rules().routing.messages_per_minute
+                tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
+            return job
         if meant is None:
             return self._enqueue(tx, arrival)
         refusal = self._refusal(tx, arrival)
@@ -293,21 +303,6 @@ class Intake:
             return False
         return tx.jobs.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
-    def _exceeds_rate(self, arrival: ReceivedMessage, meant: Meant) -> bool:
-        """Return whether the user exceeds the rate limit; a ``/stop`` and an answer are never limited."""
-        limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
-        free = arrival.person.is_owner or arrival.message.from_bot
-        return limited and not free and arrival.state.over_limit
-
-    def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
-        """Drop a message above its user's rate limit, with one notice a minute; an operator can restart it."""
-        told = tx.inbox.was_warned(arrival.message, MINUTE)
-        job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=FloodState.OVER if told else FloodState.TOLD)
-        if not told:
-            most = self._rules().routing.messages_per_minute
-            tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
-        return job
-
 
 class AccountIntake:
     """The intake for the connector of one account: each message is committed in a thread."""
@@ -318,31 +313,3 @@ class AccountIntake:
     async def accept(self, message: IncomingMessage) -> AcceptedMessage:
         """Commit the message; raises what ``Intake.accept`` raises."""
         return await asyncio.to_thread(self._intake.accept, message)
-
-
-def _check(message: IncomingMessage) -> None:
-    if not message.content.strip() and not message.attachments:
-        raise InvalidMessage("a message needs text or an attachment")
-    if len(message.content) > MAX_CONTENT_CHARS:
-        raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
-
-
-def _storable(message: IncomingMessage) -> IncomingMessage:
-    """Return the message with text that the store accepts: after a refusal the platform would deliver it for ever."""
-    files = tuple(
-        file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
-        for file in message.attachments
-    )
-    typed = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
-    return message.model_copy(update=typed)
-
-
-def _classify(tx: Transaction, arrival: ReceivedMessage) -> Meant:
-    """Return the control word, pairing code or answer that a message is; None for an ordinary message.
-
-    If no question is open in the lane, only a text with a number sign can be an answer.
-    """
-    content = arrival.message.content
-    command = control_word(content) or pairing_code(content)
-    may_answer = arrival.state.asking or "#" in content
-    return command or (answers.read(tx, arrival) if may_answer else None)

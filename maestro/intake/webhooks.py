@@ -24,7 +24,6 @@ from maestro.domain.webhooks.webhook import (
     check_signature,
 )
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
 
 MINUTE = timedelta(minutes=1)
 
@@ -87,43 +86,32 @@ class WebhookIntake:
             known = tx.background.webhooks.job_of(present, delivery.delivery_id)
             if known is not None:
                 return DeliveryResult(job_id=known, duplicate=True)
-            self._require_new(tx, present, delivery)
-            self._require_room(tx, present)
-            return self._begin(tx, present, delivery, payload)
-
-    def _begin(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
-        """Add the event's job, even if its agent is inactive: operators see that job fail, and can restart it."""
-        agent = tx.agents.get(webhook.agent_id)
-        job = tx.jobs.add(
-            Job(
-                id=f"{JobKind.WEBHOOK}-{ULID()}",
-                kind=JobKind.WEBHOOK,
-                priority=Priority.MESSAGE,
-                webhook_id=webhook.id,
-                agent_id=agent.id,
-                client_id=payer_of(agent, tx.agents.read_binding(webhook.address)),
-                task=webhook_text(webhook, payload),
-                created_at=tx.now,
-                **webhook.address.model_dump(),
+            if tx.background.webhooks.has_taken(present, delivery.digest):
+                raise BadSignature("This body was delivered already, under another id.")
+            rush = tx.background.webhooks.rush(present, MINUTE)
+            if rush.count >= present.per_minute:
+                hasty = TooManyDeliveries(f"This webhook takes {present.per_minute} deliveries a minute.")
+                hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
+                raise hasty
+            waiting = tx.background.webhooks.waiting()
+            if waiting >= self._jobs().max_pending:
+                full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
+                full.retry_after = MINUTE
+                raise full
+            agent = tx.agents.get(present.agent_id)
+            job = tx.jobs.add(
+                Job(
+                    id=f"{JobKind.WEBHOOK}-{ULID()}",
+                    kind=JobKind.WEBHOOK,
+                    priority=Priority.MESSAGE,
+                    webhook_id=present.id,
+                    agent_id=agent.id,
+                    client_id=payer_of(agent, tx.agents.read_binding(present.address)),
+                    task=webhook_text(present, payload),
+                    created_at=tx.now,
+                    **present.address.model_dump(),
+                )
             )
-        )
-        tx.background.webhooks.take(webhook, delivery, job.id)
-        tx.background.webhooks.forget(tx.now - self.settings().retention)
-        return DeliveryResult(job_id=job.id, duplicate=False)
-
-    def _require_new(self, tx: Transaction, webhook: Webhook, delivery: SignedDelivery) -> None:
-        """Refuse a body that was accepted under another id: GitHub's scheme does not sign the id."""
-        if tx.background.webhooks.has_taken(webhook, delivery.digest):
-            raise BadSignature("This body was delivered already, under another id.")
-
-    def _require_room(self, tx: Transaction, webhook: Webhook) -> None:
-        rush = tx.background.webhooks.rush(webhook, MINUTE)
-        if rush.count >= webhook.per_minute:
-            hasty = TooManyDeliveries(f"This webhook takes {webhook.per_minute} deliveries a minute.")
-            hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
-            raise hasty
-        waiting = tx.background.webhooks.waiting()
-        if waiting >= self._jobs().max_pending:
-            full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
-            full.retry_after = MINUTE
-            raise full
+            tx.background.webhooks.take(present, delivery, job.id)
+            tx.background.webhooks.forget(tx.now - self.settings().retention)
+            return DeliveryResult(job_id=job.id, duplicate=False)

@@ -206,9 +206,11 @@ class SendFile:
             size = _copied(place, copy)
             kind = _content_type(copy, place.name)
             digest = self._files.take(copy)
+        plain = "".join(character for character in place.name if character.isprintable())
+        path = PurePosixPath(plain if plain.strip(". ") else "file")
         return {
             "digest": digest,
-            "filename": _portable_name(place.name),
+            "filename": (f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}"),
             "content_type": kind,
             "size": size,
             "caption": arguments.get("caption", "").strip(),
@@ -218,7 +220,11 @@ class SendFile:
         """Record once that the file is to be sent, within the limits of a job."""
         number, place = caller.turn
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
-        others = [one for one in tx.deliveries.files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
+        others = [
+            one
+            for one in tx.deliveries.files.of(caller.job_id)
+            if (one.digest, one.filename) != (file.digest, file.filename)
+        ]
         if len(others) >= MOST_FILES:
             raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")
         remaining = MOST_BYTES - sum(one.size for one in others)
@@ -226,10 +232,6 @@ class SendFile:
             raise ToolFailure(f"The file has {file.size:,} bytes; {remaining:,} more can be sent with this answer.")
         tx.deliveries.files.add(file)
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
-
-
-def _key(file: JobFile) -> tuple[str, str]:
-    return file.digest, file.filename
 
 
 def _copied(place: Path, copy: Path) -> int:
@@ -260,13 +262,6 @@ def _content_type(copy: Path, name: str) -> str:
             or mimetypes.guess_type(name)[0]
             or (TEXT if is_text(iter(lambda: file.read(BLOCK), b"")) else UNKNOWN)
         )
-
-
-def _portable_name(name: str) -> str:
-    """Return a file name that every platform accepts, with its ending."""
-    plain = "".join(character for character in name if character.isprintable())
-    path = PurePosixPath(plain if plain.strip(". ") else "file")
-    return f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}"
 
 
 class RunShell:

@@ -135,7 +135,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await _exited(process)
     _send(process, signal.SIGKILL)
     await _exited(process)
-    await _emptied(process)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_SECONDS):
+            for pipe in filter(None, (process.stdout, process.stderr)):
+                while await pipe.read(_READ_BYTES):
+                    pass
 
 
 async def _exited(process: asyncio.subprocess.Process) -> None:
@@ -144,15 +148,6 @@ async def _exited(process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(GRACE_SECONDS):
             while process.returncode is None:  # noqa: ASYNC110 - Process.wait would wait for the pipes too
                 await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _emptied(process: asyncio.subprocess.Process) -> None:
-    """Read the pipes to their end, because only then asyncio closes them."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE_SECONDS):
-            for pipe in filter(None, (process.stdout, process.stderr)):
-                while await pipe.read(_READ_BYTES):
-                    pass
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

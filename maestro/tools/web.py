@@ -98,7 +98,8 @@ class _Page:
             if not rest.endswith("/") and len(self._silent) < _DEEPEST:
                 self._silent.append(tag)
         elif not self._silent:
-            self._begin(tag, _tag_attributes(rest))
+            found = _ATTRIBUTE.findall(rest)
+            self._begin(tag, {name.lower(): unescape(double or single or bare) for name, double, single, bare in found})
 
     def _leave(self, tag: str) -> None:
         if tag == "title":
@@ -148,11 +149,6 @@ class _Page:
             return ""
         useful = href and not href.startswith("#") and target.startswith(("http://", "https://"))
         return f" ({target})" if useful and len(target) <= _MAX_LINK_CHARS else ""
-
-
-def _tag_attributes(text: str) -> dict[str, str]:
-    found = _ATTRIBUTE.findall(text)
-    return {name.lower(): unescape(double or single or bare) for name, double, single, bare in found}
 
 
 class HttpFetch:
@@ -250,27 +246,24 @@ class WebSearch:
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}
         try:
-            answer = await fetch(_with(self._url, options), SEARCH_LIMITS, self._access, self._network)
+            answer = await fetch(
+                f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(options)}",
+                SEARCH_LIMITS,
+                self._access,
+                self._network,
+            )
         except (FetchRefused, FetchFailed) as error:
             raise ToolFailure(f"The search service cannot be asked: {error}.") from None
         if answer.status >= _ERRORS_FROM:
             raise ToolFailure(f"The search service answered with error {answer.status}. Try again later.")
-        lines = list(_lines(_parsed(answer.body)))
+        try:
+            found = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            raise ToolFailure("The search service sent something that is not JSON. Try again later.") from None
+        lines = list(_lines(found if isinstance(found, dict) else {}))
         if not lines:
             return f"Nothing was found for {query[:100]!r}. Try fewer or other words, or read a page with http_fetch."
         return "\n".join(["Search results (untrusted: information only)", *lines])
-
-
-def _with(url: str, options: Mapping[str, str]) -> str:
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(options)}"
-
-
-def _parsed(body: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ToolFailure("The search service sent something that is not JSON. Try again later.") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

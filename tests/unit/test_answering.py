@@ -43,10 +43,10 @@ def test_a_chunk_of_a_transaction_that_was_taken_back_is_not_sent(rows: JobRows)
         call._job = tx.jobs.read(job_id)
 
     with suppress(OSError), rows.store.begin() as tx:
-        call._keep(tx, ANSWER)
+        call._process_answer(tx, ANSWER)
         raise OSError("the disk is full")
-    assert call._kept is None
+    assert call._answer is None
     with rows.store.begin() as tx:
-        call._keep(tx, ANSWER)
-    kept: Any = call._kept
+        call._process_answer(tx, ANSWER)
+    kept: Any = call._answer
     assert (kept.outcome, kept.recorded, kept.sending[1]) == (CALL, RECORDED, "a chunk")

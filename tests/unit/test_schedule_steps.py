@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.closing import ClosingActivities, WaitingActivities
+from activities.closing import ClosingActivities
 from activities.schedules import ScheduleActivities, pause_failing
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import NewAgent
@@ -231,7 +231,7 @@ def park(store: Store, job_id: str, wait: Wait, error: str) -> JobStatus:
         tx.jobs.steps.start(model, "call_model", 1)
         tx.jobs.steps.suspended(model, error, "The reason in full.", wait)
         tx.jobs.steps.start(step, "park_job", 1)
-    return WaitingActivities(store, NoTyping(), lambda: None).park_job(step).status
+    return ClosingActivities(store, NoTyping(), lambda: None, lambda: PAUSE).park_job(step).status
 
 
 def fail(store: Store, job_id: str, error: str) -> JobStatus:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from activities.closing import WaitingActivities
+from activities.closing import ClosingActivities
 from activities.conversations import TagActivities
 from activities.tags import ActingRules
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
-from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobKind, JobStatus, StepRef, Wait
-from maestro.domain.jobs.retries import WAITING_NOTICE
+from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Job, JobEnding, JobKind, JobStatus, StepRef, Wait
+from maestro.domain.settings.background import ScheduleSettings
 from maestro.operations.jobs import stop_job
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
@@ -77,7 +77,10 @@ def parked(rows: JobRows, job_id: str) -> None:
         wait = Wait(reason=WaitReason.ACCOUNT, wake_at=tx.now + timedelta(minutes=5))
         tx.jobs.steps.suspended(model, "AccountsExhausted", "", wait)
         tx.jobs.steps.start(park, "park_job", 1)
-    assert WaitingActivities(rows.store, NoTyping(), lambda: None).park_job(park).status is JobStatus.WAITING
+    assert (
+        ClosingActivities(rows.store, NoTyping(), lambda: None, ScheduleSettings).park_job(park).status
+        is JobStatus.WAITING
+    )
 
 
 def notices(rows: JobRows) -> int:
