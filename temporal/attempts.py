@@ -133,6 +133,7 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
+            # Otherwise Temporal gave up this attempt, for example after missing heartbeats.
             details = activity.cancellation_details()
             if details is None or details.cancel_requested or details.worker_shutdown:
                 step.cancel()

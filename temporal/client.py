@@ -86,16 +86,16 @@ async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:
     for line in notes(endpoint):
         report(line)
     wait = FIRST_WAIT
-    told = ""
+    reported = ""
     while True:
         try:
             client = await reach(endpoint)
         except AWAY as error:
-            told = _tell_change(explain(error, endpoint), told, report)
+            reported = _report_change(explain(error, endpoint), reported, report)
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
             continue
-        if told:
+        if reported:
             report(f"Temporal at {endpoint.address} is reachable.")
         return client
 
@@ -105,18 +105,18 @@ async def watch(client: Client, endpoint: Endpoint, report: Report, seconds: flo
 
     A problem is reported only if a second check confirms it.
     """
-    told = ""
+    reported = ""
     while True:
         await asyncio.sleep(seconds)
-        seen = await trouble(client, endpoint)
-        if seen and seen != told:
+        problem = await trouble(client, endpoint)
+        if problem and problem != reported:
             await asyncio.sleep(min(seconds, LOOK_AGAIN_SECONDS))
-            seen = await trouble(client, endpoint)
-        if seen:
-            told = _tell_change(seen, told, report)
-        elif told:
+            problem = await trouble(client, endpoint)
+        if problem:
+            reported = _report_change(problem, reported, report)
+        elif reported:
             report(f"Temporal at {endpoint.address} works again.")
-            told = ""
+            reported = ""
 
 
 async def trouble(client: Client, endpoint: Endpoint) -> str:
@@ -124,11 +124,12 @@ async def trouble(client: Client, endpoint: Endpoint) -> str:
     try:
         await check(client, endpoint.namespace)
     except AWAY as error:
+        # Only a new attempt to connect tells why an old connection failed.
         if cause_of(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
             try:
                 await reach(endpoint)
-            except AWAY as closer:
-                return explain(closer, endpoint)
+            except AWAY as second:
+                return explain(second, endpoint)
         return explain(error, endpoint)
     return ""
 
@@ -144,7 +145,7 @@ def notes(endpoint: Endpoint) -> tuple[str, ...]:
     )
 
 
-def _tell_change(seen: str, told: str, report: Report) -> str:
-    if seen != told:
-        report(f"{seen} Trying again until it works.")
-    return seen
+def _report_change(problem: str, reported: str, report: Report) -> str:
+    if problem != reported:
+        report(f"{problem} Trying again until it works.")
+    return problem

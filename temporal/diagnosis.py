@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -60,8 +61,8 @@ async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagno
     try:
         async with asyncio.timeout(ASK.total_seconds()):
             described = await check(client, endpoint.namespace)
-        kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
-        found = f"{endpoint.namespace} keeps finished histories for {span(kept)}"
+        retention = described.config.workflow_execution_retention_ttl.ToTimedelta()
+        found = f"{endpoint.namespace} keeps finished histories for {span(retention)}"
         namespace = Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
     except AWAY as error:
         return [server, _broken(NAMESPACE, error, endpoint)]
@@ -71,47 +72,39 @@ async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagno
 
 async def _server(client: Client, endpoint: Endpoint) -> Diagnosis:
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ASK)
-    how = "in plain text" if endpoint.tls is None else "with TLS"
-    found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {how}"
+    protection = "in plain text" if endpoint.tls is None else "with TLS"
+    found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {protection}"
     for note in notes(endpoint):
         return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE, found=found, fix=note)
     return Diagnosis(check=SERVER, verdict=DiagnosisLevel.FINE, found=found)
 
 
 async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
+    level, found, fix = DiagnosisLevel.FINE, "all there", ""
     try:
-        found = await lacking(client, endpoint.namespace)
+        shortfall = await lacking(client, endpoint.namespace)
     except AWAY as error:
-        why = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
-        return Diagnosis(
-            check=ATTRIBUTES,
-            verdict=DiagnosisLevel.NOTE,
-            found=f"they cannot be listed ({why})",
-            fix=f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`",
-        )
-    if found.mistyped:
-        fix = mistyped_fix(found, endpoint.namespace)
-        return Diagnosis(
-            check=ATTRIBUTES, verdict=DiagnosisLevel.BROKEN, found=f"there is {mistyped_text(found)}", fix=fix
-        )
-    if found.missing:
-        return Diagnosis(
-            check=ATTRIBUTES,
-            verdict=DiagnosisLevel.BROKEN,
-            found=f"missing: {', '.join(found.missing)}",
-            fix=f"`maestro init` adds them, or `{create_command(endpoint.namespace, found.missing)}`",
-        )
-    return Diagnosis(check=ATTRIBUTES, verdict=DiagnosisLevel.FINE, found="all there")
+        reason = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
+        level, found = DiagnosisLevel.NOTE, f"they cannot be listed ({reason})"
+        fix = f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`"
+    else:
+        if shortfall.mistyped:
+            level, found = DiagnosisLevel.BROKEN, f"there is {mistyped_text(shortfall)}"
+            fix = mistyped_fix(shortfall, endpoint.namespace)
+        elif shortfall.missing:
+            level, found = DiagnosisLevel.BROKEN, f"missing: {', '.join(shortfall.missing)}"
+            fix = f"`maestro init` adds them, or `{create_command(endpoint.namespace, shortfall.missing)}`"
+    return Diagnosis(check=ATTRIBUTES, verdict=level, found=found, fix=fix)
 
 
 async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
-    asked = (pollers_of(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
+    requests = (pollers_of(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
     try:
-        found = await asyncio.gather(*asked)
+        pollers = await asyncio.gather(*requests)
     except AWAY as error:
-        why = trouble_of(error, endpoint).found
-        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"nobody says who works ({why})")
-    return polled(queues, [poller for some in found for poller in some])
+        reason = trouble_of(error, endpoint).found
+        return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=f"nobody says who works ({reason})")
+    return polled(queues, list(chain.from_iterable(pollers)))
 
 
 async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
@@ -121,20 +114,20 @@ async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> l
     )
     answer = await client.workflow_service.describe_task_queue(request, timeout=ASK)
     now = datetime.now(UTC)
-    return [Poller(queue, kind, one.identity, now - one.last_access_time.ToDatetime(UTC)) for one in answer.pollers]
+    return [Poller(queue, kind, each.identity, now - each.last_access_time.ToDatetime(UTC)) for each in answer.pollers]
 
 
 def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
     """Diagnose the pollers of each queue; a queue without pollers is only a note, since its process may be stopped."""
     alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
-    found = "; ".join(_work_on(queue, [one for one in alive if one.queue == queue]) for queue in queues)
+    found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
     if {poller.queue for poller in alive} >= set(queues):
         return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.FINE, found=found)
     fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
     return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 
 
-def _work_on(queue: str, alive: Sequence[Poller]) -> str:
+def _queue_text(queue: str, alive: Sequence[Poller]) -> str:
     if not alive:
         return f"nobody works on {queue}"
     kinds = " and ".join(dict.fromkeys(poller.kind for poller in alive))
@@ -143,5 +136,5 @@ def _work_on(queue: str, alive: Sequence[Poller]) -> str:
 
 
 def _broken(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
-    what = trouble_of(error, endpoint)
-    return Diagnosis(check=name, verdict=DiagnosisLevel.BROKEN, found=what.found, fix=what.fix)
+    trouble = trouble_of(error, endpoint)
+    return Diagnosis(check=name, verdict=DiagnosisLevel.BROKEN, found=trouble.found, fix=trouble.fix)

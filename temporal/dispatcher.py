@@ -119,7 +119,7 @@ class Dispatcher:
         self._has_new = self._left_behind = True
         self._order = ClaimOrder()
         self._interrupted: set[str] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._load = LoadGauge()
@@ -169,14 +169,15 @@ class Dispatcher:
             has_new, self._has_new = self._has_new, False
             state = self._store.changes.state
             self._seen = state.number if state is not None else 0
-            look = await asyncio.to_thread(self._look, *(state, has_new))
-            if look.stopped is not None:
-                fresh, self._interrupted = look.stopped - self._interrupted, set(look.stopped)
-                await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
-            if not look.claimed:
-                await self._wait_for_work(self._pace().look if look.crowded else None)
+            view = await asyncio.to_thread(self._look, state, has_new)
+            if view.stopped is not None:
+                # A stopped job that is inside a step notices the stop there (docs/decisions.md: control words).
+                new, self._interrupted = view.stopped - self._interrupted, set(view.stopped)
+                await asyncio.gather(*(self._cancel(client, job_id) for job_id in new))
+            if not view.claimed:
+                await self._wait_for_work(self._pace().look if view.crowded else None)
                 continue
-            self._well = await self._start_all(client, look.claimed)
+            self._well = await self._start_all(client, view.claimed)
             if not self._well:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -231,7 +232,10 @@ class Dispatcher:
         """
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
-        self._log_problems(set(refused.values()) - {STILL_CLOSING}, len(refused))
+        reasons = set(refused.values()) - {STILL_CLOSING}
+        for reason in reasons - self._reported:  # each once: repeated at every check, the fix would be hard to find
+            self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
+        self._reported = reasons
         none_started = len(refused) == len(jobs)
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
         unused = list(refused) if none_started else closing
@@ -241,12 +245,6 @@ class Dispatcher:
             await asyncio.sleep(self._pace().look)
             return True
         return not none_started
-
-    def _log_problems(self, problems: set[str], jobs: int) -> None:
-        """Log each problem once; repeated at every check, the line with the fix would be hard to find."""
-        for problem in problems - self._told:
-            self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
-        self._told = problems
 
     async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Start the workflow of a job; return the reason if that failed, else None."""
@@ -294,11 +292,8 @@ class Dispatcher:
         if stopping or not has_new:
             with self._store.view() as tx:
                 stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
-                if not (
-                    has_new
-                    or tx.jobs.any_due()
-                    or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
-                ):
+                limit = self._pace().background
+                if not (has_new or tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, limit)):
                     return DispatcherView(stopped=stopped)
         claimed = self._claim()
         return DispatcherView(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))

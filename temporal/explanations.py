@@ -92,8 +92,7 @@ def explain(error: BaseException, endpoint: Endpoint) -> str:
 
 def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     """Return the problem that an error stands for, and its fix."""
-    words = _words_of(error, endpoint)
-    cause = cause_of(error)
+    cause, words = cause_of(error), _message_of(error, endpoint)
     if endpoint.embedded and cause in _AWAY:
         return Trouble(
             f"The embedded Temporal server at {endpoint.address} does not answer",
@@ -119,22 +118,22 @@ def cause_of(error: BaseException) -> Cause:
     if by_status is not None:
         return by_status
     text = str(error)
-    found = (cause for sign, cause in _SIGNS if sign in text)
-    return next(found, Cause.NOT_READY if _code_of(error) == "UNAVAILABLE" else Cause.UNKNOWN)
+    causes = (cause for sign, cause in _SIGNS if sign in text)
+    return next(causes, Cause.NOT_READY if _code_of(error) == "UNAVAILABLE" else Cause.UNKNOWN)
 
 
 def _code_of(error: BaseException) -> str:
     """Return the gRPC status in capitals without underscores; empty when no server answered."""
     if isinstance(error, RPCError):
         return error.status.name.replace("_", "")
-    stated = re.search(r"Status \{ code: (\w+)", str(error))
-    return stated[1].upper() if stated else ""
+    match = re.search(r"Status \{ code: (\w+)", str(error))
+    return match[1].upper() if match else ""
 
 
-def _words_of(error: BaseException, endpoint: Endpoint) -> str:
+def _message_of(error: BaseException, endpoint: Endpoint) -> str:
     """Return the message of the server or the SDK as one short line without secrets."""
-    stated = re.search(r'message: "([^"]*)"', str(error))
-    words = " ".join((stated[1] if stated and "Status {" in str(error) else str(error)).split())
+    match = re.search(r'message: "([^"]*)"', str(error))
+    words = " ".join((match[1] if match and "Status {" in str(error) else str(error)).split())
     if endpoint.api_key:
         words = words.replace(endpoint.api_key, "***")
     return words[:LONGEST_WORDS] or type(error).__name__
@@ -178,14 +177,12 @@ def _cut_off(endpoint: Endpoint) -> Trouble:
     without one. Both only end the call, without a reason.
     """
     found = f"Something at {endpoint.address} takes connections and ends them at once"
-    elsewhere = "; if it is no Temporal server, correct temporal.address"
-    if endpoint.tls is None:
-        return Trouble(found, "if it wants TLS, set temporal.tls to true and start again" + elsewhere)
-    if not endpoint.tls.cert:
-        fix = "if it asks for a certificate of ours, set temporal.tlsCert and temporal.tlsKey and start again"
-        return Trouble(found, fix + elsewhere)
     fix = "it may not trust our certificate: have temporal.tlsCert and tlsKey made by an authority that it trusts"
-    return Trouble(found, fix + elsewhere)
+    if endpoint.tls is None:
+        fix = "if it wants TLS, set temporal.tls to true and start again"
+    elif not endpoint.tls.cert:
+        fix = "if it asks for a certificate of ours, set temporal.tlsCert and temporal.tlsKey and start again"
+    return Trouble(found, fix + "; if it is no Temporal server, correct temporal.address")
 
 
 _TEXTS = {

@@ -53,7 +53,13 @@ class SafeFailureConverter(DefaultFailureConverter):
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Convert an exception; one that came from the server is already converted, and passes unchanged."""
         super().to_failure(_safe(exception), payload_converter, failure)
-        _strip(failure)
+        while True:
+            failure.stack_trace = ""
+            if failure.HasField("application_failure_info"):
+                failure.ClearField("cause")
+            if not failure.HasField("cause"):
+                return
+            failure = failure.cause
 
 
 def _safe(exception: BaseException) -> BaseException:
@@ -73,14 +79,14 @@ def _safe(exception: BaseException) -> BaseException:
 
 def sentence_of(kind: str) -> str:
     """Return the fixed sentence of a failure by its class name, if exactly one class of Maestro has that name."""
-    known = {one.public for one in _below(MaestroError) if one.__name__ == kind}
-    return known.pop() if len(known) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
+    sentences = {error.public for error in _with_subclasses(MaestroError) if error.__name__ == kind}
+    return sentences.pop() if len(sentences) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
 
 
-def _below(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
+def _with_subclasses(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from _below(one)
+    for subclass in kind.__subclasses__():
+        yield from _with_subclasses(subclass)
 
 
 class ExpectedEnds(logging.Filter):
@@ -98,14 +104,3 @@ class ExpectedEnds(logging.Filter):
             record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}", ()
             record.exc_info = record.exc_text = None
         return True
-
-
-def _strip(failure: Failure) -> None:
-    while True:
-        failure.stack_trace = ""
-        if not failure.HasField("cause"):
-            return
-        if failure.HasField("application_failure_info"):
-            failure.ClearField("cause")
-            return
-        failure = failure.cause

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, get_type_hints
@@ -65,7 +65,11 @@ class StepJournal(Interceptor):
         is_async, is_group = inspect.iscoroutinefunction(function), issubclass(payload, StepGroup)
         if is_async:
             step = function if is_group else functools.partial(self._journal.perform, function)
-            return _joined(step, self._under_way)
+
+            async def attempt(ref: StepRef) -> BaseModel:
+                return await self._under_way.join(ref, functools.partial(step, ref))
+
+            return attempt
         if is_group:
             return function
         return functools.partial(self._journal.run if keeps else self._journal.timed, function)
@@ -102,8 +106,7 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
-                _begin(tx, job_id)
-                self._require_young(tx, job_id)
+                self._start_young(tx, job_id)
                 return work()
         # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
@@ -152,9 +155,8 @@ class Journal:
         """
         if not self._store.is_writing:
             return
-        ahead = TemporalAttempt(self._tried().workflow_run, 1)
         with self._store.begin() as tx:
-            past = tx.jobs.steps.history(ref, ahead)
+            past = tx.jobs.steps.history(ref, TemporalAttempt(self._tried().workflow_run, 1))
             if not past.attempts:
                 tx.jobs.steps.begin(ref, name, tx.jobs.snapshot(ref.job_id).run, past)
 
@@ -174,9 +176,7 @@ class Journal:
         and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if (
-            not recorded
-        ):  # in a local activity, or in that of another step, Temporal's attempt number is not that of this step
+        if not recorded:  # a local activity, or that of another step: Temporal's attempt number is of no use
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.snapshot(ref.job_id)
@@ -186,8 +186,10 @@ class Journal:
                 return past.result  # after parking, the job may already wait for its next run
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
-            if job.status is JobStatus.PENDING:
-                _take_lane(tx, ref.job_id)
+            # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:
+            # the job that begins first runs (docs/invariants.md: lanes).
+            if job.status is JobStatus.PENDING and not tx.jobs.mark_started(ref.job_id):
+                raise LaneTaken(f"another job of the lane of {ref.job_id} runs")
             if past.result is not None:
                 return past.result
             if past.overtaken:
@@ -264,8 +266,16 @@ class Journal:
         with attempt_timer(function.__name__, self._observe):
             return function(payload)
 
-    def _require_young(self, tx: Transaction, job_id: str) -> None:
-        """Roll the start of an older job back: its first step decides whether it may run."""
+    def _start_young(self, tx: Transaction, job_id: str) -> None:
+        """Start a pending job if its lane is free, and remember its row, so that it is not read again.
+
+        The start of a job that is older than this process is rolled back: its first step decides whether it may run.
+        """
+        begun = tx.jobs.mark_started(job_id)
+        if begun is not None and begun.is_new:
+            tx.jobs.steps.assume(job_id, {})
+        if begun is not None and not begun.has_merged:
+            tx.jobs.merged.assume_none(job_id)
         if not self._is_young(tx, job_id):
             raise _OlderJobError
 
@@ -286,25 +296,6 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
     return result
 
 
-def _begin(tx: Transaction, job_id: str) -> None:
-    """Start a pending job if its lane is free, and remember the job's row, so that it is not read again."""
-    begun = tx.jobs.mark_started(job_id)
-    if begun is not None and begun.is_new:
-        tx.jobs.steps.assume(job_id, {})
-    if begun is not None and not begun.has_merged:
-        tx.jobs.merged.assume_none(job_id)
-
-
-def _take_lane(tx: Transaction, job_id: str) -> None:
-    """Claim the lane for a job whose workflow starts.
-
-    Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse; the job that
-    begins first runs (docs/invariants.md: lanes).
-    """
-    if not tx.jobs.mark_started(job_id):
-        raise LaneTaken(f"another job of the lane of {job_id} runs")
-
-
 def _refuse(job: JobSnapshot, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
     if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
@@ -315,15 +306,15 @@ def _refuse(job: JobSnapshot, ref: StepRef) -> None:
 
 def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
     """Log one line about an attempt that did not succeed; a bug in Maestro is logged with its traceback."""
-    facts = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
+    fields = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
     if isinstance(error, Suspension):
-        log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **facts)
+        log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **fields)
     elif isinstance(error, UNWANTED):
-        log.info("step.unwanted", **facts)
+        log.info("step.unwanted", **fields)
     else:
         seconds = again_in.total_seconds() if again_in is not None else None
-        fault = None if isinstance(error, MaestroError) else error
-        log.warning("step.failed", again_in=seconds, **facts, exc_info=fault)
+        bug = None if isinstance(error, MaestroError) else error
+        log.warning("step.failed", again_in=seconds, **fields, exc_info=bug)
 
 
 def _detail(error: Exception) -> str:
@@ -344,11 +335,3 @@ class _Journaled(ActivityInboundInterceptor):
         input.fn = self._steps.around(input.fn)
         async with heartbeats():
             return await super().execute_activity(input)
-
-
-def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: RunningSteps) -> Activity:
-    @functools.wraps(function)
-    async def attempt(ref: StepRef) -> BaseModel:
-        return await under_way.join(ref, functools.partial(function, ref))
-
-    return attempt

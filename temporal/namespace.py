@@ -55,7 +55,11 @@ def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
     """Compare the search attributes of a namespace with those that Maestro needs."""
     return Shortfall(
         missing=tuple(name for name in SEARCH_ATTRIBUTES if name not in known),
-        mistyped={name: _type_name(known[name]) for name in SEARCH_ATTRIBUTES if known.get(name, KEYWORD) != KEYWORD},
+        mistyped={
+            name: IndexedValueType.Name(known[name]).removeprefix("INDEXED_VALUE_TYPE_").title().replace("_", "")
+            for name in SEARCH_ATTRIBUTES
+            if known.get(name, KEYWORD) != KEYWORD
+        },
     )
 
 
@@ -93,8 +97,9 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
 
 async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
     """Add search attributes; a refusal because another process added them first counts as success."""
+    request = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(names, KEYWORD))
     try:
-        await client.operator_service.add_search_attributes(_request(namespace, names), timeout=_ATTRIBUTES_TIMEOUT)
+        await client.operator_service.add_search_attributes(request, timeout=_ATTRIBUTES_TIMEOUT)
     except RPCError:
         if (await lacking(client, namespace)).missing:
             raise
@@ -123,15 +128,6 @@ def mistyped_fix(found: Shortfall, namespace: str) -> str:
     )
 
 
-def _type_name(kind: IndexedValueType.ValueType) -> str:
-    words = IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").split("_")
-    return "".join(word.capitalize() for word in words)
-
-
-def _request(namespace: str, names: tuple[str, ...]) -> AddSearchAttributesRequest:
-    return AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(names, KEYWORD))
-
-
 async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """Register the namespace and add missing search attributes; return a sentence for each change.
 
@@ -140,60 +136,49 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """
     try:
         client = await connect(endpoint)
-        done = await _prepare_namespace(client, endpoint, retention)
-        return [*done, *await _prepare_attributes(client, endpoint)]
+        changes = await _prepare_namespace(client, endpoint, retention)
+        added = await ensure_search_attributes(client, endpoint.namespace)
+        if added:
+            await _until_usable(lambda: _search(client, endpoint.namespace))
+            changes.append(f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}.")
     except AWAY as error:
         raise TemporalUnavailable(explain(error, endpoint)) from None
+    return changes
 
 
 async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: timedelta) -> list[str]:
+    changes = []
     try:
         await check(client, endpoint.namespace)
     except RPCError as error:
         if cause_of(error) is not Cause.NO_NAMESPACE:
             raise
-    else:
-        # Another process may have created it a moment ago.
-        await _until_usable(lambda: _known(client, endpoint.namespace))
-        return []
-    await _register(client, endpoint, retention)
-    await _until_usable(lambda: _known(client, endpoint.namespace))
-    return [f"Created namespace {endpoint.namespace}, which keeps finished histories for {span(retention)}."]
+        await _register(client, endpoint, retention)
+        changes = [f"Created namespace {endpoint.namespace}, which keeps finished histories for {span(retention)}."]
+    # Also where it exists: another process may have created it a moment ago.
+    await _until_usable(lambda: _look_up(client, endpoint.namespace))
+    return changes
 
 
 async def _register(client: Client, endpoint: Endpoint, retention: timedelta) -> None:
-    kept = Duration()
-    kept.FromTimedelta(retention)
+    name, period = endpoint.namespace, Duration()
+    period.FromTimedelta(retention)
     request = RegisterNamespaceRequest(
-        namespace=endpoint.namespace,
-        description="The jobs of Maestro",
-        workflow_execution_retention_period=kept,
+        namespace=name, description="The jobs of Maestro", workflow_execution_retention_period=period
     )
     try:
         await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
         if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another process created it first
-            raise TemporalUnavailable(_refused(endpoint, retention, error)) from None
+            hours = max(1, round(retention.total_seconds() / 3600))
+            raise TemporalUnavailable(
+                f"Temporal at {endpoint.address} did not let us create namespace {name} ({error.message}): "
+                f"have an administrator run `temporal operator namespace create -n {name} --retention {hours}h` "
+                f"and `{create_command(name)}`."
+            ) from None
 
 
-def _refused(endpoint: Endpoint, retention: timedelta, error: RPCError) -> str:
-    hours = max(1, round(retention.total_seconds() / 3600))
-    return (
-        f"Temporal at {endpoint.address} did not let us create namespace {endpoint.namespace} ({error.message}): "
-        f"have an administrator run `temporal operator namespace create -n {endpoint.namespace} --retention {hours}h` "
-        f"and `{create_command(endpoint.namespace)}`."
-    )
-
-
-async def _prepare_attributes(client: Client, endpoint: Endpoint) -> list[str]:
-    added = await ensure_search_attributes(client, endpoint.namespace)
-    if not added:
-        return []
-    await _until_usable(lambda: _searched(client, endpoint.namespace))
-    return [f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}."]
-
-
-async def _known(client: Client, namespace: str) -> None:
+async def _look_up(client: Client, namespace: str) -> None:
     """Raise an error while a part of the server does not know the namespace yet."""
     await check(client, namespace)
     await lacking(client, namespace)
@@ -202,7 +187,7 @@ async def _known(client: Client, namespace: str) -> None:
     )
 
 
-async def _searched(client: Client, namespace: str) -> None:
+async def _search(client: Client, namespace: str) -> None:
     """Raise an error while the search attributes cannot be used yet."""
     query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
     await client.workflow_service.count_workflow_executions(
@@ -225,7 +210,7 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def span(kept: timedelta) -> str:
+def span(duration: timedelta) -> str:
     """Return a duration as words in hours or days."""
-    hours = round(kept.total_seconds() / 3600)
+    hours = round(duration.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"

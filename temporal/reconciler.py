@@ -72,17 +72,17 @@ class Reconciler:
         jobs = await asyncio.to_thread(self._running)
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def look(job: Job) -> JobRepair:
+        async def repair(job: Job) -> JobRepair:
             async with gate:
-                return await self._look(client, job)
+                return await self._repair(client, job)
 
-        findings = await asyncio.gather(*(look(job) for job in jobs))
+        repairs = await asyncio.gather(*map(repair, jobs))
         await asyncio.to_thread(self._free_outbound_lanes)
-        if any(finding is not JobRepair.FINE for finding in findings):
+        if any(action is not JobRepair.FINE for action in repairs):
             self._released()
-        return {job.id: finding for job, finding in zip(jobs, findings, strict=True)}
+        return {job.id: action for job, action in zip(jobs, repairs, strict=True)}
 
-    async def _look(self, client: Client, job: Job) -> JobRepair:
+    async def _repair(self, client: Client, job: Job) -> JobRepair:
         try:
             description = await client.get_workflow_handle(job.id).describe()
         except RPCError as error:
@@ -92,28 +92,28 @@ class Reconciler:
         if description.status in BY_A_PERSON:
             return await asyncio.to_thread(self._close, job, BY_A_PERSON[description.status])
         if description.status in BY_ITSELF:
-            why = f"its workflow {description.status.name.lower()} before the job ended"
-            return await asyncio.to_thread(self._resume, job, why, RECOVERIES)
+            reason = f"its workflow {description.status.name.lower()} before the job ended"
+            return await asyncio.to_thread(self._resume, job, reason, RECOVERIES)
         return JobRepair.FINE
 
     def _running(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.running())
 
-    def _resume(self, job: Job, why: str, limit: float = math.inf) -> JobRepair:
+    def _resume(self, job: Job, reason: str, limit: float = math.inf) -> JobRepair:
         """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
                 return JobRepair.FINE
             if present.recoveries >= limit:
-                _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
-                awaited = present.inbox_id is not None and not (present.notice or present.what_if)
-                if awaited and tx.jobs.delegations.delegator(present) is None:
+                _end(tx, present, JobEnding(status=JobStatus.FAILED, error="WorkflowEnded", reason=reason))
+                has_user = present.inbox_id is not None and not (present.notice or present.what_if)
+                if has_user and tx.jobs.delegations.delegator(present) is None:
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return JobRepair.FAILED
             tx.jobs.rerun(present)
-            tx.system.audit.add("maestro", "job.resumed", job.id, why)
+            tx.system.audit.add("maestro", "job.resumed", job.id, reason)
         return JobRepair.RESUMED
 
     def _close(self, job: Job, ending: JobEnding) -> JobRepair:

@@ -6,7 +6,6 @@ See docs/invariants.md: resume.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
 from temporalio.client import Client
@@ -14,7 +13,7 @@ from temporalio.service import RPCError
 
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.job import JobEdits, JobStatus
+from maestro.domain.jobs.job import JobEdits
 from maestro.operations.jobs import WITHOUT_A_WORKFLOW, InterruptWorkflow, replay_job, stop_job
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
@@ -52,14 +51,6 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
             return
 
     return interrupt
-
-
-@dataclass(frozen=True)
-class DueItems:
-    """The items of a batch that are due, at least one, by their indexes."""
-
-    batch: ReplayBatch
-    places: Sequence[int]
 
 
 class BatchWork:
@@ -100,24 +91,25 @@ class BatchWork:
 
     async def advance(self) -> bool:
         """Start the items that are due, and return whether there were any."""
-        turns = await asyncio.to_thread(self._turns)
-        for turn in turns:
-            stopped = [await asyncio.to_thread(self._settle, turn.batch, place) for place in turn.places]
+        due_items = await asyncio.to_thread(self._find_due)
+        for batch, items in due_items:
+            stopped = [await asyncio.to_thread(self._settle, batch, item) for item in items]
             self._wake()
             await asyncio.gather(*(self._interrupt(job_id) for job_id in stopped if job_id is not None))
-        return bool(turns)
+        return bool(due_items)
 
-    def _turns(self) -> list[DueItems]:
+    def _find_due(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
+        """Return the batches that have items to start now, with the indexes of these items."""
         with self._store.view() as tx:
             batches = tx.jobs.batches.open()
             lanes = list(tx.jobs.batches.open_lanes()) if batches else []
-            found = [DueItems(batch, _places(tx, batch, lanes)) for batch in batches]
-        return [turn for turn in found if turn.places]
+            due = [(batch, _choose_items(tx, batch, lanes)) for batch in batches]
+        return [(batch, items) for batch, items in due if items]
 
     def _settle(self, batch: ReplayBatch, place: int) -> str | None:
         """Replay or cancel one job and record the outcome; return the job if its workflow has to be notified."""
         try:
-            return self._done(batch, place)
+            return self._process(batch, place)
         except StoreBusy:
             raise
         # A job that cannot be started, for whatever reason, must not block the other jobs of its batch.
@@ -127,42 +119,35 @@ class BatchWork:
                 tx.jobs.batches.settle(batch.id, place, ItemState.REFUSED, problem=f"{BROKE} ({type(error).__name__})")
             return None
 
-    def _done(self, batch: ReplayBatch, place: int) -> str | None:
+    def _process(self, batch: ReplayBatch, place: int) -> str | None:
         with coming_from(batch.origin), self._store.begin() as tx:
             job_id = tx.jobs.batches.take(batch.id, place)
             if job_id is None:
                 return None
-            done = in_savepoint(tx, lambda: _do(tx, batch, job_id))
-            if isinstance(done, MaestroError):
-                tx.jobs.batches.settle(batch.id, place, ItemState.REFUSED, problem=str(done))
+            result = in_savepoint(tx, lambda: _replay_or_stop(tx, batch, job_id))
+            if isinstance(result, MaestroError):
+                tx.jobs.batches.settle(batch.id, place, ItemState.REFUSED, problem=str(result))
                 return None
-            tx.jobs.batches.settle(batch.id, place, ItemState.BEGUN, began=done.job_id)
-            return done.job_id if done.in_workflow else None
+            began, has_workflow = result
+            tx.jobs.batches.settle(batch.id, place, ItemState.BEGUN, began=began)
+            return began if has_workflow else None
 
 
-@dataclass(frozen=True)
-class StartedReplay:
-    """The replayed or stopped job, and whether to notify its workflow."""
-
-    job_id: str
-    in_workflow: bool = False
-
-
-def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
+def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
     """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
     if batch.action is BatchAction.CANCEL:  # a cancellation needs no lane, so no lane limits it
         return [place for place, _ in tx.jobs.batches.waiting(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
     waiting = tx.jobs.batches.waiting(batch.id, AT_ONCE, but=full)
-    places = next_places(waiting, lanes)
-    lanes += [lane for place, lane in waiting if place in places]
-    return places
+    items = next_places(waiting, lanes)
+    lanes += [lane for item, lane in waiting if item in items]
+    return items
 
 
-def _do(tx: Transaction, batch: ReplayBatch, job_id: str) -> StartedReplay:
+def _replay_or_stop(tx: Transaction, batch: ReplayBatch, job_id: str) -> tuple[str, bool]:
+    """Return the id of the replayed or stopped job, and whether its workflow has to be notified."""
     mode = batch.action.mode
     if mode is not None:
         edits = JobEdits.model_validate_json(batch.edits) if batch.edits else None
-        return StartedReplay(replay_job(tx, job_id, mode, batch.actor, edits))
-    status: JobStatus = stop_job(tx, job_id, batch.actor)
-    return StartedReplay(job_id, status not in WITHOUT_A_WORKFLOW)
+        return replay_job(tx, job_id, mode, batch.actor, edits), False
+    return job_id, stop_job(tx, job_id, batch.actor) not in WITHOUT_A_WORKFLOW

@@ -112,20 +112,20 @@ class ScheduleKeeper:
         due = _now() >= self._compare_at
         if due:
             # Listed before the rows are read: ids are never reused, so a listed schedule without a row is an orphan.
-            ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
-            found = await client.list_schedules(page_size=LIST_PAGE)
-            self._known |= {entry.id async for entry in found if ours.fullmatch(entry.id)}
-        picture = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._again))
-        if picture is None:
+            own_ids = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
+            listed = await client.list_schedules(page_size=LIST_PAGE)
+            self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
+        snapshot = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._again))
+        if snapshot is None:
             return True
         again, self._again, self._seen = self._again, set(), None
-        changed = [(row, want) for row, want in picture.wants if due or want.id in again or _is_outdated(row, want)]
+        changed = [(row, want) for row, want in snapshot.wants if due or want.id in again or _is_outdated(row, want)]
         outcomes = await _gather_limited(self._update_schedule(client, row, want) for row, want in changed)
-        await asyncio.to_thread(self._note, [*picture.unreadable, *filter(None, outcomes)])
+        await asyncio.to_thread(self._note, [*snapshot.unreadable, *filter(None, outcomes)])
         await asyncio.to_thread(self._begin_late, changed)
-        await _gather_limited(self._remove(client, stray) for stray in self._known - picture.ids)
-        self._known |= picture.ids
-        self._seen = picture.stamp
+        await _gather_limited(self._remove(client, orphan) for orphan in self._known - snapshot.ids)
+        self._known |= snapshot.ids
+        self._seen = snapshot.stamp
         if due:
             self._compare_at = _now() + self._settings().compare_minutes * 60
         return not self._again
@@ -157,8 +157,8 @@ class ScheduleKeeper:
     def _read_rows(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return a snapshot of the rows, None when nothing has changed."""
         with self._store.view() as tx:
-            editions = tx.system.versions.now()
-            stamp = (editions.schedules, editions.agents, terms)
+            versions = tx.system.versions.now()
+            stamp = (versions.schedules, versions.agents, terms)
             if stamp == self._seen and not anyway:
                 return None
             rows, now = tx.background.following.all(), tx.now
@@ -172,17 +172,21 @@ class ScheduleKeeper:
         return ScheduleSnapshot(stamp, ids, wants, unreadable)
 
     def _note(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        news = [one for one in outcomes if (one.planned.followed, one.planned.follow_error) != (one.digest, one.error)]
-        for one in news:
-            if one.error:
-                log.warning("schedule.not_followed", schedule=one.planned.ref, reason=one.error)
-        if news:
+        changed = [
+            outcome
+            for outcome in outcomes
+            if (outcome.planned.followed, outcome.planned.follow_error) != (outcome.digest, outcome.error)
+        ]
+        for outcome in changed:
+            if outcome.error:
+                log.warning("schedule.not_followed", schedule=outcome.planned.ref, reason=outcome.error)
+        if changed:
             with self._store.begin() as tx:
-                tx.background.following.note(news)
+                tx.background.following.note(changed)
 
-    def _begin_late(self, told: Sequence[tuple[ScheduleColumns, WantedSchedule]]) -> None:
+    def _begin_late(self, sent: Sequence[tuple[ScheduleColumns, WantedSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""
-        once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
+        once = [(planned.ref, want.id) for planned, want in sent if planned.ended_at is None and runs_once(planned)]
         if once:
             with self._store.begin() as tx:
                 begun = [ref for ref, its_id in once if tx.background.starts.begin_late(ref, its_id)]
@@ -199,11 +203,11 @@ async def _gather_limited(calls: Iterable[Coroutine[None, None, Result]]) -> lis
     """Await all awaitables, with a limit on how many run at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(call: Coroutine[None, None, Result]) -> Result:
+    async def limited(call: Coroutine[None, None, Result]) -> Result:
         async with gate:
             return await call
 
-    return await asyncio.gather(*map(one, calls))
+    return await asyncio.gather(*map(limited, calls))
 
 
 def _now() -> float:

@@ -65,27 +65,17 @@ def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: da
             return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
         case Once(moment):
             day = _day_of(moment.date())
-            return ScheduleSpec(
-                calendars=[
-                    (
-                        replace(
-                            day,
-                            hour=_ranges([moment.hour]),
-                            minute=_ranges([moment.minute]),
-                            second=_ranges([moment.second]),
-                        )
-                    )
-                ],
-                time_zone_name=_UTC,
-            )
+            hour, minute, second = (_ranges([number]) for number in (moment.hour, moment.minute, moment.second))
+            calendar = replace(day, hour=hour, minute=minute, second=second)
+            return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
         case _:
             doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
-            moments = times_within(schedule, zone, doubtful)
+            # A single moment is an interval from 1970, so long that it recurs only after twice the time until then. It
+            # cannot be the offset of a longer interval, because Temporal skips an offset that is still in the future.
+            lengths = [timedelta(seconds=int(moment.timestamp())) for moment in times_within(schedule, zone, doubtful)]
             return ScheduleSpec(
                 calendars=list(_calendars(schedule, doubtful)),
-                intervals=[
-                    ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp()))) for moment in moments
-                ],
+                intervals=[ScheduleIntervalSpec(every=length) for length in lengths],
                 time_zone_name=zone.key,
             )
 
@@ -107,17 +97,21 @@ def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpe
         yield from _rest_of_years(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
-                one = _day_of(day)
-                rest = _ranges(cron.hours - hours)
-                yield replace(whole, year=one.year, month=one.month, day_of_month=one.day_of_month, hour=rest)
+                date_spec, rest = _day_of(day), _ranges(cron.hours - hours)
+                yield replace(
+                    whole,
+                    year=date_spec.year,
+                    month=date_spec.month,
+                    day_of_month=date_spec.day_of_month,
+                    hour=rest,
+                )
 
 
 def _rest_of_years(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
     """Yield the other months of the years with clock changes, and the other days of their months."""
-    left_out = sorted(doubtful)
-    for year, of_year in groupby(left_out, key=lambda day: day.year):
+    for year, of_year in groupby(sorted(doubtful), key=lambda day: day.year):
         changing = list(of_year)
         others = months - {day.month for day in changing}
         if others:
@@ -172,22 +166,23 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
     idle = why_no_run(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
+    # The priority ignores the client that pays, which only the run itself reads.
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
+    # The link shows all runs of the schedule, because Temporal chooses the id of each run.
     runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
+    action = ScheduleActionStartWorkflow(
+        ScheduledWorkflow.run,
+        ref,
+        id=its_id,
+        task_queue=terms.queues.main,
+        task_timeout=TASK_TIMEOUT,
+        typed_search_attributes=attributes,
+        static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
+        static_details=f"A run of {runs}. Its job has the id of this workflow.",
+        priority=temporal_priority(precedence, fair=terms.pace.fair),
+    )
     schedule = Schedule(
-        action=(
-            ScheduleActionStartWorkflow(
-                ScheduledWorkflow.run,
-                ref,
-                id=its_id,
-                task_queue=terms.queues.main,
-                task_timeout=TASK_TIMEOUT,
-                typed_search_attributes=attributes,
-                static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
-                static_details=f"A run of {runs}. Its job has the id of this workflow.",
-                priority=temporal_priority(precedence, fair=terms.pace.fair),
-            )
-        ),
+        action=action,
         spec=spec,
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
         state=ScheduleState(
@@ -197,8 +192,6 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
             remaining_actions=int(isinstance(written, Once)),
         ),
     )
-    action = schedule.action
-    assert isinstance(action, ScheduleActionStartWorkflow)
     parts = (
         *(schedule.spec, schedule.policy, schedule.state),
         *(ref, action.id, action.task_queue, action.static_summary, action.priority),
@@ -254,11 +247,11 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
 
 def _is_unchanged(present: Schedule, wanted: Schedule) -> bool:
     """Return whether a schedule is as Maestro set it; the payload of its runs is compared only if it is readable."""
-    here, there = present.action, wanted.action
+    old, new = present.action, wanted.action
     return (
-        isinstance(here, ScheduleActionStartWorkflow)
-        and isinstance(there, ScheduleActionStartWorkflow)
-        and (here.workflow, here.id, here.task_queue) == (there.workflow, there.id, there.task_queue)
+        isinstance(old, ScheduleActionStartWorkflow)
+        and isinstance(new, ScheduleActionStartWorkflow)
+        and (old.workflow, old.id, old.task_queue) == (new.workflow, new.id, new.task_queue)
         and present.spec == wanted.spec
         and present.policy == wanted.policy
         and (present.state.paused, present.state.note) == (wanted.state.paused, wanted.state.note)

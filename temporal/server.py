@@ -152,6 +152,7 @@ class EmbeddedServer:
             return None
         left_behind = ServerProcess(record)
         if not await asyncio.to_thread(record.serves):
+            # It was killed together with Maestro: its ports stay open until its last thread has ended.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.timing.adopted_ready):
                     await left_behind.wait()

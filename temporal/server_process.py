@@ -19,6 +19,7 @@ from temporal.namespace import SEARCH_ATTRIBUTES
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"
+"""The namespace that the server creates without being asked."""
 
 ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 """The server's whole environment: no API keys, no stray TEMPORAL_* variable, and no update check."""
@@ -89,10 +90,6 @@ class Timing:
     """before a server whose Maestro was killed and whose data folder is gone is ended"""
 
 
-ALWAYS_THERE = "default"
-"""The namespace that the server creates by default."""
-
-
 @dataclass(frozen=True)
 class ServerConfig:
     """The server's data folder and ports; messages to the operator contain the names of the settings."""
@@ -102,7 +99,7 @@ class ServerConfig:
     ui_port: int
     port_setting: str = "--temporal-port / temporal.port"
     ui_port_setting: str = "--temporal-ui-port / temporal.uiPort"
-    namespace: str = ALWAYS_THERE
+    namespace: str = NAMESPACE
     extra_args: tuple[str, ...] = ()
     timing: Timing = field(default_factory=Timing)
 
@@ -150,7 +147,7 @@ def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
-        *_repeat("--namespace", () if config.namespace == ALWAYS_THERE else (config.namespace,)),
+        *_repeat("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
         *_repeat("--sqlite-pragma", _PRAGMAS),
         *_repeat("--dynamic-config-value", _DYNAMIC_CONFIG),
         *_repeat("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),

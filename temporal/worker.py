@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -76,23 +77,17 @@ class WorkerParts:
     ready: Callable[[], Awaitable[None]] = at_once
 
 
-@dataclass(frozen=True)
-class Executors:
-    """The executors for activities that are not coroutines, and for activations of workflows."""
-
-    steps: ThreadPoolExecutor
-    activations: ActivationExecutor
-
-
-def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Worker:
-    """Return a worker for the workflows and activities of its parts."""
+def build_worker(
+    client: Client, parts: WorkerParts, threads: ThreadPoolExecutor, activations: ActivationExecutor
+) -> Worker:
+    """Return a worker; ``threads`` run the activities that are not coroutines, ``activations`` the workflows."""
     return Worker(
         client,
         task_queue=parts.task_queue,
         workflows=WORKFLOW_TYPES if parts.workflows else (),
         activities=parts.activities,
-        activity_executor=executors.steps,
-        workflow_task_executor=executors.activations,
+        activity_executor=threads,
+        workflow_task_executor=activations,
         interceptors=parts.interceptors,
         workflow_runner=production_runner(),
         max_cached_workflows=CACHED_WORKFLOWS,
@@ -146,27 +141,27 @@ class WorkerLoop:
     async def run(self, begun: Callable[[], None]) -> None:
         """Poll until ``stop`` is called; ``begun`` is called each time Temporal sees the polls begin."""
         await self._parts.ready()
-        steps = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
-        with steps, ActivationExecutor() as activations:
-            executors = Executors(steps, activations)
+        threads = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
+        with threads, ActivationExecutor() as activations:
             while not self._stopping:
                 if self._parts.workflows:
                     await release_workflows(self._client, self._parts.task_queue)
-                refused = await self._poll(executors, begun)
-                if refused:
-                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")
-                    await self._wait_until_usable(blocked=refused.startswith(NEVER_BEGAN))
+                worker = partial(build_worker, threads=threads, activations=activations)
+                refusal = await self._poll(worker, begun)
+                if refusal:
+                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}); it starts again.")
+                    await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
-    async def _poll(self, executors: Executors, begun: Callable[[], None]) -> str:
+    async def _poll(self, build: Callable[[Client, WorkerParts], Worker], begun: Callable[[], None]) -> str:
         """Let one worker poll until it ends; return Temporal's reason for a refusal, empty for a normal end."""
-        seen = asyncio.create_task(self._report_polling(begun))
+        reporting = asyncio.create_task(self._report_polling(begun))
         try:
-            self._worker = build_worker(self._client, self._parts, executors)
+            self._worker = build(self._client, self._parts)
             await self._worker.run()
         except RuntimeError as error:
             return str(error).partition("\n")[0]
         finally:
-            seen.cancel()
+            reporting.cancel()
             self.polling = False
             self._worker = None
         return ""

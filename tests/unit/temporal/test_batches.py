@@ -406,7 +406,7 @@ async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_t
     rows: JobRows, work: BatchWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, fine = rows.failed(), rows.failed()
-    do = replays._do
+    do = replays._replay_or_stop
 
     def breaking(tx: object, batch: object, job_id: str) -> object:
         if job_id == broken:
@@ -414,7 +414,7 @@ async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_t
         return do(tx, batch, job_id)  # type: ignore[arg-type]
 
     batch = begin(rows, BatchAction.RESUME)
-    monkeypatch.setattr(replays, "_do", breaking)
+    monkeypatch.setattr(replays, "_replay_or_stop", breaking)
     while await work.advance():
         pass
     refused, begun = items(rows, batch)
