@@ -155,7 +155,7 @@ def _is_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> 
         return False
     request = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request))
     sent, expected = tx.llm.prompts.unpack(request.turns), instruct(call.purpose, part.text)
-    return sent == expected or sent == redacted_turns(expected, redact)
+    return sent == expected or sent == redact_messages(expected, redact)
 
 
 def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> Excerpt:

@@ -41,7 +41,7 @@ def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope)
 
     The key is that of the agent's own conversation in the channel, even if the job is part of a delegator's.
     """
-    if not keeps_apart(agent, scope):
+    if not recalls_per_conversation(agent, scope):
         return ""
     conversation = tx.conversations.read(job.conversation_id) if job.conversation_id is not None else None
     if conversation is not None and conversation.agent_id == job.agent_id:
@@ -266,7 +266,7 @@ class ContextActivities:
         )
         circle = None
         if job.depth < MAX_DEPTH:  # a task at this depth cannot be delegated further, so no agent is offered
-            sender = next((Person.who_sent(row) for row in asked if row.id == job.inbox_id), None)
+            sender = next((Person.sender_of(row) for row in asked if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.staff().circle(sender)
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, prompt_input, knowledge, tx.now.date(), budget)

@@ -225,7 +225,7 @@ class DeliveryActivities:
         See docs/decisions.md: redaction.
         """
         redact = self._redact()
-        if redact is as_it_is:
+        if redact is keep_text:
             return self._prepare(step)
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)

@@ -81,7 +81,7 @@ class RoutingActivities:
         merged = collect(
             tx,
             job,
-            mode_of(binding, rules.busy),
+            busy_mode_of(binding, rules.busy),
             lambda row: who_answers(tx, rules.access, row.message(), binding)[0] == agent,
         )
         rows = tx.jobs.merged.answered_messages(job) if merged else ()
@@ -157,8 +157,8 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable
     merged = tx.jobs.merged.merged_into([host.id, *joining])
     interrupted = [job for job in merged if job.status is not JobStatus.MERGED]
     # An interrupted job that had answered before keeps its own message.
-    tx.jobs.merged.release([job.id for job in interrupted if not absorbed(job)])
-    absorbed_ids = [job.id for job in interrupted if absorbed(job)]
+    tx.jobs.merged.release([job.id for job in interrupted if job.status is not JobStatus.CANCELLED])
+    absorbed_ids = [job.id for job in interrupted if job.status is JobStatus.CANCELLED]
     if joining or absorbed_ids:
         tx.jobs.merged.merge([*joining, *absorbed_ids], host.id)
         tx.conversations.supersede(tx.jobs.merged.without_delivery(absorbed_ids))

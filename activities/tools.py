@@ -143,7 +143,7 @@ class ToolActivities:
                 state=ToolState.WAITING,
                 started_at=tx.now,
             )
-            worn = worn_out([run for run in runs if run.number < step.number], row)
+            worn = has_failed_repeatedly([run for run in runs if run.number < step.number], row)
             started = row.state is ToolState.STARTED
             begun = self._decide_call(tx, ToolCallCase(job, step, call, parsed, worn=worn, begun=started))
             runs_now = begun.result is None and begun.question is None
@@ -157,7 +157,8 @@ class ToolActivities:
             return BegunToolCall(caller, result=_run_result(parsed))
         tool, needs_approval = parsed.tool, case.call.name in rules.asking.approval
         if case.worn or (case.job.what_if and (needs_approval or not tool.read_only)):
-            return BegunToolCall(caller, result=ToolRunResult(ToolState.REFUSED, GIVE_UP if case.worn else ONLY_SHOWN))
+            text = FAILED_REPEATEDLY if case.worn else NOT_MADE_IN_WHAT_IF
+            return BegunToolCall(caller, result=ToolRunResult(ToolState.REFUSED, text))
         if case.begun and isinstance(tool, AsyncTool) and not tool.idempotent:
             return BegunToolCall(caller, result=ToolRunResult(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
         if isinstance(tool, QuestionTool):
