@@ -51,11 +51,11 @@ class Drafting:
         message = await asyncio.to_thread(self._begin_placing, job_id, anew)
         if message is None:
             return None
-        move = await asyncio.to_thread(self._safe_action, message, connector)
-        if move not in (SendAction.SEND, SendAction.LOOK):
+        action = await asyncio.to_thread(self._safe_action, message, connector)
+        if action not in (SendAction.SEND, SendAction.LOOK):
             await asyncio.to_thread(self._drop, job_id)
             return None
-        outcome = await hand_over(connector, message, move)
+        outcome = await hand_over(connector, message, action)
         return await committed(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
@@ -100,9 +100,9 @@ class Drafting:
         A platform with idempotency keys is not searched for its text, because many placeholders have equal texts.
         """
         with self._store.view() as tx:
-            move = choose_action(message, connector, tx.now)
-        forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
-        return SendAction.LEAVE if forgotten else move
+            action = choose_action(message, connector, tx.now)
+        unsearchable = action is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
+        return SendAction.LEAVE if unsearchable else action
 
     def _record_outcome(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
         """Store the outcome of sending a placeholder, and return the pause before the next try."""
@@ -221,8 +221,10 @@ class DraftStreamer:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
     async def _check_drafts(self) -> None:
-        connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, EditsMessages)}
-        offers = {place: one.capabilities.edit_interval for place, one in connectors.items()}
+        connectors = {
+            (each.platform, each.account): each for each in self._held.all() if isinstance(each, EditsMessages)
+        }
+        offers = {account: connector.capabilities.edit_interval for account, connector in connectors.items()}
         if offers != self._offers:
             await asyncio.to_thread(self._record_offers, offers)
             self._is_due_again = True
@@ -247,20 +249,20 @@ class DraftStreamer:
         progress = self._progress.setdefault(addressed.draft.job_id, DraftProgress())
         if progress.busy or (progress.over and not addressed.status.ended):
             return progress.busy
-        move = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
-        if move is DraftStep.NOTHING:
+        step = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
+        if step is DraftStep.NOTHING:
             # No further check is needed: the commit that frees the channel causes one.
             return False
         if time.monotonic() >= progress.due:
             connector = connectors[addressed.address.platform, addressed.address.account]
-            progress.work = asyncio.create_task(self._do(move, addressed, progress, connector))
+            progress.work = asyncio.create_task(self._do(step, addressed, progress, connector))
         return True
 
     async def _do(
-        self, move: DraftStep, addressed: AddressedDraft, progress: DraftProgress, connector: Connector
+        self, step: DraftStep, addressed: AddressedDraft, progress: DraftProgress, connector: Connector
     ) -> None:
         try:
-            pause = await self._ask_platform(move, addressed, connector)
+            pause = await self._ask_platform(step, addressed, connector)
         # An error of streaming must not affect the answer.
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("draft.postponed", job=addressed.draft.job_id, error=type(error).__name__)
@@ -268,17 +270,17 @@ class DraftStreamer:
         interval = connector.capabilities.edit_interval
         if pause is None:
             progress.failures, progress.due = 0, time.monotonic() + interval
-            if move is DraftStep.EDIT:
+            if step is DraftStep.EDIT:
                 progress.revision = addressed.draft.revision
         else:
             progress.failures += 1
-            longer = min(max(interval, LOOK_SECONDS) * 2**progress.failures, LONGEST_PAUSE)
-            progress.due = time.monotonic() + max(pause, longer)
+            backoff = min(max(interval, LOOK_SECONDS) * 2**progress.failures, LONGEST_PAUSE)
+            progress.due = time.monotonic() + max(pause, backoff)
 
-    async def _ask_platform(self, move: DraftStep, addressed: AddressedDraft, connector: Connector) -> float | None:
+    async def _ask_platform(self, step: DraftStep, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Do a step on the platform; return None when done, else the seconds to wait before the next try."""
         job_id = addressed.draft.job_id
-        match move:
+        match step:
             case DraftStep.PLACE:
                 return await self._drafting.place(job_id, connector, anew=addressed.draft.state is DraftState.WRITTEN)
             case DraftStep.EDIT:
@@ -291,11 +293,11 @@ class DraftStreamer:
     def _record_offers(self, offers: Mapping[Place, float]) -> None:
         """Record which accounts stream, for the processes that call models."""
         with self._store.view() as tx:
-            known = {place: tx.deliveries.drafts.offered(place) for place in offers}
-        if any(seconds != known[place] for place, seconds in offers.items()):
+            recorded = {account: tx.deliveries.drafts.offered(account) for account in offers}
+        if offers != recorded:
             with self._store.begin() as tx:
-                for place, seconds in offers.items():
-                    tx.deliveries.drafts.offer(place, seconds)
+                for account, seconds in offers.items():
+                    tx.deliveries.drafts.offer(account, seconds)
         self._offers = dict(offers)
 
     def _read_drafts(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:

@@ -97,29 +97,29 @@ class AccessControl:
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
         """Return the sender of a message with the access that the store grants at this moment."""
-        who = person_of(message)
+        person_id = person_of(message)
         return self.person_as(
-            message, binding, lambda: tx.users.owners.has(who), lambda: tx.users.pairings.is_known(who)
+            message, binding, lambda: tx.users.owners.has(person_id), lambda: tx.users.pairings.is_known(person_id)
         )
 
     def person_as(
         self,
         message: IncomingMessage,
         binding: AgentChannel | None,
-        listed: Callable[[], bool],
-        let_in: Callable[[], bool],
+        is_listed: Callable[[], bool],
+        is_paired: Callable[[], bool],
     ) -> Person:
         """Return the sender of a message; ``known`` is true as well where unknown users are answered.
 
-        ``listed`` and ``let_in`` are read before this message: a new owner, or new access, counts from the next message
-        on.
+        ``is_listed`` (as an owner) and ``is_paired`` are of the time before this message: a new owner, or new access,
+        counts from the next message on.
         """
-        who = person_of(message)
-        is_owner = message.is_owner or str(who) in self._access.owners or listed()
+        person_id = person_of(message)
+        is_owner = message.is_owner or str(person_id) in self._access.owners or is_listed()
         bound = binding is not None and binding.permission is Permission.FULL
-        free = is_owner or bound or not message.is_direct
-        policy = self._access.policy(who.platform)
-        return Person(who, is_owner, known=free or policy is DmPolicy.OPEN or let_in())
+        exempt = is_owner or bound or not message.is_direct
+        policy = self._access.policy(person_id.platform)
+        return Person(person_id, is_owner, known=exempt or policy is DmPolicy.OPEN or is_paired())
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return the agent that answers a message, and the rule."""
@@ -135,8 +135,8 @@ class AccessControl:
 
     def agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:
         """Return the agent that answers a message; None if no agent does."""
-        found = self.route(tx, message, binding).agent
-        return tx.agents.read(found.id) if found is not None else None
+        agent = self.route(tx, message, binding).agent
+        return tx.agents.read(agent.id) if agent is not None else None
 
     def refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person

@@ -1,11 +1,8 @@
 """Answers to open questions, which go to the waiting job and not into a lane (docs/decisions.md: questions)."""
 
-from collections.abc import Sequence
-
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.questions.question import (
     AnswerRefusal,
-    Question,
     QuestionAnswer,
     ReplyText,
     answer_named_question,
@@ -23,43 +20,31 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRe
     """Read a message as an answer to an open question; None for an ordinary message, such as one with files."""
     if arrival.message.attachments:
         return None
-    what = _read_text(tx, arrival.message.content)
+    text = _read_text(tx, arrival.message.content)
     waiting = tx.jobs.questions.open_in(arrival.lane) if arrival.state.asking else ()
-    pointed = _pointed(tx, arrival, what, waiting)
-    if pointed is not None and pointed.lane == arrival.lane:
-        return answer_named_question(what, arrival.speaker, pointed, tx.now)
-    elsewhere = answer_other_lane(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
-    return elsewhere or answer_own_lane(what, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
+    named, replied_to = None, arrival.message.reply_to
+    if text.number is not None:
+        named = tx.jobs.questions.find(text.number)
+    elif replied_to:
+        named = tx.jobs.questions.delivered_as(waiting, replied_to)
+    if named is not None and named.lane == arrival.lane:
+        return meant_for(text, arrival.speaker, named, tx.now)
+    elsewhere = meant_from_afar(text, arrival.speaker, named, tx.now) if named is not None else None
+    return elsewhere or meant_here(text, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
-def take(tx: Transaction, arrival: ReceivedMessage, meant: QuestionAnswer | AnswerRefusal) -> Job:
-    """Record the answer to the question, or reply why the message is not accepted as an answer."""
-    return _settle(tx, arrival, meant) if isinstance(meant, QuestionAnswer) else _reply(tx, arrival, meant)
+def take(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
+    """Record the answer to the question, or reply why the message is not accepted as an answer.
 
-
-def _read_text(tx: Transaction, content: str) -> ReplyText:
-    """Parse a message as an answer; a final number names a question only if that one offers the preceding text."""
-    choice = parse_choice(content)
-    question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
-    if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
-        return choice
-    return parse_reply(content)
-
-
-def _pointed(
-    tx: Transaction, arrival: ReceivedMessage, what: ReplyText, waiting: Sequence[Question]
-) -> Question | None:
-    """Return the question that a message names by its number, or to whose message it replies."""
-    if what.number is not None:
-        return tx.jobs.questions.find(what.number)
-    replies = arrival.message.reply_to
-    return tx.jobs.questions.delivered_as(waiting, replies) if replies else None
-
-
-def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -> Job:
-    """Pass an answer to the waiting job; an approval or denial is confirmed, in case another question was meant."""
+    An approval or denial is confirmed, in case another question was meant.
+    """
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    if isinstance(answer, AnswerRefusal):
+        job.notice = answer.reply
+        if answer.withheld is not None:
+            tx.system.audit.add(str(arrival.person.id), "question.refused", str(answer.withheld.id))
+        return tx.jobs.add(job)
     tx.jobs.answer_question(answer, str(arrival.person.id), job.inbox_id)
     if answer.approves is not None:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
@@ -69,11 +54,10 @@ def _settle(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer) -
     return job
 
 
-def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: AnswerRefusal) -> Job:
-    """Reply why a message is not accepted as an answer."""
-    job = job_of(tx, arrival)
-    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
-    job.notice = refusal.reply
-    if refusal.withheld is not None:
-        tx.system.audit.add(str(arrival.person.id), "question.refused", str(refusal.withheld.id))
-    return tx.jobs.add(job)
+def _read_text(tx: Transaction, content: str) -> ReplyText:
+    """Parse a message as an answer; a final number names a question only if that one offers the preceding text."""
+    choice = parse_choice(content)
+    question = tx.jobs.questions.find(choice.number) if choice is not None and choice.number is not None else None
+    if choice is not None and question is not None and pick_choice(question.offered, choice.words) is not None:
+        return choice
+    return parse_reply(content)

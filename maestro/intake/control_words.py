@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus
-from maestro.domain.messages import ControlWord, InboxRow
+from maestro.domain.messages import ControlWord
 from maestro.intake.access import ReceivedMessage, job_of
 from maestro.store.jobs.delegations import STOPPED
 from maestro.store.transaction import Transaction
@@ -14,8 +14,14 @@ UNSAID = "obeyed without a reply, because too many jobs were waiting"
 def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
     """Execute a control word; the reply is a job without a lane."""
     job = job_of(tx, arrival)
-    row = tx.inbox.add(arrival.message, job.id, control=word)
-    job.inbox_id, job.notice = row.id, _effect(tx, arrival, word, row)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id, control=word).id
+    if word is ControlWord.STOP:
+        job.notice = _stop(tx, _stoppable(tx, arrival))
+    elif word is ControlWord.STATUS:
+        job.notice = _status_text(tx, arrival)
+    else:
+        tx.conversations.close_all(arrival.message.address, arrival.alone, job.inbox_id or 0)
+        job.notice = "A new conversation begins with your next message."
     return tx.jobs.add(job)
 
 
@@ -24,28 +30,18 @@ def can_stop(tx: Transaction, arrival: ReceivedMessage) -> bool:
     return any(not job.stop_requested for job in _stoppable(tx, arrival))
 
 
-def _effect(tx: Transaction, arrival: ReceivedMessage, word: ControlWord, row: InboxRow) -> str:
-    """Execute the control word and return the reply."""
-    if word is ControlWord.STOP:
-        return _stop(tx, _stoppable(tx, arrival))
-    if word is ControlWord.STATUS:
-        return _status(tx, arrival)
-    tx.conversations.close_all(arrival.message.address, arrival.alone, row.id or 0)
-    return "A new conversation begins with your next message."
-
-
-def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
+def _status_text(tx: Transaction, arrival: ReceivedMessage) -> str:
     lane = arrival.lane
     working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
-    behind = tx.jobs.waiting_in(lane)
+    waiting = tx.jobs.waiting_in(lane)
     # A delegator that continues has a lane, and is counted as its work, so only jobs without a lane are tasks.
     tasks = sum(task.lane is None for task in _tasks(tx, arrival))
-    passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
-    asked = [
-        f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}."
-        for one in tx.jobs.questions.open_in(lane)
+    delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
+    questions = [
+        f"#{question.id} waits for {'a yes or no' if question.approval else 'an answer'}."
+        for question in tx.jobs.questions.open_in(lane)
     ]
-    return " ".join([f"{working}; {behind} more waiting." if behind else f"{working}.", *passed_on, *asked])
+    return " ".join([f"{working}; {waiting} more waiting." if waiting else f"{working}.", *delegated, *questions])
 
 
 def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:

@@ -60,8 +60,7 @@ def take_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
     if first.content == edit.content:
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
     job = tx.jobs.get(first.job_id)
-
-    if not (job.status is JobStatus.PENDING and job.started_at is None and not job.notice):
+    if job.status is not JobStatus.PENDING or job.started_at is not None or job.notice:
         tx.inbox.ignored.add(edit.address, TOO_LATE)
         return AcceptedMessage(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
     tx.inbox.rewrite(first.id or 0, edit.content)
@@ -129,23 +128,17 @@ class Intake:
             raise InvalidMessage("a message needs text or an attachment")
         if len(message.content) > MAX_CONTENT_CHARS:
             raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
+        # A platform would deliver a message for ever whose text the store refuses.
+        files = tuple(
+            file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
+            for file in message.attachments
+        )
+        texts = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
         with self._store.begin() as tx:
-            files = tuple(
-                file.model_copy(
-                    update={"filename": storable(file.filename), "content_type": storable(file.content_type)}
-                )
-                for file in message.attachments
-            )
-            typed = {
-                "content": storable(message.content),
-                "user_name": storable(message.user_name),
-                "attachments": files,
-            }
-            accepted, claimed = self._accept(tx, message.model_copy(update=typed))
+            accepted, claimed = self._accept(tx, message.model_copy(update=texts))
             if abs(tx.now - self._noted) >= EVENT_PAUSE:
-                self._noted = tx.now
-                place = message.address
-                tx.users.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
+                self._noted, address = tx.now, message.address
+                tx.users.connector_event(address.platform, address.account, max(tx.now - message.sent_at, timedelta()))
         if claimed is not None and self._starter is not None:
             self._starter.start(claimed)
         elif accepted.job_id and not accepted.duplicate:
@@ -164,8 +157,8 @@ class Intake:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         arrival = self._arrival(tx, message, state)
         content = arrival.message.content
+        may_answer = state.asking or "#" in content  # without an open question in the lane, an answer has a number sign
         command = control_word(content) or pairing_code(content)
-        may_answer = arrival.state.asking or "#" in content
         meant = command or (answers.read(tx, arrival) if may_answer else None)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
@@ -201,18 +194,16 @@ class Intake:
         if isinstance(meant, PairingCode):
             return GUESSING if pairing.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:
-            return STRANGER_IN_HASTE if self._is_over_limit(tx, arrival) else None
+            is_over = arrival.state.over_limit
+            if arrival.message.from_bot:  # a bot's messages are counted in this channel alone
+                is_over = tx.inbox.is_over_rate(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
+            return STRANGER_IN_HASTE if is_over else None
         message = arrival.message
         if meant is not None or message.is_direct or arrival.binding is not None:
             return None
-        found = self._access.route(tx, message, None)
-        return found.reason if found.agent is None else None
-
-    def _is_over_limit(self, tx: Transaction, arrival: ReceivedMessage) -> bool:
-        """Return whether the sender exceeds the rate limit; a bot's messages are counted in this channel alone."""
-        if arrival.message.from_bot:
-            return tx.inbox.is_over_rate(arrival.message, self._rules().routing.messages_per_minute, MINUTE)
-        return arrival.state.over_limit
+        # Otherwise every message of a busy server would start a workflow (docs/decisions.md: routing).
+        route = self._access.route(tx, message, None)
+        return route.reason if route.agent is None else None
 
     def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
         """Return the refusal of a message that would exceed the limit of waiting jobs.
@@ -244,16 +235,9 @@ class Intake:
         if arrival.turned_away is not None:
             return pairing.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
-        free = arrival.person.is_owner or arrival.message.from_bot
-        if limited and not free and arrival.state.over_limit:
-            told = tx.inbox.was_warned(arrival.message, MINUTE)
-            job = dropped(
-                tx, arrival, TOO_FAST, waits=(meant is None), pace=FloodState.OVER if told else FloodState.TOLD
-            )
-            if not told:
-                most = self._rules().routing.messages_per_minute
-                tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
-            return job
+        exempt = arrival.person.is_owner or arrival.message.from_bot
+        if limited and not exempt and arrival.state.over_limit:
+            return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
             return self._enqueue(tx, arrival)
         refusal = self._refusal(tx, arrival)
@@ -264,6 +248,15 @@ class Intake:
             if isinstance(meant, ControlWord)
             else answers.take(tx, arrival, meant)
         )
+
+    def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
+        """Drop a message above its user's rate limit, with one notice a minute; an operator can restart it."""
+        warned = tx.inbox.was_warned(arrival.message, MINUTE)
+        job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=FloodState.OVER if warned else FloodState.TOLD)
+        if not warned:
+            limit = self._rules().routing.messages_per_minute
+            tell(tx, job, f"I answer at most {limit} messages a minute to one person. Please send this again later.")
+        return job
 
     def _enqueue(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
         """Add a message at the end of its lane; in a channel with the mode "interrupt", interrupt the running job.

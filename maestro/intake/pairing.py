@@ -5,11 +5,9 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ulid import ULID
-
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.messages import Address, PairingCode
+from maestro.domain.jobs.job import Job
+from maestro.domain.messages import PairingCode
 from maestro.domain.people.people import (
     GUESS_PERIOD,
     MOST_GUESSES,
@@ -24,7 +22,7 @@ from maestro.domain.people.people import (
 )
 from maestro.domain.people.permissions import UNKNOWN_USER_REASONS, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.intake.access import ReceivedMessage, dropped, job_of, tell
+from maestro.intake.access import ReceivedMessage, dropped, job_of, new_job_id, tell
 from maestro.store.transaction import Transaction
 from maestro.store.users.access import WRONG_CODE
 
@@ -50,35 +48,48 @@ def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules
     """Drop the message of an unknown user; with pairing, tell the user from time to time how to get access."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
-    wish = tx.users.pairings.newest_of(arrival.person.id)
-    if wish is not None and wish.status is PairingStatus.REFUSED:
+    pairing, message = tx.users.pairings.newest_of(arrival.person.id), arrival.message
+    if pairing is not None and pairing.status is PairingStatus.REFUSED:
         return dropped(tx, arrival, REFUSED, waits=True)
-    if wish is not None and wish.is_open(tx.now):
+    if pairing is not None and pairing.is_open(tx.now):
         job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
-        if wish.is_code_due(tx.now):
-            tx.users.pairings.note_sent(wish, arrival.message.address)
-            tell(tx, job, _how(tx, wish))
+        if pairing.is_code_due(tx.now):
+            tx.users.pairings.note_sent(pairing, message.address)
+            tell(tx, job, _instructions(tx, pairing))
         return job
     if tx.users.pairings.count_pending() >= MOST_PENDING:
         return dropped(tx, arrival, FULL, waits=True)
     job = dropped(tx, arrival, UNKNOWN_USER_REASONS[policy], waits=True)
-    tell(tx, job, _how(tx, tx.users.pairings.add(_wish(tx, arrival, rules))))
+    pairing = tx.users.pairings.add(
+        Pairing(
+            code=new_code(rules.draw),
+            platform=message.address.platform,
+            account=message.address.account,
+            channel=message.address.channel,
+            user_id=message.user_id,
+            user_name=message.user_name,
+            created_at=tx.now,
+            expires_at=tx.now + rules.lifetime,
+            told_at=tx.now,
+        )
+    )
+    tell(tx, job, _instructions(tx, pairing))
     return job
 
 
 def guesses(tx: Transaction, person: PersonId) -> bool:
     """Return whether this user, or all users together, sent too many wrong codes; then no more codes are checked."""
-    own, all_of_them = tx.users.pairings.count_wrong_codes(person, GUESS_PERIOD)
-    return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
+    own, total = tx.users.pairings.count_wrong_codes(person, GUESS_PERIOD)
+    return own >= MOST_GUESSES or total >= MOST_GUESSES_OF_ALL
 
 
 def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
     """Give access to the sender of a valid invitation code, and confirm that; the code itself is not stored."""
     invitation = tx.users.pairings.redeem(code.text)
     person = arrival.person.id
-    said = arrival.message.model_copy(update={"content": "/pair"})
+    without_code = arrival.message.model_copy(update={"content": "/pair"})
     job = job_of(tx, arrival)
-    job.inbox_id = tx.inbox.add(said, job.id, control="/pair").id
+    job.inbox_id = tx.inbox.add(without_code, job.id, control="/pair").id
     if invitation is None:
         tx.system.audit.add(str(person), WRONG_CODE, str(person))
         job.notice = WRONG
@@ -92,18 +103,27 @@ def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairi
 
     Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
     """
-    wish = tx.users.pairings.named(which)
-    if wish.status is PairingStatus.APPROVED:
-        raise Conflict(f"pairing {wish.id} is approved already; `maestro owner add` makes the person an owner")
-    if wish.status is PairingStatus.PENDING and not wish.is_open(tx.now):
-        raise Conflict(f"the code of pairing {wish.id} ran out; the person gets a new one with their next message")
-    person = PersonId(wish.platform, wish.user_id)
-    _let_in(tx, person, wish.user_name, actor, as_owner=as_owner)
-    tx.users.pairings.settle(wish, PairingStatus.APPROVED, actor)
+    pairing = tx.users.pairings.named(which)
+    if pairing.status is PairingStatus.APPROVED:
+        raise Conflict(f"pairing {pairing.id} is approved already; `maestro owner add` makes the person an owner")
+    if pairing.status is PairingStatus.PENDING and not pairing.is_open(tx.now):
+        raise Conflict(f"the code of pairing {pairing.id} ran out; the person gets a new one with their next message")
+    person = PersonId(pairing.platform, pairing.user_id)
+    _admit(tx, person, pairing.user_name, actor, as_owner=as_owner)
+    tx.users.pairings.settle(pairing, PairingStatus.APPROVED, actor)
     tx.system.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
-    address = Address(platform=wish.platform, account=wish.account, channel=wish.channel)
-    tx.jobs.add(_notice(tx, address, AN_OWNER if as_owner else LET_IN))
-    return wish
+    tx.jobs.add(
+        Job(
+            id=new_job_id(),
+            priority=Priority.OWNER,
+            notice=AN_OWNER if as_owner else LET_IN,
+            created_at=tx.now,
+            platform=pairing.platform,
+            account=pairing.account,
+            channel=pairing.channel,
+        )
+    )
+    return pairing
 
 
 def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
@@ -111,13 +131,13 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
 
     Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
     """
-    wish = tx.users.pairings.named(which)
-    if wish.status is PairingStatus.APPROVED:
-        person = PersonId(wish.platform, wish.user_id)
-        raise Conflict(f"pairing {wish.id} is approved already; `maestro people remove {person}` takes that back")
-    tx.users.pairings.settle(wish, PairingStatus.REFUSED, actor)
-    tx.system.audit.add(actor, "pairing.refuse", f"{wish.platform}:{wish.user_id}")
-    return wish
+    pairing = tx.users.pairings.named(which)
+    person = PersonId(pairing.platform, pairing.user_id)
+    if pairing.status is PairingStatus.APPROVED:
+        raise Conflict(f"pairing {pairing.id} is approved already; `maestro people remove {person}` takes that back")
+    tx.users.pairings.settle(pairing, PairingStatus.REFUSED, actor)
+    tx.system.audit.add(actor, "pairing.refuse", str(person))
+    return pairing
 
 
 def forget(tx: Transaction, person: PersonId, actor: str) -> None:
@@ -138,48 +158,23 @@ def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) 
 def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: Invitation) -> str:
     person, name = arrival.person.id, arrival.message.user_name
     by = f"invitation of {invitation.created_by}"
-    _let_in(tx, person, name, by, as_owner=invitation.as_owner)
-    wish = tx.users.pairings.newest_of(person)
-    if wish is not None and wish.status is not PairingStatus.APPROVED:
-        tx.users.pairings.settle(wish, PairingStatus.APPROVED, by)
+    _admit(tx, person, name, by, as_owner=invitation.as_owner)
+    pairing = tx.users.pairings.newest_of(person)
+    if pairing is not None and pairing.status is not PairingStatus.APPROVED:
+        tx.users.pairings.settle(pairing, PairingStatus.APPROVED, by)
     tx.system.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
     return AN_OWNER if invitation.as_owner else LET_IN
 
 
-def _let_in(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
+def _admit(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
     tx.users.pairings.admit(person, name, by)
     if as_owner and tx.users.owners.add(person, by):
         tx.system.audit.add(by, "owner.add", str(person))
 
 
-def _wish(tx: Transaction, arrival: ReceivedMessage, rules: PairingRules) -> Pairing:
-    message = arrival.message
-    return Pairing(
-        code=new_code(rules.draw),
-        platform=message.address.platform,
-        account=message.address.account,
-        channel=message.address.channel,
-        user_id=message.user_id,
-        user_name=message.user_name,
-        created_at=tx.now,
-        expires_at=tx.now + rules.lifetime,
-        told_at=tx.now,
-    )
-
-
-def _how(tx: Transaction, wish: Pairing) -> str:
-    minutes = math.ceil((wish.expires_at - tx.now) / timedelta(minutes=1))
+def _instructions(tx: Transaction, pairing: Pairing) -> str:
+    minutes = math.ceil((pairing.expires_at - tx.now) / timedelta(minutes=1))
     return (
-        f"I do not know you yet, so this was not answered. Tell the operator this code: {wish.code}. It is valid for "
-        f"{minutes} {'minute' if minutes == 1 else 'minutes'}; once you are let in, write again."
-    )
-
-
-def _notice(tx: Transaction, address: Address, text: str) -> Job:
-    return Job(
-        id=f"{JobKind.MESSAGE}-{ULID()}",
-        priority=Priority.OWNER,
-        notice=text,
-        created_at=tx.now,
-        **address.model_dump(),
+        f"I do not know you yet, so this was not answered. Tell the operator this code: {pairing.code}. It is valid "
+        f"for {minutes} {'minute' if minutes == 1 else 'minutes'}; once you are let in, write again."
     )

@@ -24,6 +24,7 @@ from maestro.domain.webhooks.webhook import (
     check_signature,
 )
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 MINUTE = timedelta(minutes=1)
 
@@ -48,10 +49,10 @@ class WebhookIntake:
     def at(self, path: str) -> Webhook:
         """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
         with self._store.view() as tx:
-            found = tx.background.webhooks.open_at(path)
-        if found is None:
+            webhook = tx.background.webhooks.open_at(path)
+        if webhook is None:
             raise NotFound("there is no webhook here")
-        return found
+        return webhook
 
     def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> SignedDelivery:
         """Return the event if its signature is valid; raises ``BadSignature``, or ``WebhookUnready`` without secret."""
@@ -83,21 +84,13 @@ class WebhookIntake:
                 raise NotFound("there is no webhook here")
             if present.secret != webhook.secret:
                 raise BadSignature("The secret was changed at this moment.")
-            known = tx.background.webhooks.job_of(present, delivery.delivery_id)
-            if known is not None:
-                return DeliveryResult(job_id=known, duplicate=True)
-            if tx.background.webhooks.has_taken(present, delivery.digest):
+            job_id = tx.background.webhooks.job_of(present, delivery.delivery_id)
+            if job_id is not None:
+                return DeliveryResult(job_id=job_id, duplicate=True)
+            if tx.background.webhooks.has_taken(present, delivery.digest):  # GitHub's scheme does not sign the id
                 raise BadSignature("This body was delivered already, under another id.")
-            rush = tx.background.webhooks.rush(present, MINUTE)
-            if rush.count >= present.per_minute:
-                hasty = TooManyDeliveries(f"This webhook takes {present.per_minute} deliveries a minute.")
-                hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
-                raise hasty
-            waiting = tx.background.webhooks.waiting()
-            if waiting >= self._jobs().max_pending:
-                full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
-                full.retry_after = MINUTE
-                raise full
+            self._require_room(tx, present)
+            # Also if its agent is inactive: operators see that job fail, and can restart it.
             agent = tx.agents.get(present.agent_id)
             job = tx.jobs.add(
                 Job(
@@ -115,3 +108,15 @@ class WebhookIntake:
             tx.background.webhooks.take(present, delivery, job.id)
             tx.background.webhooks.forget(tx.now - self.settings().retention)
             return DeliveryResult(job_id=job.id, duplicate=False)
+
+    def _require_room(self, tx: Transaction, webhook: Webhook) -> None:
+        rush = tx.background.webhooks.rush(webhook, MINUTE)
+        if rush.count >= webhook.per_minute:
+            too_many = TooManyDeliveries(f"This webhook takes {webhook.per_minute} deliveries a minute.")
+            too_many.retry_after = (rush.first or tx.now) + MINUTE - tx.now
+            raise too_many
+        waiting = tx.background.webhooks.waiting()
+        if waiting >= self._jobs().max_pending:
+            full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
+            full.retry_after = MINUTE
+            raise full

@@ -24,7 +24,7 @@ from maestro.tools.base import (
     ToolOutput,
     ToolQuestion,
 )
-from maestro.tools.registry import ToolRegistry
+from maestro.tools.registry import ToolRegistry, parse
 
 GRACE_SECONDS = 10.0
 """Seconds that a cancelled tool may take to end."""
@@ -55,7 +55,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
     """Return the tool and its arguments, or the failure for the model."""
     try:
         tool = registry.find(call.name, agent)
-        return ParsedToolCall(tool, registry.parse(tool, call.arguments))
+        return ParsedToolCall(tool, parse(tool.spec, call.arguments))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), failed=True)
 
@@ -70,22 +70,26 @@ async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds
 
     A tool that ignores its cancellation is left running, so that no job waits for it.
     """
-    made = asyncio.create_task(_outcome(tool, arguments, caller))
+    task = asyncio.create_task(_outcome(tool, arguments, caller))
     try:
-        await asyncio.wait({made}, timeout=seconds)
-        if made.done():
-            return _broken(tool, asyncio.CancelledError()) if made.cancelled() else made.result()
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return _broken(tool, asyncio.CancelledError()) if task.cancelled() else task.result()
     finally:
-        await _end(made, tool)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE_SECONDS)
+            if not task.done():
+                log.warning("tool.left_behind", tool=type(tool).__name__)
     return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", failed=True)
 
 
-def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
+def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
     """Do the slow work of a tool before its transaction; return the prepared call, or the failure for the model."""
-    tool = wanted.tool
+    tool = call.tool
     if not isinstance(tool, PreparingTool):
-        return wanted
-    return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(wanted.arguments, caller)))
+        return call
+    return _guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
 
 
 def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
@@ -101,7 +105,7 @@ def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCall
 def _guarded(
     tool: StoreTool | QuestionTool, work: Callable[[], Result], passing: type[Exception] | tuple[()] = ()
 ) -> Result | ToolCallResult:
-    """Await the work and return its result, or its failure as a result; only errors in ``passing`` are raised."""
+    """Do the work and return its result, or its failure as a result; only errors in ``passing`` are raised."""
     try:
         return work()
     except ToolFailure as failure:
@@ -123,23 +127,10 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
         raise
     # Tools of installed packages may raise anything, even SystemExit; no error may lose the answer or end the process.
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelling():
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0:
             raise
         return _broken(tool, error)
-
-
-async def _end(made: "asyncio.Task[ToolCallResult]", tool: AsyncTool) -> None:
-    if made.done():
-        return
-    made.cancel()
-    await asyncio.wait({made}, timeout=GRACE_SECONDS)
-    if not made.done():
-        log.warning("tool.left_behind", tool=type(tool).__name__)
-
-
-def _is_cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _broken(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:

@@ -50,8 +50,8 @@ class ToolOutput:
 def picture_of(content: bytes) -> ToolImage | None:
     """Return a picture that models accept, its type found from its bytes; None for other content or a too large one."""
     content_type = by_magic(content[:HEAD_BYTES])
-    fits = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
-    return ToolImage(content, content_type) if fits else None
+    is_accepted = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
+    return ToolImage(content, content_type) if is_accepted else None
 
 
 class ToolFailure(MaestroError):
@@ -132,8 +132,8 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def shortened(text: str, most: int) -> str:
+def shortened(text: str, limit: int) -> str:
     """Return a text cut to a number of characters, with a mark that gives the number of characters cut."""
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
-    return f"{text[:most]}\n[... {len(text) - most:,} more characters were left out]"
+    return f"{text[:limit]}\n[... {len(text) - limit:,} more characters were left out]"

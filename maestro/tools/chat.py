@@ -1,5 +1,7 @@
 """The tools ``chat_post`` and ``chat_get_new``, which write and read the channel #maestro."""
 
+from dataclasses import asdict
+
 from maestro.chat import ChatService, PostedMessage
 from maestro.domain.agent_chat import UnreadPosts, author_of
 from maestro.domain.errors import Forbidden, InvalidEdit
@@ -60,12 +62,7 @@ class ChatPost:
             posted = PostedMessage(tx.chat.post(author_of(tx.agents.get(caller.agent_id).slug), arguments["text"]))
         except Forbidden as error:
             raise ToolFailure(str(error)) from None
-        return canonical(posted_json(posted))
-
-
-def posted_json(posted: PostedMessage) -> dict[str, object]:
-    """Return the result of a post as JSON for its author."""
-    return {"id": posted.id, "success": posted.success}
+        return canonical(asdict(posted))
 
 
 class ChatGetNew:

@@ -6,12 +6,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from ulid import ULID
 
-from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, ProgramResult, plain_environment, run
+from maestro.child_process import ProgramCommand, ProgramEnd, ProgramLimits, plain_environment, run
 from maestro.domain.deliveries import JobFile
 from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
 from maestro.store.files import MediaFolder
@@ -98,29 +98,35 @@ class ListFiles:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return a line for each file."""
-        return await asyncio.to_thread(_listed, caller.folder, inside(caller.folder, arguments.get("path") or "."))
+        return await asyncio.to_thread(_list, caller.folder, inside(caller.folder, arguments.get("path") or "."))
 
 
 def inside(folder: Path, path: str) -> Path:
     """Return the path of a file in the folder, with links resolved; raises ``ToolFailure`` for a path outside of it."""
     try:
         root = folder.resolve()
-        place = (root / path).resolve()
+        target = (root / path).resolve()
     except (OSError, RuntimeError, ValueError):
         raise ToolFailure("This is not a path.") from None
-    if not place.is_relative_to(root):
+    if not target.is_relative_to(root):
         raise ToolFailure("This path leads out of your folder. Use a path inside it, such as notes/today.txt.")
-    return place
+    return target
 
 
-def _read(place: Path) -> str:
-    with explained("The file cannot be read"):
-        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ToolFailure("This is not a file. list_files shows what there is.")
-            data = file.read(READ_BYTES + 1)
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; raises ``ToolFailure`` for anything else."""
+    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ToolFailure("This is not a file. list_files shows what there is.")
+        yield file
+
+
+def _read(path: Path) -> str:
+    with explained("The file cannot be read"), _opened(path) as file:
+        data = file.read(READ_BYTES + 1)
     if len(data) > READ_BYTES:
         raise ToolFailure(f"The file is larger than {READ_BYTES:,} bytes, which is more than can be read.")
     if b"\0" in data:
@@ -130,26 +136,26 @@ def _read(place: Path) -> str:
 
 def _write(folder: Path, path: str, content: str) -> None:
     """Replace the file atomically: a reader, or a crash, finds the old text or the new one."""
-    place = inside(folder, path)
-    arriving = place.with_name(f".{ULID()}.arriving")
+    target = inside(folder, path)
+    arriving = target.with_name(f".{ULID()}.arriving")
     with explained("The file cannot be written"):
-        if place == folder.resolve() or place.is_dir():
+        if target == folder.resolve() or target.is_dir():
             raise ToolFailure("This is a folder. Name a file in it.")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             arriving.write_text(content, encoding="utf-8", errors="replace", newline="")
-            arriving.replace(place)
+            arriving.replace(target)
         finally:
             arriving.unlink(missing_ok=True)
 
 
-def _listed(folder: Path, place: Path) -> str:
+def _list(folder: Path, start: Path) -> str:
     root = folder.resolve()
     lines: list[str] = []
     with explained("The files cannot be listed"):
-        if not place.is_dir() and place != root:
+        if not start.is_dir() and start != root:
             raise ToolFailure("There is no such folder. Leave the path out to see all files.")
-        for file in _files(place):
+        for file in _files(start):
             if len(lines) == LISTED:
                 lines.append(f"[there are more; only {LISTED} are listed]")
                 break
@@ -158,17 +164,17 @@ def _listed(folder: Path, place: Path) -> str:
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
+def explained(problem: str) -> Iterator[None]:
     """Turn an ``OSError`` in the block into a ``ToolFailure`` for the model."""
     try:
         yield
     except OSError as error:
-        raise ToolFailure(f"{what}: {error.strerror}. list_files shows what there is.") from None
+        raise ToolFailure(f"{problem}: {error.strerror}. list_files shows what there is.") from None
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _files(start: Path) -> Iterator[Path]:
     """Yield the files below a folder in the order of their names; links are listed but not followed."""
-    for folder, folders, names in os.walk(place):
+    for folder, folders, names in os.walk(start):
         folders.sort()
         yield from (Path(folder, name) for name in sorted(names))
 
@@ -200,18 +206,19 @@ class SendFile:
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Store the bytes, which may take a while; equal bytes are stored once."""
-        place = inside(caller.folder, arguments["path"])
+        path = inside(caller.folder, arguments["path"])
         with self._files.arriving() as folder, explained("The file cannot be sent"):
             copy = folder / "file"
-            size = _copied(place, copy)
-            kind = _content_type(copy, place.name)
+            size = _copy(path, copy)
+            content_type = _content_type(copy, path.name)
             digest = self._files.take(copy)
-        plain = "".join(character for character in place.name if character.isprintable())
-        path = PurePosixPath(plain if plain.strip(". ") else "file")
+        # Every platform accepts this name, and it keeps its ending.
+        printable = "".join(filter(str.isprintable, path.name))
+        name = PurePosixPath(printable if printable.strip(". ") else "file")
         return {
             "digest": digest,
-            "filename": (f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}"),
-            "content_type": kind,
+            "filename": f"{name.stem[: NAME_CHARS - len(name.suffix[:20])]}{name.suffix[:20]}",
+            "content_type": content_type,
             "size": size,
             "caption": arguments.get("caption", "").strip(),
         }
@@ -220,27 +227,23 @@ class SendFile:
         """Record once that the file is to be sent, within the limits of a job."""
         number, place = caller.turn
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
-        others = [
-            one
-            for one in tx.deliveries.files.of(caller.job_id)
-            if (one.digest, one.filename) != (file.digest, file.filename)
+        sizes = [
+            other.size
+            for other in tx.deliveries.files.of(caller.job_id)
+            if (other.digest, other.filename) != (file.digest, file.filename)
         ]
-        if len(others) >= MOST_FILES:
+        if len(sizes) >= MOST_FILES:
             raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")
-        remaining = MOST_BYTES - sum(one.size for one in others)
+        remaining = MOST_BYTES - sum(sizes)
         if file.size > remaining:
             raise ToolFailure(f"The file has {file.size:,} bytes; {remaining:,} more can be sent with this answer.")
         tx.deliveries.files.add(file)
         return f"{file.filename} ({file.size:,} bytes) goes out after your answer."
 
 
-def _copied(place: Path, copy: Path) -> int:
+def _copy(path: Path, copy: Path) -> int:
     """Copy a file and return its bytes; the opened file is copied, even if its name is replaced meanwhile."""
-    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-    descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "rb") as source, copy.open("wb") as target:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ToolFailure("This is not a file. list_files shows what there is.")
+    with _opened(path) as source, copy.open("wb") as target:
         while block := source.read(BLOCK):
             # Checked for each block, because the file may grow while it is copied.
             if target.tell() + len(block) > MOST_BYTES:
@@ -285,35 +288,25 @@ class RunShell:
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return exit code and output; a code other than 0 is a result like any other."""
-        bounds = ProgramLimits(self._seconds(), OUTPUT_BYTES)
-        command = ProgramCommand((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
+        limits, folder = ProgramLimits(self._seconds(), OUTPUT_BYTES), caller.folder
         try:
-            ended = await run(await asyncio.to_thread(_at_home, command), bounds)
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+            # With this HOME, the command does not read the files of Maestro's own user.
+            environment = {**self._environment, "HOME": str(await asyncio.to_thread(folder.resolve))}
+            result = await run(ProgramCommand((SHELL, "-c", arguments["command"]), folder, environment), limits)
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
-        if ended.outcome is ProgramEnd.TOO_LONG:
-            raise ToolFailure(f"The command was ended after {bounds.seconds:g} seconds.\n{_output_text(ended)}")
-        if ended.outcome is ProgramEnd.TOO_MUCH:
-            raise ToolFailure(
-                f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_output_text(ended)}"
-            )
-        return f"exit code {ended.code}\n{_output_text(ended)}"
+        outputs = (("output", result.output), ("errors", result.errors))
+        parts = [f"--- {name}\n{_without_middle(text.decode(errors='replace'))}" for name, text in outputs if text]
+        output = "\n".join(parts) or "(it wrote nothing)"
+        if result.outcome is ProgramEnd.TOO_LONG:
+            raise ToolFailure(f"The command was ended after {limits.seconds:g} seconds.\n{output}")
+        if result.outcome is ProgramEnd.TOO_MUCH:
+            raise ToolFailure(f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{output}")
+        return f"exit code {result.code}\n{output}"
 
 
-def _at_home(command: ProgramCommand) -> ProgramCommand:
-    """Create the folder and make it the command's HOME, so that the command does not read the user's own files."""
-    folder = Path(command.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})
-
-
-def _output_text(ended: ProgramResult) -> str:
-    outputs = (("output", ended.output), ("errors", ended.errors))
-    parts = [f"--- {name}\n{_middle_out(text.decode(errors='replace'))}" for name, text in outputs if text]
-    return "\n".join(parts) or "(it wrote nothing)"
-
-
-def _middle_out(text: str) -> str:
+def _without_middle(text: str) -> str:
     if len(text) <= OUTPUT_CHARS:
         return text
     half = OUTPUT_CHARS // 2

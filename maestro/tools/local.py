@@ -46,11 +46,9 @@ class MemorySearch:
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Return the facts, best first."""
-        most = arguments.get("limit", USUAL)
-        found = tx.memory.search(caller.agent_id, arguments["query"], most, caller.place)
-        if not found:
-            return "Nothing you remember fits."
-        return "\n".join(f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in found)
+        facts = tx.memory.search(caller.agent_id, arguments["query"], arguments.get("limit", USUAL), caller.place)
+        lines = (f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in facts)
+        return "\n".join(lines) or "Nothing you remember fits."
 
 
 class GetTime:

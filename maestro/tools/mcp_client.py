@@ -55,11 +55,11 @@ class McpServers:
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools of all connected servers; if two have the same name, that of the first server."""
-        found: dict[str, Tool] = {}
+        tools: dict[str, Tool] = {}
         for session in self._sessions:
             for tool in session.tools:
-                found.setdefault(tool.spec.name, tool)
-        return list(found.values())
+                tools.setdefault(tool.spec.name, tool)
+        return list(tools.values())
 
     async def settled(self) -> None:
         """Return when every server was tried once, at most 5 seconds after the first call of this method."""
@@ -78,10 +78,10 @@ class McpServers:
         finally:
             for session in self._sessions:
                 session.close()
-            await uninterrupted(_all(tasks))
+            await uninterrupted(_wait_for_all(tasks))
 
 
-async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
+async def _wait_for_all(tasks: Sequence["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -114,7 +114,7 @@ class _McpSession:
         with anyio.CancelScope() as self._open:
             wait = AGAIN_SECONDS[0]
             while not self._closed:
-                worked = await self._once()
+                worked = await self._run_session()
                 self.tried.set()
                 wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])
                 await asyncio.sleep(wait)
@@ -140,28 +140,28 @@ class _McpSession:
         text, pictures = _text(result) or "(the tool returned nothing)", tuple(_pictures(result))
         return ToolOutput(text, pictures) if pictures else text
 
-    async def _once(self) -> bool:
+    async def _run_session(self) -> bool:
         """Keep one session open until it breaks; return whether it ever returned a list of tools."""
         reason: object = f"it gave no list of tools within {CONNECT_SECONDS:g} seconds"
         worked = False
         try:
-            with anyio.CancelScope() as patience:
+            with anyio.CancelScope() as scope:
                 async with AsyncExitStack() as stack:
-                    patience.deadline = anyio.current_time() + CONNECT_SECONDS
-                    client = await stack.enter_async_context(self._connected(await self._transport(stack)))
+                    scope.deadline = anyio.current_time() + CONNECT_SECONDS
+                    client = await stack.enter_async_context(self._new_client(await self._transport(stack)))
                     tasks = await stack.enter_async_context(anyio.create_task_group())
                     tasks.start_soon(self._watch, client)
                     while True:
                         self._news.clear()
-                        self.tools = self._offered(await _listed(client))
+                        self.tools = self._convert_tools(await _list_tools(client))
                         self._client, worked = client, True
                         self.tried.set()
-                        patience.deadline = math.inf
+                        scope.deadline = math.inf
                         await self._news.wait()
-                        patience.deadline = anyio.current_time() + CONNECT_SECONDS
+                        scope.deadline = anyio.current_time() + CONNECT_SECONDS
         # An MCP server is foreign code: its errors must not stop other tools or an answer.
         except Exception as error:  # noqa: BLE001 - see above
-            reason = self._clean(_cause(error))
+            reason = self._clean(_first_error(error))
         finally:
             self._client, self.tools = None, ()
         _log.warning("an MCP server is away and will be tried again", server=self._server.name, reason=reason)
@@ -181,9 +181,9 @@ class _McpSession:
         )
         return streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
 
-    def _connected(self, transport: Transport) -> Client:
-        ourselves = types.Implementation(name="maestro", version=release())
-        return Client(transport, client_info=ourselves, message_handler=self._heard, cache=None)
+    def _new_client(self, transport: Transport) -> Client:
+        info = types.Implementation(name="maestro", version=release())
+        return Client(transport, client_info=info, message_handler=self._notice_change, cache=None)
 
     async def _watch(self, client: Client) -> None:
         """Receive notifications of changed tools, which servers of the newer protocol send to subscribers only."""
@@ -193,23 +193,23 @@ class _McpSession:
                     self._news.set()
                 self._news.set()
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _notice_change(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._news.set()
 
-    def _offered(self, listed: Sequence[types.Tool]) -> Sequence[Tool]:
+    def _convert_tools(self, listed: Sequence[types.Tool]) -> Sequence[Tool]:
         """Return the server's tools under local names; those without a valid schema or name are left out."""
         tools: dict[str, Tool] = {}
         for tool in sorted(listed, key=lambda tool: tool.name):
             try:
-                offered = self._tool(tool, taken=tools)
-                tools[offered.spec.name] = offered
+                converted = self._convert_tool(tool, taken=tools)
+                tools[converted.spec.name] = converted
             except (SchemaError, ValueError) as error:
                 reason = error.message if isinstance(error, SchemaError) else str(error)
                 _log.error("a tool was left out", server=self._server.name, tool=tool.name, reason=reason[:300])
         return list(tools.values())
 
-    def _tool(self, tool: types.Tool, taken: Container[str]) -> "McpTool":
+    def _convert_tool(self, tool: types.Tool, taken: Container[str]) -> "McpTool":
         name = local_name(self._server.name, tool.name)
         if name in taken:
             raise ValueError(f"the server has another tool that would be called {name} here")
@@ -247,27 +247,25 @@ class McpTool:
         return await self.call(arguments)
 
 
-async def _listed(client: Client) -> Sequence[types.Tool]:
-    found: list[types.Tool] = []
+async def _list_tools(client: Client) -> Sequence[types.Tool]:
+    tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
         if cursor is None:
             break
-    return found
+    return tools
 
 
 def _text(result: types.CallToolResult) -> str:
     """Return the text of a result; structured content only if there is no text, because it repeats the text."""
-    texts = [_block(block) for block in result.content]
-    if not any(texts) and result.structured_content is not None:
-        return canonical(result.structured_content)
-    return "\n".join(text for text in texts if text)
+    text = "\n".join(filter(None, map(_block_text, result.content)))
+    return text if text or result.structured_content is None else canonical(result.structured_content)
 
 
-def _block(block: types.ContentBlock) -> str:
+def _block_text(block: types.ContentBlock) -> str:
     match block:
         case types.TextContent():
             return block.text
@@ -296,7 +294,7 @@ def _picture(block: types.ImageContent) -> ToolImage | None:
         return None
 
 
-def _cause(error: BaseException) -> str:
+def _first_error(error: BaseException) -> str:
     """Return the first real error inside the exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -64,7 +64,7 @@ async def running(program: Program) -> AsyncIterator[Streams]:
         async with incoming_end, incoming, outgoing, outgoing_end, anyio.create_task_group() as tasks:
             tasks.start_soon(_read_messages, process, incoming_end, program)
             tasks.start_soon(_write_messages, process, outgoing_end)
-            tasks.start_soon(_log_complaints, process, program)
+            tasks.start_soon(_log_errors, process, program)
             try:
                 yield incoming, outgoing
             finally:
@@ -113,7 +113,7 @@ async def _write_messages(process: asyncio.subprocess.Process, outgoing: _Outgoi
             await process.stdin.drain()
 
 
-async def _log_complaints(process: asyncio.subprocess.Process, program: Program) -> None:
+async def _log_errors(process: asyncio.subprocess.Process, program: Program) -> None:
     """Log the first lines of what the program writes to its error output; read the rest, so that it can go on."""
     assert process.stderr is not None
     rest, logged = b"", 0
@@ -129,12 +129,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Close the program's input, as the protocol demands, wait a little, and kill the rest of its group."""
     assert process.stdin is not None
     process.stdin.close()
-    await _exited(process)
+    await _wait_for_exit(process)
     if process.returncode is None:
         _send(process, signal.SIGTERM)
-        await _exited(process)
+        await _wait_for_exit(process)
     _send(process, signal.SIGKILL)
-    await _exited(process)
+    await _wait_for_exit(process)
+    # asyncio closes a pipe only at its end.
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             for pipe in filter(None, (process.stdout, process.stderr)):
@@ -142,7 +143,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                     pass
 
 
-async def _exited(process: asyncio.subprocess.Process) -> None:
+async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
     """Return when the program has exited, or after its grace time; its child processes may hold its pipes open."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):

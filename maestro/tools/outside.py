@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from maestro.chat import ChatService
 from maestro.domain.agent_chat import author_of, takes_part
@@ -18,7 +18,7 @@ from maestro.domain.texts import storable
 from maestro.store.store import Store
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Arguments, ToolFailure, ToolQuestion, canonical
-from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew, ChatPost, posted_json, unread_json
+from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew, ChatPost, unread_json
 from maestro.tools.registry import parse
 
 LOOK_SECONDS = 0.5
@@ -48,10 +48,7 @@ class OutsideTool:
 
 
 class OutsideTools:
-    """All tools for external agents; ``chat`` says whether the chat's tools are among them.
-
-    Without a chat, external agents can only ask questions.
-    """
+    """All tools for external agents; without a ``chat`` they can only ask questions."""
 
     def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], QuestionSettings]) -> None:
         self.chat = chat is not None
@@ -84,28 +81,15 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
         loop, author = asyncio.get_running_loop(), author_of(agent.slug)
-        posted = loop.run_in_executor(posting, chat.post, author, arguments["text"])
-        return posted_json(await posted)
+        return asdict(await loop.run_in_executor(posting, chat.post, author, arguments["text"]))
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - the tool has no arguments
         return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))
 
     return (
+        OutsideTool("chat.post", POST_DESCRIPTION, ChatPost.spec.parameters, ChatPost.output, post, chat=True),
         OutsideTool(
-            "chat.post",
-            POST_DESCRIPTION,
-            ChatPost.spec.parameters,
-            ChatPost.output,
-            post,
-            chat=True,
-        ),
-        OutsideTool(
-            "chat.getNew",
-            OUTSIDE_DESCRIPTION,
-            ChatGetNew.spec.parameters,
-            ChatGetNew.output,
-            get_new,
-            chat=True,
+            "chat.getNew", OUTSIDE_DESCRIPTION, ChatGetNew.spec.parameters, ChatGetNew.output, get_new, chat=True
         ),
     )
 
@@ -145,23 +129,23 @@ class _Asking:
 
     async def _ask(self, agent: Agent, arguments: Arguments) -> Result:
         rules, now = self._rules(), asyncio.get_running_loop().time
-        state = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
+        state = await asyncio.to_thread(self._store_question, agent, self._form.question(arguments), rules)
         until = now() + rules.patience_seconds
         while state.status is QuestionStatus.OPEN and (remaining := until - now()) > 0 and not self.closing.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, remaining)):
                     await self.closing.wait()
-            state = await asyncio.to_thread(self._look, state.question_id)
+            state = await asyncio.to_thread(self._read_answer, state.question_id)
         answer = {"answer": state.answer} if state.status is QuestionStatus.ANSWERED else {}
         return {"questionId": state.question_id, "status": str(state.status), **answer}
 
-    def _put(self, agent: Agent, what: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
+    def _store_question(self, agent: Agent, asked: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
         with self._store.begin() as tx:
-            question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
-            question.choices = choices_json(tuple(map(storable, what.choices)))
+            question = outside_question(agent, asked.text, asked.context, tx.now, rules.expiry)
+            question.choices = choices_json(tuple(map(storable, asked.choices)))
             return outside_answer(tx.jobs.questions.ask_outside(question), tx.now)
 
-    def _look(self, question_id: int) -> OutsideAnswer:
+    def _read_answer(self, question_id: int) -> OutsideAnswer:
         with self._store.view() as tx:
             return outside_answer(tx.jobs.questions.get(question_id).question, tx.now)
 

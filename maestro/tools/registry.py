@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
@@ -93,13 +93,9 @@ class ToolRegistry:
         tool = self._all().get(name) if name in names else None
         if tool is None:
             usable = ", ".join(spec.name for spec in self.specs(agent)) or "none"
-            trouble = "is not available at the moment" if name in names else "does not exist"
-            raise ToolFailure(f"The tool {name[:64]} {trouble}. You can call: {usable}.")
+            problem = "is not available at the moment" if name in names else "does not exist"
+            raise ToolFailure(f"The tool {name[:64]} {problem}. You can call: {usable}.")
         return tool
-
-    def parse(self, tool: Tool, arguments: str) -> Arguments:
-        """Return the arguments a model wrote; raises ``ToolFailure`` that tells it what is wrong with them."""
-        return parse(tool.spec, arguments)
 
     def _names(self, agent: Agent) -> frozenset[str]:
         listed = self._default if agent.tool_names is None else frozenset(agent.tool_names)
@@ -196,9 +192,9 @@ def _clean(value: Any) -> Any:
         case str():
             return storable(value)
         case list():
-            return [_clean(one) for one in value]
+            return [_clean(item) for item in value]
         case dict():
-            return {storable(name): _clean(one) for name, one in value.items()}
+            return {storable(name): _clean(item) for name, item in value.items()}
     return value
 
 
@@ -215,7 +211,7 @@ def installed_tools(taken: Iterable[str]) -> list[Tool]:
     names = set(taken)
     tools: list[Tool] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
-        for tool in _loaded(entry):
+        for tool in _load_tools(entry):
             if tool.spec.name in names:
                 _log.error("a tool was left out: its name is taken", tool=tool.spec.name, entry=entry.value)
                 continue
@@ -224,18 +220,19 @@ def installed_tools(taken: Iterable[str]) -> list[Tool]:
     return tools
 
 
-def _loaded(entry: EntryPoint) -> list[Tool]:
+def _load_tools(entry: EntryPoint) -> list[Tool]:
     try:
-        return list(_made(entry.load()))
+        product = entry.load()()
+        tools = list(product) if isinstance(product, Iterable) else [product]
+        for tool in tools:
+            _check_tool(tool)
     except Exception as error:  # noqa: BLE001 - a tool that is broken does not stop the others
         _log.error("a tool was left out: it cannot be loaded", entry=entry.value, error=f"{error!r:.300}")
         return []
+    return tools
 
 
-def _made(factory: Callable[[], Tool | Iterable[Tool]]) -> Iterator[Tool]:
-    made = factory()
-    for tool in made if isinstance(made, Iterable) else [made]:
-        if not is_tool(tool):
-            raise TypeError(f"{type(tool).__name__} is no tool: it needs spec, idempotent, read_only and a way to act")
-        check_parameters(json.loads(tool.spec.parameters))
-        yield tool
+def _check_tool(tool: Tool) -> None:
+    if not is_tool(tool):
+        raise TypeError(f"{type(tool).__name__} is no tool: it needs spec, idempotent, read_only and a way to act")
+    check_parameters(json.loads(tool.spec.parameters))

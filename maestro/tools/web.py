@@ -45,7 +45,7 @@ FACTS = 6
 TOPICS = 5
 
 _MAX_FIELD_CHARS = 1000
-_TOLD = (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "AbstractURL"))
+_ANSWER_FIELDS = (("Answer", ""), ("Definition", "DefinitionURL"), ("AbstractText", "AbstractURL"))
 
 
 def readable(html: str, url: str) -> str:
@@ -81,15 +81,15 @@ class _Page:
     def read(self, html: str) -> None:
         """Parse the page; called once."""
         at = 0
-        for found in _MARKUP.finditer(html):
-            self._say(html[at : found.start()])
-            at = found.end()
-            tag = (found["tag"] or "").lower()
-            if tag and found["end"]:
+        for match in _MARKUP.finditer(html):
+            self._add_text(html[at : match.start()])
+            at = match.end()
+            tag = (match["tag"] or "").lower()
+            if tag and match["end"]:
                 self._leave(tag)
             elif tag:
-                self._enter(tag, found["rest"])
-        self._say(html[at:])
+                self._enter(tag, match["rest"])
+        self._add_text(html[at:])
 
     def _enter(self, tag: str, rest: str) -> None:
         if tag == "title" and "svg" not in self._silent:
@@ -110,7 +110,7 @@ class _Page:
         elif not self._silent:
             self._end(tag)
 
-    def _say(self, data: str) -> None:
+    def _add_text(self, data: str) -> None:
         if self._silent and not self._in_title:
             return
         text = unescape(data)
@@ -270,7 +270,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     heading = _word(found.get("Heading"))
     if heading:
         yield f"# {heading}"
-    for key, source in _TOLD:
+    for key, source in _ANSWER_FIELDS:
         text = _word(found.get(key))
         if text:
             yield f"{text}{_source(found.get(source))}"

@@ -147,7 +147,7 @@ def test_arguments_are_read() -> None:
 )
 def test_wrong_arguments_are_a_failure_that_says_what_is_wrong(text: str, reason: str) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        ToolRegistry([], []).parse(Named(SPEC), text)
+        parse(SPEC, text)
 
 
 def test_the_failure_shows_what_would_be_right_and_is_not_long() -> None:
