@@ -29,8 +29,8 @@ from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.precedence import Priority as OwnPriority
-from maestro.domain.precedence import precedence_of
+from maestro.domain.jobs.job import JobRef
+from maestro.domain.precedence import Precedence, Priority, precedence_of
 from maestro.domain.schedules.cron import CronTimes
 from maestro.domain.schedules.expressions import Interval, Once, read_zone, recall_schedule
 from maestro.domain.schedules.expressions import Schedule as WrittenSchedule
@@ -167,20 +167,8 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     # The priority ignores the client that pays, which only the run itself reads.
-    precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
-    # The link shows all runs of the schedule, because Temporal chooses the id of each run.
-    runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
-    action = ScheduleActionStartWorkflow(
-        ScheduledWorkflow.run,
-        ref,
-        id=its_id,
-        task_queue=terms.queues.main,
-        task_timeout=TASK_TIMEOUT,
-        typed_search_attributes=attributes,
-        static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
-        static_details=f"A run of {runs}. Its job has the id of this workflow.",
-        priority=temporal_priority(precedence, fair=terms.pace.fair),
-    )
+    precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
+    action = _action(its_id, terms, ref, attributes, precedence)
     schedule = Schedule(
         action=action,
         spec=spec,
@@ -198,6 +186,24 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
         *(pair.value for pair in attributes),
     )
     return WantedSchedule(its_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
+
+
+def _action(
+    its_id: str, terms: ScheduleTerms, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
+) -> ScheduleActionStartWorkflow:
+    # The link shows all runs of the schedule, because Temporal chooses the id of each run.
+    runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
+    return ScheduleActionStartWorkflow(
+        ScheduledWorkflow.run,
+        ref,
+        id=its_id,
+        task_queue=terms.queues.main,
+        task_timeout=TASK_TIMEOUT,
+        typed_search_attributes=attributes,
+        static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
+        static_details=f"A run of {runs}. Its job has the id of this workflow.",
+        priority=temporal_priority(precedence, fair=terms.pace.fair),
+    )
 
 
 async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
