@@ -259,7 +259,7 @@ class ContextActivities:
         asked = tx.jobs.merged.answered_messages(job)
         prompt_input, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
         knowledge = Knowledge(
-            skills=tx.agents.skills.repertoire().choose(prompt_input.text, tools, agent.skill_slugs),
+            skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
             addendum=addendum(agent) if rules.chat else "",

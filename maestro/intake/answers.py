@@ -28,9 +28,9 @@ def read(tx: Transaction, arrival: ReceivedMessage) -> QuestionAnswer | AnswerRe
     elif replied_to:
         named = tx.jobs.questions.delivered_as(waiting, replied_to)
     if named is not None and named.lane == arrival.lane:
-        return meant_for(text, arrival.speaker, named, tx.now)
-    elsewhere = meant_from_afar(text, arrival.speaker, named, tx.now) if named is not None else None
-    return elsewhere or meant_here(text, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
+        return answer_named_question(text, arrival.speaker, named, tx.now)
+    elsewhere = answer_other_lane(text, arrival.speaker, named, tx.now) if named is not None else None
+    return elsewhere or answer_own_lane(text, arrival.speaker, tx.jobs.questions.possibly_delivered(waiting))
 
 
 def take(tx: Transaction, arrival: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
