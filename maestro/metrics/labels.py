@@ -1,18 +1,17 @@
 """Limits the values of labels: a collector keeps each new series for weeks."""
 
-from collections.abc import Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from maestro.domain.deliveries import DeliveryState
-from maestro.domain.llm.budgets import SpendingLevel
 from maestro.domain.llm.calls import CallState
-from maestro.domain.metrics import UNDER_WAY, CallSample, MetricChanges
+from maestro.domain.metrics import UNDER_WAY, MetricChanges
 from maestro.store.engine.database import WriteHistory
 
 MOST_WORDS = 100
 LONGEST = 80
-"""Characters; a name is cut there."""
+"""The most characters of a label's value; a longer name is cut."""
 OTHER = "other"
 UNKNOWN = "unknown"
 
@@ -37,146 +36,121 @@ class ModelCalls:
     """The instruments for the ``llm_calls`` table."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self._models, self._errors = Vocabulary(), Vocabulary()
-        self._open = Gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.", registry=registry)
-        self._calls = Counter(
+        self._open = gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.")
+        self._calls = counter(
             "maestro_llm_calls",
             "Attempts at model calls that ended; interrupted: their process died, and they are repeated.",
             ["provider", "model", "outcome"],
-            registry=registry,
         )
-        self._failures = Counter(
+        self._failures = counter(
             "maestro_llm_failures",
             "Attempts at model calls that failed, by the class of their error.",
             ["provider", "error"],
-            registry=registry,
         )
-        self._tokens = Counter(
+        self._tokens = counter(
             "maestro_llm_tokens",
             "Tokens of answered model calls, input and output; cached: those of the input that the provider had kept.",
             ["provider", "model", "direction"],
-            registry=registry,
         )
-        self._cost = Counter(
+        self._cost = counter(
             "maestro_llm_cost_usd",
             "US dollars of model calls whose price is known; of interrupted ones an estimate, input only.",
             ["provider", "model", "outcome"],
-            registry=registry,
         )
-
-        self._spent = Gauge(
+        self._spent = gauge(
             "maestro_budget_spent_usd",
             "US dollars that calls cost today (UTC), those of known price; interrupted ones by their estimate.",
-            registry=registry,
         )
-        self._reserved = Gauge(
-            "maestro_budget_reserved_usd", "US dollars that calls under way may still cost.", registry=registry
-        )
+        self._reserved = gauge("maestro_budget_reserved_usd", "US dollars that calls under way may still cost.")
 
-    def spending(self, today: SpendingLevel) -> None:
-        """Show what all calls together have spent and reserved."""
-        self._spent.set(today.spent_usd)
-        self._reserved.set(today.reserved_usd)
-
-    def update(self, calls: Iterable[CallSample], still_open: int) -> None:
-        """Count calls that ended, and show how many have not."""
-        self._open.set(still_open)
-        for call in calls:
-            self._count(call)
-
-    def _count(self, call: CallSample) -> None:
-        # Provider and model come from the provider's answer, so their pairs are limited together.
-        provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
-        site = (provider, model or provider)
-        self._calls.labels(*site, call.state).inc()
-        if call.cost_usd:
-            self._cost.labels(*site, call.state).inc(max(call.cost_usd, 0))
-        if call.state is CallState.ANSWERED:
-            self._tokens.labels(*site, "input").inc(call.input_tokens)
-            self._tokens.labels(*site, "output").inc(call.output_tokens)
-            self._tokens.labels(*site, "cached").inc(call.cached_tokens)
-        if call.state is CallState.FAILED:
-            self._failures.labels(provider, self._errors.word(call.error)).inc()
+    def update(self, changes: MetricChanges) -> None:
+        """Count calls that ended; set the number of open ones, and today's spending and reservations."""
+        self._open.set(changes.calls_open)
+        self._spent.set(changes.spending.spent_usd)
+        self._reserved.set(changes.spending.reserved_usd)
+        for call in changes.calls:
+            # Provider and model come from the provider's answer, so their pairs are limited together.
+            provider, _, model = self._models.word(f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}").partition("/")
+            site = (provider, model or provider)
+            self._calls.labels(*site, call.state).inc()
+            if call.cost_usd:
+                self._cost.labels(*site, call.state).inc(max(call.cost_usd, 0))
+            if call.state is CallState.ANSWERED:
+                self._tokens.labels(*site, "input").inc(call.input_tokens)
+                self._tokens.labels(*site, "output").inc(call.output_tokens)
+                self._tokens.labels(*site, "cached").inc(call.cached_tokens)
+            if call.state is CallState.FAILED:
+                self._failures.labels(provider, self._errors.word(call.error)).inc()
 
 
 class Traffic:
     """The instruments for the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._platforms = Vocabulary()
-        self._received = Counter(
-            "maestro_messages_received",
-            "Messages taken in; one that came twice counts once.",
-            ["platform"],
-            registry=registry,
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._platforms, self._reasons = Vocabulary(), Vocabulary()
+        self._received = counter(
+            "maestro_messages_received", "Messages taken in; one that came twice counts once.", ["platform"]
         )
-        self._reasons = Vocabulary()
-        self._ignored = Counter(
-            "maestro_messages_ignored",
-            "Messages dropped at the door, which are only counted, by reason.",
-            ["reason"],
-            registry=registry,
+        self._ignored = counter(
+            "maestro_messages_ignored", "Messages dropped at the intake, which are only counted, by reason.", ["reason"]
         )
-        self._open = Gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.", registry=registry)
-        self._deliveries = Counter(
+        self._open = gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.")
+        self._deliveries = counter(
             "maestro_deliveries",
-            "Chunks of answers, by what became of them; unconfirmed: only the platform knows whether it arrived.",
+            "Chunks of answers by their final state; unconfirmed: only the platform knows whether it arrived.",
             ["platform", "state"],
-            registry=registry,
         )
-        self._connectors = Gauge(
+        self._connectors = gauge(
             "maestro_connector_state",
-            "What each connector last said of itself: 1 for the state it is in.",
+            "The state that each connector last reported: 1 for the state it is in.",
             ["platform", "account", "state"],
-            registry=registry,
         )
 
-    def update(self, news: MetricChanges) -> None:
-        """Count what came and went, and show what is."""
-        for platform, messages in news.received.items():
+    def update(self, changes: MetricChanges) -> None:
+        """Count messages and chunks; set the number of open chunks and the states of connectors."""
+        for platform, messages in changes.received.items():
             self._received.labels(self._platforms.word(platform)).inc(messages)
-        for reason, messages in news.ignored.items():
+        for reason, messages in changes.ignored.items():
             self._ignored.labels(self._reasons.word(reason)).inc(messages)
-        self._open.set(news.deliveries_open)
-        for chunk in news.deliveries:
+        self._open.set(changes.deliveries_open)
+        for chunk in changes.deliveries:
             self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
         self._connectors.clear()
-        for connector in news.connectors:
-            self._expect(self._platforms.word(connector.platform))
+        for connector in changes.connectors:
             self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
-
-    def _expect(self, platform: str) -> None:
-        """Show what may be counted before it is: a series that begins with 1 is no increase to Prometheus."""
-        self._received.labels(platform)
-        for state in DeliveryState:
-            if state not in UNDER_WAY:
-                self._deliveries.labels(platform, state)
+            # A series starts at 0 before anything is counted: Prometheus sees no increase in one that starts at 1.
+            platform = self._platforms.word(connector.platform)
+            self._received.labels(platform)
+            for state in DeliveryState:
+                if state not in UNDER_WAY:
+                    self._deliveries.labels(platform, state)
 
 
 class StoreWrites:
     """The instruments for the history of writes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._seen = WriteHistory()
+        counter = partial(Counter, registry=registry)
+        self._counted = WriteHistory()
         self._succeeded = Gauge(
             "maestro_store_last_write_timestamp_seconds",
             "When a write of this process to the store last succeeded, in seconds since 1970; 0 before the first.",
             registry=registry,
         )
-        self._failures = Counter(
+        self._failures = counter(
             "maestro_store_write_failures",
             "Writes of this process that the store did not take: locked for too long, or its disk full.",
-            registry=registry,
         )
-        self._replaced = Counter(
-            "maestro_store_writers_replaced",
-            "Writing connections of this process that were lost and replaced.",
-            registry=registry,
+        self._replaced = counter(
+            "maestro_store_writers_replaced", "Writing connections of this process that were lost and replaced."
         )
 
     def update(self, history: WriteHistory) -> None:
         """Count what happened since the last update."""
         self._succeeded.set(history.succeeded_at)
-        self._failures.inc(history.failures - self._seen.failures)
-        self._replaced.inc(history.replaced - self._seen.replaced)
-        self._seen = history
+        self._failures.inc(history.failures - self._counted.failures)
+        self._replaced.inc(history.replaced - self._counted.replaced)
+        self._counted = history

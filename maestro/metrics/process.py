@@ -4,6 +4,7 @@ import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from threading import Lock
 
 import structlog
@@ -32,19 +33,19 @@ from maestro.metrics.labels import ModelCalls, StoreWrites, Traffic, Vocabulary
 from maestro.store.store import Clock, Store, utc_now
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
-"""Seconds."""
+"""The upper limits, in seconds, of the buckets for the duration of a job."""
 
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
-"""Seconds."""
+"""The upper limits, in seconds, of the buckets for the duration of a step."""
 
 log = structlog.get_logger(__name__)
 
 
 class Ledger:
-    """Returns each new message, ended job, ended call and ended chunk once, counted from its creation.
+    """The position up to which messages, ended jobs, ended calls and ended chunks of all processes were counted.
 
-    Present table contents are no counters: a resumed job is no longer failed, and old rows may be deleted. Work of any
-    process is found here. Creation and reads are short transactions; two threads must not read at once.
+    Each is returned once. Present table contents are no counters: a resumed job is no longer failed, and old rows may
+    be deleted. Creation and reads are short transactions; two threads must not read at once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -91,16 +92,14 @@ class WaitingJobs:
     """The instruments for open jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
-        self._open = Gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
-        self._oldest = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        self._open = gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"])
+        self._oldest = gauge(
             "maestro_jobs_oldest_pending_age_seconds",
             "Age of the job that has waited longest for its first start; 0 when none waits.",
-            registry=registry,
         )
-        self._limit = Gauge(
-            "maestro_jobs_pending_limit",
-            "Pending jobs beyond which new messages are refused (jobs.maxPending).",
-            registry=registry,
+        self._limit = gauge(
+            "maestro_jobs_pending_limit", "Pending jobs beyond which new messages are refused (jobs.maxPending)."
         )
         self._max_pending = max_pending
 
@@ -118,18 +117,16 @@ class EndedJobs:
     """The instruments for ended jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
         self._errors = Vocabulary()
-        self._ended = Counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"], registry=registry)
-        self._failures = Counter(
-            "maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"], registry=registry
-        )
-        self._skipped = Counter(
+        self._ended = counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"])
+        self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
+        self._skipped = counter(
             "maestro_schedule_runs_skipped",
             "Runs of schedules that were skipped because no model could be asked, by the class of the reason.",
             ["reason"],
-            registry=registry,
         )
-        self._took = Histogram(
+        self._durations = Histogram(
             "maestro_job_duration_seconds",
             "Time from the arrival of a job to its end, of completed jobs; waiting included.",
             buckets=ANSWER_BUCKETS,
@@ -150,18 +147,18 @@ class EndedJobs:
             if job.status is JobStatus.DROPPED and job.error:
                 self._skipped.labels(self._errors.word(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
-                self._took.observe(max(job.took.total_seconds(), 0))
+                self._durations.observe(max(job.took.total_seconds(), 0))
 
 
 class ProcessMetrics:
-    """One registry for each process that is composed, never the library's own, which is the interpreter's.
+    """The metrics of one process, in a registry of their own instead of the global one of prometheus_client.
 
-    What the store knows is the same in every process that uses it; steps, checks and the use of the machine are this
-    process's own.
+    Metrics that are read from the store are the same in every process that uses it; those of steps, checks and the
+    machine are this process's own.
     """
 
     def __init__(self, store: Store, command: str, max_pending: Callable[[], int], clock: Clock = utc_now) -> None:
-        """Start counting; this reads the store. ``command`` is what started the process, such as ``worker``."""
+        """Start counting; this reads the store. ``command`` is the command of the process, such as ``worker``."""
         self._registry = registry = CollectorRegistry()
         self._clock = clock
         self._reading = Lock()
@@ -212,22 +209,18 @@ class ProcessMetrics:
                 self._checks.labels(check).set(state == OK)
             self._writes.update(self._store.writes)
             try:
-                self._read()
+                changes = self._ledger.read()
+                self._waiting.update(changes.open_jobs, self._clock())
+                self._ended.update(changes.ended)
+                self._calls.update(changes)
+                self._traffic.update(changes)
             except StoreBusy as error:
                 self._checks.labels("store").set(0)
                 log.warning("metrics.store", problem=str(error))
-            return generate_latest(_WithoutBirthdays(self._registry))
-
-    def _read(self) -> None:
-        news = self._ledger.read()
-        self._waiting.update(news.open_jobs, self._clock())
-        self._ended.update(news.ended)
-        self._calls.update(news.calls, news.calls_open)
-        self._calls.spending(news.spending)
-        self._traffic.update(news)
+            return generate_latest(_RegistryWithoutCreationTimes(self._registry))
 
 
-class _WithoutBirthdays:
+class _RegistryWithoutCreationTimes:
     """A registry without the creation times of counters, which the text format would show as metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

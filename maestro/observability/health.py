@@ -34,19 +34,19 @@ NO_ANSWER = (
 
 @dataclass(slots=True)
 class StoreHealth:
-    """The health of the store, read by one question at a time: while writes fail, each takes long."""
+    """The health of the store; one check runs at a time, because each takes long while writes fail."""
 
     store: Store
-    _asking: asyncio.Task[str | None] | None = field(default=None, init=False)
+    _check: asyncio.Task[str | None] | None = field(default=None, init=False)
 
     async def problem(self) -> str | None:
         """Return why the store cannot be read or written, or None."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(asyncio.to_thread(self.store.problem))
-        asking = self._asking
-        await asyncio.wait([asking], timeout=STORE_SECONDS)
-        if asking.done():
-            return asking.result()
+        if self._check is None or self._check.done():
+            self._check = asyncio.create_task(asyncio.to_thread(self.store.problem))
+        check = self._check
+        await asyncio.wait([check], timeout=STORE_SECONDS)
+        if check.done():
+            return check.result()
         return self.store.writes.problem if self.store.writes.failing else NO_ANSWER
 
 
@@ -57,14 +57,14 @@ class EngineHealth:
         self,
         store: Store,
         engine: Engine,
-        working: Callable[[], Awaitable[str]],
-        silent: Callable[[], str] | None = None,
+        worker_problem: Callable[[], Awaitable[str]],
+        connector_problem: Callable[[], str] | None = None,
     ) -> None:
-        """``working`` returns why no worker runs, else an empty text; ``silent`` the connectors that do not receive."""
+        """``worker_problem`` and ``connector_problem`` return a problem, or an empty text."""
         self._store = StoreHealth(store)
         self._engine = engine
-        self._working = working
-        self._silent = silent
+        self._worker_problem = worker_problem
+        self._connector_problem = connector_problem
 
     async def checks(self) -> Mapping[str, str]:
         """Return "ok" or the problem for the store, Temporal, the worker, and the connectors where there are any."""
@@ -72,9 +72,11 @@ class EngineHealth:
         checks = {
             "store": store or OK,
             "temporal": temporal or OK,
-            "worker": ("Temporal has to be reachable first" if temporal else await self._working()) or OK,
+            "worker": ("Temporal has to be reachable first" if temporal else await self._worker_problem()) or OK,
         }
-        return checks if self._silent is None else {**checks, "connectors": self._silent() or OK}
+        if self._connector_problem is not None:
+            checks["connectors"] = self._connector_problem() or OK
+        return checks
 
 
 STARTING = "this process does not poll its queues yet"
@@ -84,29 +86,31 @@ STANDING_BY = "this process polls no queue: it is starting, or stands by until t
 def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
     """Return a check of this process's workers; ``idle`` is the problem reported while there are none."""
 
-    async def working() -> str:
+    async def problem() -> str:
         return "" if engine.polling else idle
 
-    return working
+    return problem
 
 
 def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
     """Return a check that asks Temporal whether a worker polls the workflow queue."""
 
-    async def working() -> str:
+    async def problem() -> str:
         return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
 
-    return working
+    return problem
 
 
 def worker_address(settings: Settings) -> ListenAddress:
     """Return the health address of ``maestro worker``."""
-    return _health_address(settings, settings.health.worker_port, "workerPort")
+    health = settings.health
+    return ListenAddress(health.host, health.worker_port, section="health", option="--health-port", key="workerPort")
 
 
 def connect_address(settings: Settings) -> ListenAddress:
     """Return the health address of ``maestro connect``."""
-    return _health_address(settings, settings.health.connect_port, "connectPort")
+    health = settings.health
+    return ListenAddress(health.host, health.connect_port, section="health", option="--health-port", key="connectPort")
 
 
 def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
@@ -119,29 +123,29 @@ class HealthServer:
 
     def __init__(
         self,
-        place: ListenAddress,
+        address: ListenAddress,
         allowed_hosts: Iterable[str],
         vitals: ProcessHealth,
         limits: ConnectionLimits | None = None,
     ) -> None:
         """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
-        self._place = place
-        self._hosts = KnownHosts.of((place.host, *allowed_hosts))
+        self._address = address
+        self._hosts = KnownHosts.of((address.host, *allowed_hosts))
         self._vitals = vitals
         self._limits = limits
 
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
-        sockets = await asyncio.to_thread(listen, self._place)
+        sockets = await asyncio.to_thread(listen, self._address)
         await serve_until_cancelled(Server(uvicorn_config(self.app(), self._limits)), sockets)
 
     def app(self) -> Starlette:
         """Return the application; it holds no sockets and starts nothing by itself."""
-        routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._measured)]
+        routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._metrics)]
         return Starlette(
             routes=routes,
             middleware=[Middleware(_KnownHostsOnly, hosts=self._hosts)],
-            exception_handlers={HTTPException: _nothing_else},
+            exception_handlers={HTTPException: _unknown_path},
         )
 
     async def _ready(self, _: Request) -> Response:
@@ -149,8 +153,7 @@ class HealthServer:
         readiness = Readiness.of(await self._vitals.health.checks())
         return _json(readiness, readiness.http_status)
 
-    async def _measured(self, _: Request) -> Response:
-        """Return the metrics of the process."""
+    async def _metrics(self, _: Request) -> Response:
         checks = await self._vitals.health.checks()
         return Response(await asyncio.to_thread(self._vitals.metrics.render, checks), media_type=METRICS_TYPE)
 
@@ -188,7 +191,7 @@ async def _alive(_: Request) -> Response:
     return _json(Liveness(), HTTPStatus.OK)
 
 
-async def _nothing_else(request: Request, error: Exception) -> Response:
+async def _unknown_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = "".join(filter(str.isalpha, status.phrase.title()))
@@ -202,7 +205,3 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
 
 def _json(body: Value, status: HTTPStatus) -> Response:
     return JSONResponse(body.model_dump(), status, headers={"Cache-Control": "no-store"})
-
-
-def _health_address(settings: Settings, port: int, key: str) -> ListenAddress:
-    return ListenAddress(settings.health.host, port, section="health", option="--health-port", key=key)

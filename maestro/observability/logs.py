@@ -22,16 +22,17 @@ CleanLine = Callable[[str], str]
 """Returns a line of the log as it may be written."""
 
 OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
-"""The packages that ``logs.level`` is about.
+"""The packages whose level is ``logs.level``.
 
-Libraries write warnings and errors at most, whatever the level: below that they write whole prompts (the options of a
-request to a model), addresses with keys in them, or a line per request.
+Libraries log warnings and errors only: at lower levels they write whole prompts, addresses that contain keys, or a line
+for each request.
 """
 
 SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk", "telegram")
-"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses, an MCP server
-that writes what is no message or a platform that is away; the text of messages would be in it, or an address that is
-as good as a token."""
+"""Libraries that log a traceback for an error that Maestro logs itself; it may contain messages or secret addresses.
+
+Examples are a worker that Temporal refuses, an MCP server that writes invalid messages, and a platform that is down.
+"""
 
 
 def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
@@ -46,38 +47,31 @@ def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
         if not scanner.enabled or TextKind.LOGS not in scanner.scope:
             return text
         clean = _without_secrets(rules, text, scanner.rules)
-        return clean if style == "text" or clean is text or _is_json(clean) else _only_frame(text)
+        return clean if style == "text" or clean is text else _valid_json(clean, text)
 
     return line
 
 
-def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
+def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
     """Return a line without its secrets; a scan that fails is not logged, to avoid a loop."""
+    whole = (TextSpan(0, len(text)),)
     try:
-        spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000, how.allow)
+        spans = rules.spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
     except OutOfTime as error:
-        spans = error.found if how.fail_mode == "open" else _all_of(text)
+        spans = error.found if scan.fail_mode == "open" else whole
     except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line
-        spans = _all_of(text)
+        spans = whole
     return redact(text, spans) if spans else text
 
 
-def _all_of(text: str) -> tuple[TextSpan, ...]:
-    return (TextSpan(0, len(text)),)
-
-
-def _is_json(text: str) -> bool:
+def _valid_json(clean: str, text: str) -> str:
+    """Return the redacted line, or the original without its texts where redaction has left invalid JSON."""
     try:
-        json.loads(text)
+        json.loads(clean)
     except ValueError:
-        return False
-    return True
-
-
-def _only_frame(text: str) -> str:
-    """Return a JSON line without its texts, where redaction would leave invalid JSON."""
-    told: dict[str, object] = json.loads(text)
-    return json.dumps({key: told[key] for key in ("timestamp", "level") if key in told} | {"event": REDACTED})
+        entry: dict[str, object] = json.loads(text)
+        return json.dumps({key: entry[key] for key in ("timestamp", "level") if key in entry} | {"event": REDACTED})
+    return clean
 
 
 def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:
@@ -87,7 +81,11 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer = structlog.processors.JSONRenderer() if style == "json" else _for_people()
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=_write_traceback)
+    )
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -101,7 +99,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
         )
     )
     # A filter on the handler, because some libraries set their own levels on import or by a variable (OPENAI_LOG).
-    handler.addFilter(_is_fit)
+    handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS)
     logging.basicConfig(handlers=[handler], force=True)
     set_level(level)
     for name in SILENT:
@@ -121,10 +119,6 @@ def set_level(level: str) -> None:
         logging.getLogger(name).setLevel(ours)
 
 
-def _is_fit(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS
-
-
 def traceback_without_texts(exc_info: ExcInfo) -> str:
     """Return the frames and classes of an error and of its causes.
 
@@ -140,8 +134,5 @@ def traceback_without_texts(exc_info: ExcInfo) -> str:
     return "".join(lines).rstrip()
 
 
-def _for_people() -> structlog.dev.ConsoleRenderer:
-    def write(output: TextIO, info: ExcInfo) -> None:
-        output.write(f"\n{traceback_without_texts(info)}")
-
-    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=write)
+def _write_traceback(output: TextIO, exc_info: ExcInfo) -> None:
+    output.write(f"\n{traceback_without_texts(exc_info)}")

@@ -116,26 +116,26 @@ class AssignmentPlugin(SpanPlugin):
         self._stems = stems()
         self._pairs = latin_pattern(_PAIRS)
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of the values; each name is read once, even if several of its parts match."""
-        over = 0
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of the values; each name is read once, even if several of its parts match."""
+        done = 0
         paired = self._pairs.search(data) is not None
-        read: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
+        known: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
         for match in self._stems.finditer(data):  # type: ignore[attr-defined]
-            if match.start() < over:
+            if match.start() < done:
                 continue
-            start, over = _name_around(data, match.start(), match.end())
-            name = (_word_before(data, start), data[start:over])
-            if name not in read:
+            start, done = _name_around(data, match.start(), match.end())
+            name = (_word_before(data, start), data[start:done])
+            if name not in known:
                 words = _words(*name)
-                read[name] = (words, kind_of(words))
-            words, kind = read[name]
-            if kind is None or _is_resource(data, (start, over), kind):
+                known[name] = (words, kind_of(words))
+            words, kind = known[name]
+            if kind is None or _is_resource(data, (start, done), kind):
                 continue
-            found = _found(data, (start, over), (kind, words), paired=paired)
-            if found is not None:
-                yield found
-                over = max(over, found[1])
+            value = _find_value(data, (start, done), (kind, words), paired=paired)
+            if value is not None:
+                yield value
+                done = max(done, value[1])
 
 
 def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
@@ -150,6 +150,7 @@ def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
 
 
 def _name_around(data: bytes, start: int, end: int) -> ByteRange:
+    """Return the range of the whole name around a word stem."""
     before = data[max(0, start - _LONGEST_NAME) : start]
     begin = start - (len(before) - len(before.rstrip(_NAME_SIGNS)))
     match = _NAME_GOES_ON.match(data, end)
@@ -174,48 +175,47 @@ def _words(before: bytes, name: bytes) -> list[str]:
     return words if alone else [first, *words]
 
 
-def _found(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]], *, paired: bool) -> ByteRange | None:
+def _find_value(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]], *, paired: bool) -> ByteRange | None:
+    """Return the range of the secret that belongs to a name, None if there is none."""
     kind, words = meaning
     if kind is Kind.PHRASE:
         wallet = WALLET.match(data, name[1])
         if wallet is not None and "passphrase" not in words:
             return wallet.span(1)
     tried: set[int] = set()
-    return _assigned(data, name, (kind, paired), tried) or _given_in_prose(data, name, kind, words, tried)
+    assigned = _find_assigned(data, name, (kind, paired), tried)
+    return assigned or _find_in_prose(data, name, (kind, words), tried)
 
 
-def _assigned(data: bytes, name: ByteRange, how: tuple[Kind, bool], tried: set[int]) -> ByteRange | None:
+def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tried: set[int]) -> ByteRange | None:
     """Return the value that an assignment gives to a name; ``tried`` collects positions where no secret begins."""
-    kind, paired = how
+    kind, paired = context
     if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
         element = ELEMENT.match(data, name[1])
         if element is not None:
-            found = FoundValue(*element.span(1), True, data)
-            return whole(found) if is_secret(kind, found, literal=True) else None
+            content = FoundValue(*element.span(1), True, data)
+            return whole(content) if is_secret(kind, content, literal=True) else None
     for pattern in _patterns(data, name, kind, paired=paired):
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
-            alone = pattern is ASSIGNED and match[0] == b"=" and _begins_line(data, name[0])
-            value = _value(data, match.end(), kind, alone=alone)
+            # The name begins its line, or follows what an .env file or a shell has there, such as ``export``.
+            begins_line = LINE_STARTS.search(data, max(0, name[0] - 24), name[0]) is not None
+            whole_line = pattern is ASSIGNED and match[0] == b"=" and begins_line
+            value = _value(data, match.end(), kind, whole_line=whole_line)
             if value is None or _closes_earlier_quote(data, name, match.end(), value):
                 continue
-            if is_secret(kind, value, literal=alone or value.quoted):
+            if is_secret(kind, value, literal=whole_line or value.quoted):
                 return whole(value)
     return None
 
 
-def _begins_line(data: bytes, start: int) -> bool:
-    """Return whether a name begins its line, or follows what an .env file or a shell has there, such as ``export``."""
-    return LINE_STARTS.search(data, max(0, start - 24), start) is not None
-
-
-def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | None:
+def _value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> FoundValue | None:
     """Return the value that begins at a position, or the several words that form a pass phrase."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
         return FoundValue(*spaced.span(), True, data)
-    return value_at(data, at, whole_line=alone)
+    return value_at(data, at, whole_line=whole_line)
 
 
 def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
@@ -229,8 +229,9 @@ def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iter
         yield SQL
 
 
-def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], tried: set[int]) -> ByteRange | None:
+def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]], tried: set[int]) -> ByteRange | None:
     """Return the value that a sentence gives to a name, as in "the password is ..."."""
+    kind, words = meaning
     if not _is_noun_in_prose(data, name, words):
         return None
     for pattern, introduced in _PROSE_FORMS:
@@ -256,10 +257,10 @@ def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
 
 def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
     """Return whether a sentence uses the name as a noun, not as a verb or a part of random text or Base64."""
-    written = data[name[0] : name[1]]
-    if words[-1] in _VERBS and len(words_of(written)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
+    text = data[name[0] : name[1]]
+    if words[-1] in _VERBS and len(words_of(text)) == 1 and _STATEMENT_FOLLOWS.match(data, name[1]) is None:
         return False
-    return not is_random(written) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
+    return not is_random(text) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
 def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
@@ -280,59 +281,61 @@ class TablePlugin(SpanPlugin):
         """Compile the pattern for SQL inserts."""
         self._insert = latin_pattern(_INSERT)
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of the cells that hold a secret."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of the cells that hold a secret."""
         small = data.lower()
         if any(head in small for head in _HEADS):
             if b"into" in small:
-                yield from self._inserted(data)
+                yield from self._find_inserted(data)
             if b"\n" in data:
-                yield from _below_heads(data)
+                yield from _find_below_heads(data)
 
-    def _inserted(self, data: bytes) -> Iterator[ByteRange]:
-        over = 0
+    def _find_inserted(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the secrets among the values of SQL inserts."""
+        done = 0
         for match in self._insert.finditer(data):
-            if match.start() >= over:
+            if match.start() >= done:
                 kinds = [kind_of(words_of(name)) for name in match[1].split(b",")]
-                over = match.end()
+                done = match.end()
                 for _ in range(_MOST_ROWS if any(kinds) else 0):
-                    places, over = _row(data, over, kinds)
-                    yield from places
-                    more = _NEXT_ROW.match(data, over)
+                    ranges, done = _read_row(data, done, kinds)
+                    yield from ranges
+                    more = _NEXT_ROW.match(data, done)
                     if more is None:
                         break
-                    over = more.end()
+                    done = more.end()
 
 
-def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[ByteRange], int]:
+def _read_row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[ByteRange], int]:
     """Return the secrets of the row of values that begins at a position, and the position at which the row ends."""
-    places = []
+    ranges = []
     for kind in kinds:
         cell = _CELL.match(data, at)
         if cell is None:
             break
         at, group = cell.end(), next((number for number in (1, 2) if cell[number]), 0)
         if kind is not None and group and is_secret(kind, FoundValue(*cell.span(group), True, data), literal=True):
-            places.append(cell.span(group))
+            ranges.append(cell.span(group))
         if cell[4] == b")":
             break
-    return places, at
+    return ranges, at
 
 
-def _below_heads(data: bytes) -> Iterator[ByteRange]:
+def _find_below_heads(data: bytes) -> Iterator[ByteRange]:
+    """Yield the secrets in the rows below each table head with a secret column."""
     at = 0
-    rest: list[tuple[bytes, int, Kind]] = []
+    columns: list[tuple[bytes, int, Kind]] = []
     rows = separators = 0
     for line in data.splitlines(keepends=True):
-        heads = _secret_columns(line)
-        if heads:
-            rest, rows = heads, 0
-            separators = line.count(heads[0][0])
-        elif rest and rows < _MOST_ROWS and line.count(rest[0][0]) == separators:
+        head = _secret_columns(line)
+        if head:
+            columns, rows = head, 0
+            separators = line.count(head[0][0])
+        elif columns and rows < _MOST_ROWS and line.count(columns[0][0]) == separators:
             rows += 1
-            yield from _cells(data, at, line, rest)
+            yield from _find_in_cells(data, at, line, columns)
         else:
-            rest = []
+            columns = []
         at += len(line)
 
 
@@ -343,17 +346,17 @@ def _secret_columns(line: bytes) -> list[tuple[bytes, int, Kind]]:
     for separator in _CELL_SEPARATORS:
         cells = [cell.strip(_TRIM) for cell in line.split(separator)]
         if len(cells) > 1 and all(not cell or _NAME.fullmatch(cell) for cell in cells):
-            kinds = [(separator, place, kind_of(words_of(cell))) for place, cell in enumerate(cells)]
-            return [(separator, place, kind) for separator, place, kind in kinds if kind is not None]
+            kinds = enumerate(kind_of(words_of(cell)) for cell in cells)
+            return [(separator, column, kind) for column, kind in kinds if kind is not None]
     return []
 
 
-def _cells(data: bytes, at: int, line: bytes, heads: list[tuple[bytes, int, Kind]]) -> Iterator[ByteRange]:
-    cells = line.split(heads[0][0])
-    for separator, place, kind in heads:
-        cell = cells[place].rstrip(b"\n")
-        start = at + sum(len(before) + len(separator) for before in cells[:place])
+def _find_in_cells(data: bytes, at: int, line: bytes, columns: list[tuple[bytes, int, Kind]]) -> Iterator[ByteRange]:
+    cells = line.split(columns[0][0])
+    for separator, column, kind in columns:
+        cell = cells[column].rstrip(b"\n")
+        start = at + sum(len(before) + len(separator) for before in cells[:column])
         start += len(cell) - len(cell.lstrip(_TRIM))
-        found = FoundValue(start, start + len(cell.strip(_TRIM)), True, data)
-        if found.start < found.end and is_secret(kind, found, literal=True):
-            yield found.start, found.end
+        value = FoundValue(start, start + len(cell.strip(_TRIM)), True, data)
+        if value.start < value.end and is_secret(kind, value, literal=True):
+            yield value.start, value.end

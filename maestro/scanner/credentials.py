@@ -38,10 +38,6 @@ _QUERY = (
 _LOOSE = (b"key=", b"code=", b"auth=", b"session", b"sid=", b"sig", b"token=")
 
 
-def _is_credential(value: bytes) -> bool:
-    return not is_placeholder(value) and (_is_header_key(value) or is_login(value))
-
-
 def _is_header_key(value: bytes) -> bool:
     if is_placeholder(value) or is_harmless(value):
         return False
@@ -75,7 +71,7 @@ def is_strong(value: bytes) -> bool:
 
 
 _JUDGES: Mapping[str, Callable[[bytes], bool]] = {
-    "credential": _is_credential,
+    "credential": lambda value: not is_placeholder(value) and (_is_header_key(value) or is_login(value)),
     "login": is_login,
     "key": _is_header_key,
     "chosen": is_chosen,
@@ -91,23 +87,19 @@ class HeaderPlugin(SpanPlugin):
     def __init__(self) -> None:
         """Compile the patterns of headers and options."""
         self._logins = [
-            ([clue.encode() for clue in way["clues"]], latin_pattern(way["pattern"].encode()), _JUDGES[way["judge"]])
-            for way in pattern_tables()["logins"]
+            ([clue.encode() for clue in rule["clues"]], latin_pattern(rule["pattern"].encode()), _JUDGES[rule["judge"]])
+            for rule in pattern_tables()["logins"]
         ]
         self._cookie = latin_pattern(_COOKIE)
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of the secrets, without the header's name and scheme before them."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of the secrets, without the header's name and scheme before them."""
         small = data.lower()
         for clues, pattern, holds in self._logins:
             for match in pattern.finditer(data) if any(clue in small for clue in clues) else ():
                 if holds(match[1]):
                     yield match.span(1)
-        if b"cookie" in small:
-            yield from self._cookies(data)
-
-    def _cookies(self, data: bytes) -> Iterator[ByteRange]:
-        for match in self._cookie.finditer(data):
+        for match in self._cookie.finditer(data) if b"cookie" in small else ():
             for crumb in _CRUMB.finditer(data, *match.span(1)):
                 if _is_header_key(crumb[2]) and len(crumb[2]) >= 16:
                     yield crumb.span(2)
@@ -125,10 +117,10 @@ class AddressPlugin(SpanPlugin):
         self._webhooks = latin_pattern("|".join(pattern_tables()["addresses"]["webhooks"]).encode(), any_case=True)
         self._query = latin_pattern(_QUERY)
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of passwords, of secret webhook paths, and of query values that are keys."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of passwords, of secret webhook paths, and of query values that are keys."""
         if b"@" in data:
-            yield from self._logins(data)
+            yield from self._find_logins(data)
         if b"/" in data:
             for match in self._webhooks.finditer(data):
                 yield match.span(match.lastindex)
@@ -139,35 +131,38 @@ class AddressPlugin(SpanPlugin):
                 if _is_query_key(data[match.start() : match.start(1)].lower(), value):
                     yield match.start(1), match.start(1) + len(value)
 
-    def _logins(self, data: bytes) -> Iterator[ByteRange]:
-        over = 0
+    def _find_logins(self, data: bytes) -> Iterator[ByteRange]:
+        done = 0
         for match in self._scheme.finditer(data):
-            if match.start() >= over and (place := _login(data, match.end())) is not None:
-                yield place
-                over = place[1]
+            if match.start() >= done and (secret := _secret_of_login(data, match.end())) is not None:
+                yield secret
+                done = secret[1]
         for match in self._bare.finditer(data):
-            if (place := _bare_login(data, match.start(), match.end())) is not None:
-                yield place
+            if (secret := _secret_of_bare_login(data, match.start(), match.end())) is not None:
+                yield secret
 
 
-def _login(data: bytes, at: int) -> ByteRange | None:
-    """Return the place of the password, or of a name that is one, behind the ``://`` of an address."""
-    found = _RUN.match(data, at)
-    run = b"" if found is None else found[0]
+def _secret_of_login(data: bytes, at: int) -> ByteRange | None:
+    """Return the range of the password, or of a user name that is a token, after the ``://`` of an address."""
+    match = _RUN.match(data, at)
+    run = b"" if match is None else match[0]
     stop = _STOP.search(run)
     if stop is None or stop[0] not in (b":", b"@"):
         return None
-    if stop[0] == b"@":
-        return (at, at + stop.start()) if _is_token(run[: stop.start()]) else None
-    password = stop.end()
-    if _is_port(run, password, run[: stop.start()]):
+    user, start = run[: stop.start()], stop.end()
+    if stop[0] == b":" and _is_port(run, start, user):
         return None
-    end = _end_of_password(run, password)
-    value = run[password:end]
-    user = run[: stop.start()]
-    if end <= password or _is_sham(value, user):
-        return (at, at + stop.start()) if end > password and _is_token(user) else None
-    return (at if _is_token(user) else at + password, at + end)
+    token = (at, at + stop.start()) if _is_token(user) else None
+    if stop[0] == b"@":
+        return token
+    end = _end_of_password(run, start)
+    if end <= start:
+        return None
+    password = run[start:end]
+    sham = is_placeholder(password) and not has_signs(password)
+    if sham or password == user or len(password) < 3:
+        return token
+    return (at if token else at + start, at + end)
 
 
 def _is_port(run: bytes, start: int, before: bytes) -> bool:
@@ -202,11 +197,7 @@ def _end_of_password(run: bytes, start: int) -> int:
     return hosts[-1] if hosts else 0
 
 
-def _is_sham(value: bytes, user: bytes) -> bool:
-    return (is_placeholder(value) and not has_more(value)) or value == user or len(value) < 3
-
-
-def has_more(value: bytes) -> bool:
+def has_signs(value: bytes) -> bool:
     """Return whether a possible placeholder contains digits or signs besides letters: then a person chose it."""
     return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
 
@@ -215,15 +206,14 @@ def _is_token(user: bytes) -> bool:
     return len(user) >= 16 and (is_random(user) or is_hex(user))
 
 
-def _bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
-    """Return the position of the password in ``user:password@host`` if the password looks like one."""
+def _secret_of_bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
+    """Return the range of the password in ``user:password@host`` if the password looks like one."""
     if start and data[start - 1 : start] in (b"/", b"@", b":", b"=", b"."):
         return None
-    found = _BARE_REST.match(data, at)
-    if found is None or _HOSTED.match(data, found.end()) is None:
+    password = _BARE_REST.match(data, at)
+    if password is None or _HOSTED.match(data, password.end()) is None:
         return None
-    value = found[0]
-    return found.span() if classes(value) >= 3 and not is_placeholder(value) else None
+    return password.span() if classes(password[0]) >= 3 and not is_placeholder(password[0]) else None
 
 
 def _is_query_key(name: bytes, value: bytes) -> bool:

@@ -50,25 +50,26 @@ class Folder(dict[int, str | None]):
 
     def readings(self, text: str) -> Iterator[Folded]:
         """Return the folded text and, if it contains escapes, also the text with the escapes resolved."""
-        plain = self._plain(text)
+        plain = self._fold(text)
         yield plain
         if b"\\" in plain.data or b"%" in plain.data or b"&" in plain.data:
-            unescaped = _unescaped(plain)
+            unescaped = _resolve_escapes(plain)
             if unescaped is not None:
                 yield unescaped
 
-    def _plain(self, text: str) -> Folded:
+    def _fold(self, text: str) -> Folded:
         if text.isascii():
             return Folded(text.encode().replace(_MARK, BLANKED * len(_MARK)))
-        folded = _NOT_ASCII.sub(self._look_alike, _in_english(text))
+        starts, words, english = _foreign_words()
+        translated = text
+        if starts.search(text):
+            translated = words.sub(lambda word: english.get(word[0].casefold(), word[0]), text)
+        folded = _NOT_ASCII.sub(lambda run: run[0].translate(self), translated)
         data = folded.encode("latin-1").replace(_MARK, BLANKED * len(_MARK))
         if len(folded) == len(text):
             return Folded(data)
-        starts = [place for place, character in enumerate(text) if self[ord(character)] is not None]
-        return Folded(data, starts, [start + 1 for start in starts])
-
-    def _look_alike(self, run: "re.Match[str]") -> str:
-        return run[0].translate(self)
+        places = [index for index, character in enumerate(text) if self[ord(character)] is not None]
+        return Folded(data, places, [index + 1 for index in places])
 
 
 def _fold_character(character: str) -> str | None:
@@ -94,7 +95,9 @@ def _look_alikes() -> Mapping[str, str]:
 
 @cache
 def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str, str]]:
-    """Return a pattern of the first letters of foreign words, a pattern of the words, and the English word for each.
+    """Return a pattern of the first letters of foreign words, a pattern of the words, and an English word for each.
+
+    The English word has the same length, so that no position in the text moves.
 
     The first pattern is a fast pre-check: most non-ASCII texts contain only a dash or an accent. A letter can have more
     than two forms, such as the Greek sigma at the end of a word, and the pattern matches all of them.
@@ -105,15 +108,7 @@ def _foreign_words() -> tuple["re.Pattern[str]", "re.Pattern[str]", Mapping[str,
     return starts, whole, {word.casefold(): english for word, english in known.items()}
 
 
-def _in_english(text: str) -> str:
-    """Return the text with an English word of the same length for each foreign one, so that no position moves."""
-    starts, whole, english = _foreign_words()
-    if not starts.search(text):
-        return text
-    return whole.sub(lambda found: english.get(found[0].casefold(), found[0]), text)
-
-
-def _unescaped(plain: Folded) -> Folded | None:
+def _resolve_escapes(plain: Folded) -> Folded | None:
     """Return the bytes with their escapes resolved; None for bytes without escapes."""
     parts: list[bytes] = []
     starts: list[int] = []
@@ -131,7 +126,7 @@ def _unescaped(plain: Folded) -> Folded | None:
     ends += range(at + 1, size + 1)
     if plain.starts is not None and plain.ends is not None:
         first, last = plain.starts, plain.ends
-        starts, ends = [first[place] for place in starts], [last[place - 1] for place in ends]
+        starts, ends = [first[start] for start in starts], [last[end - 1] for end in ends]
     return Folded(b"".join([*parts, plain.data[at:]]), starts, ends)
 
 

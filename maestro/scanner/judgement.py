@@ -4,7 +4,7 @@ import re
 
 from maestro.scanner.keywords import Kind, is_unmistakable, kind_of, words_of
 from maestro.scanner.shapes import (
-    LOOKED_AT,
+    JUDGED,
     classes,
     has_digit,
     has_letter,
@@ -35,20 +35,12 @@ _CONSTANT = re.compile(rb"[A-Z]{2,}(?:_[A-Z]{2,})+")
 _WORDS = re.compile(rb"[A-Za-z]{2,12}(?:[ \-_.][A-Za-z]{2,12}){2,23}")
 _APP_PASSWORD = re.compile(rb"[a-z]{4} [a-z]{4} [a-z]{4} [a-z]{4}")
 _INTERPOLATED = re.compile(rb"\$\{[^}]*\}|\{\{.*\}\}|\$\([^)]*\)|%\([a-z_]+\)s|#\{[^}]*\}|\{[a-z_.]*\}")
-
-
-def _words(text: str) -> frozenset[bytes]:
-    return frozenset(word.encode() for word in text.split())
-
-
-_STOP_WORDS = _words(
-    """
+_STOP_WORDS = frozenset(
+    b"""
     the a an is are was we you i to of for in on at by or and must be not no your our it this that with from as can
     will should has have please enter password token key secret invalid required wrong use do least characters
-    """
+    """.split()
 )
-
-
 _LONGEST_PHRASE = 256
 _LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}
 _LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16}
@@ -57,7 +49,7 @@ _LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE
 
 def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
     """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is not code."""
-    value = found.value[:LOOKED_AT]
+    value = found.value[:JUDGED]
     if len(value) < _LEAST[kind]:
         return False
     if b" " in value or kind is Kind.PHRASE:
@@ -82,7 +74,7 @@ def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
 
 def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, introduced: bool) -> bool:
     """Return whether a value in a sentence is a secret; ``introduced``: the word "is" or a sign stands before it."""
-    value = found.value[:LOOKED_AT]
+    value = found.value[:JUDGED]
     if len(value) < _LEAST_IN_PROSE[kind] or kind is Kind.MAYBE:
         return False
     if b" " in value:

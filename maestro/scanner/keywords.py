@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 _OPEN = ("public", "publishable", "no", "hash")
-_ENDS = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey", "authtoken", "accesstoken")
+_SECRET_ENDS = ("secret", "apikey", "accesskey", "secretkey", "authtoken", "accesstoken")
 
 _STEMS = (
     rb"pass|pwd|(?:\b|_)pw(?:\b|_)|psw|contrase|senha|kennwort|parol|haslo|heslo|wachtwoord|lozinka|losenord"
@@ -41,23 +41,21 @@ def words_of(name: bytes) -> list[str]:
 
 def kind_of(words: list[str]) -> Kind | None:
     """Return the kind of secret that a name announces; its last relevant word decides, with the words around it."""
-    found = None
-    for place in range(len(words)):
+    kind, end = None, 0
+    for start in range(len(words)):
         for width in (3, 2, 1):
-            kind = _kind_at(words, place, width)
-            if kind is not None:
-                found = (kind, place + width)
+            announced = _kind_at(words, start, width)
+            if announced is not None:
+                kind, end = announced, start + width
                 break
-    if found is None or any(word in words_for("not_behind") for word in words[found[1] : found[1] + 3]):
-        return None
-    return found[0]
+    return None if any(word in words_for("not_behind") for word in words[end : end + 3]) else kind
 
 
-def _kind_at(words: list[str], place: int, width: int) -> Kind | None:
+def _kind_at(words: list[str], start: int, width: int) -> Kind | None:
     """Return the kind that the ``width`` words at a position announce, given the word before them."""
-    if place + width > len(words):
+    if start + width > len(words):
         return None
-    word, before = "".join(words[place : place + width]), words[place - 1] if place else ""
+    word, before = "".join(words[start : start + width]), words[start - 1] if start else ""
     if word in words_for("phrases"):
         return Kind.PHRASE
     if word in words_for("passwords"):
@@ -65,23 +63,19 @@ def _kind_at(words: list[str], place: int, width: int) -> Kind | None:
     if word in words_for("secrets"):
         harmless = before in _OPEN or (word == "token" and before in words_for("no_token"))
         return None if harmless else Kind.SECRET
-    return _kind_of_one(word, before) if width == 1 else None
+    return _kind_of_word(word, before) if width == 1 else None
 
 
-def _kind_of_one(word: str, before: str) -> Kind | None:
+def _kind_of_word(word: str, before: str) -> Kind | None:
     if word in ("key", "keys"):
-        return _kind_of_key(before)
+        if before in words_for("key_of"):
+            return Kind.SECRET
+        return None if len(before) < 2 or before in words_for("no_key") else Kind.MAYBE
     if word in ("auth", "salt", "seed"):
         return Kind.MAYBE
-    if word.endswith(_ENDS):
-        return Kind.PASSWORD if word.endswith(("password", "passwd", "passphrase")) else Kind.SECRET
-    return None
-
-
-def _kind_of_key(before: str) -> Kind | None:
-    if before in words_for("key_of"):
-        return Kind.SECRET
-    return None if len(before) < 2 or before in words_for("no_key") else Kind.MAYBE
+    if word.endswith(("password", "passwd", "passphrase")):
+        return Kind.PASSWORD
+    return Kind.SECRET if word.endswith(_SECRET_ENDS) else None
 
 
 def is_unmistakable(words: list[str]) -> bool:

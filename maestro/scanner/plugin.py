@@ -18,12 +18,12 @@ class SpanPlugin(BasePlugin):
     """
 
     @abstractmethod
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of secrets in folded text; they may overlap."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of secrets in folded text; they may overlap."""
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:
         """Return the values of the secrets in a text."""
         for folded in Folder().readings(string):
-            for start, end in self.places(folded.data):
+            for start, end in self.find_ranges(folded.data):
                 span = folded.span(start, end)
                 yield string[span.start : span.end]

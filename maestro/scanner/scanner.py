@@ -10,7 +10,7 @@ import structlog
 from maestro.domain.redaction import REDACTED, AllowList, ScanResult, ScanRules, SecretScanner, TextSpan, merge_spans
 from maestro.scanner.assignments import AssignmentPlugin, TablePlugin
 from maestro.scanner.credentials import AddressPlugin, HeaderPlugin
-from maestro.scanner.folding import BLANKED, Folded, Folder
+from maestro.scanner.folding import BLANKED, Folder
 from maestro.scanner.pattern_processes import PatternProcesses, PatternsFailed
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_table
@@ -56,44 +56,36 @@ class Rules:
     def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
         """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
         found: list[TextSpan] = []
-        for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
-            for span in self._in_window(text[start : start + WINDOW], deadline, found):
-                place = TextSpan(span.start + start, span.end + start)
-                if not allow.covers(text, place):
-                    found.append(place)
+        for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
+            for reading in self._folder.readings(text[offset : offset + WINDOW]):
+                for start, end in self._find_ranges(reading.data, deadline, found):
+                    span = reading.span(start, end)
+                    span = TextSpan(span.start + offset, span.end + offset)
+                    if not allow.covers(text, span):
+                        found.append(span)
         return merge_spans(found)
 
-    def _in_window(self, text: str, deadline: float, before: list[TextSpan]) -> Iterator[TextSpan]:
-        for reading in self._folder.readings(text):
-            for start, end in self._places(reading, deadline, before):
-                yield reading.span(start, end)
-
-    def _places(self, reading: Folded, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
+    def _find_ranges(self, data: bytes, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
         """Scan again with the findings blanked, so that a second scan of a stored text finds nothing."""
-        data = reading.data
         for _ in range(_ROUNDS):
-            places: list[ByteRange] = []
+            ranges: list[ByteRange] = []
             for plugin in self.plugins:
                 if self._clock() > deadline:
                     raise OutOfTime(merge_spans(before))
-                places += [place for place in plugin.places(data) if place[0] < place[1]]
-            if not places:
+                ranges += [(start, end) for start, end in plugin.find_ranges(data) if start < end]
+            if not ranges:
                 return
-            yield from places
-            data = _without(data, places)
+            yield from ranges
+            blanked = bytearray(data)
+            for start, end in ranges:
+                blanked[start:end] = BLANKED * (end - start)
+            data = bytes(blanked)
 
 
 @cache
 def shipped() -> Rules:
     """Return the rules that Maestro ships, built once per process for posts and log lines."""
     return Rules()
-
-
-def _without(data: bytes, places: list[ByteRange]) -> bytes:
-    rest = bytearray(data)
-    for start, end in places:
-        rest[start:end] = BLANKED * (end - start)
-    return bytes(rest)
 
 
 class DetectSecretsScanner:
@@ -111,19 +103,19 @@ class DetectSecretsScanner:
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
         """Return the findings made within the timeout ``rules.timeout_ms``."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
-        found: tuple[TextSpan, ...] = ()
         try:
             found = self._rules.spans(text, deadline, rules.allow)
-            if rules.patterns:
-                matched = self._children.spans(text, rules.patterns, deadline)
-                found = (*found, *_outside_marks(text, _not_allowed(text, matched, rules)))
         except OutOfTime as error:
             return ScanResult(text, error.found, "the text took too long")
+        if not rules.patterns:
+            return ScanResult(text, found)
+        problem = ""
+        try:
+            matched = self._children.spans(text, rules.patterns, deadline)
         except PatternsFailed as error:
-            return ScanResult(
-                text, merge_spans((*found, *_outside_marks(text, _not_allowed(text, error.found, rules)))), str(error)
-            )
-        return ScanResult(text, merge_spans(found))
+            matched, problem = error.found, str(error)
+        matched = tuple(span for span in matched if not rules.allow.covers(text, span))
+        return ScanResult(text, merge_spans((*found, *_outside_marks(text, matched))), problem)
 
     def close(self) -> None:
         """End the processes at once; without this call they end with this process."""
@@ -152,10 +144,6 @@ class GuardedScanner:
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
         return result if rules.fail_mode == "open" else ScanResult(text, (TextSpan(0, len(text)),), result.error)
-
-
-def _not_allowed(text: str, spans: tuple[TextSpan, ...], rules: ScanRules) -> tuple[TextSpan, ...]:
-    return tuple(span for span in spans if not rules.allow.covers(text, span))
 
 
 def _outside_marks(text: str, spans: tuple[TextSpan, ...]) -> Iterator[TextSpan]:

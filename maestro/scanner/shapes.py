@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from string import ascii_lowercase
 
-LOOKED_AT = 80
+JUDGED = 80
 """The number of bytes of a value that are judged; this is more than enough to recognise a secret."""
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
@@ -17,14 +17,9 @@ acdefilnorstuy acefghilmnoprstu adeilmnorstuy abcdefgklmnoprstvxz aeosu aegilnos
 abcdeilmopstuy abcdefghijklmnoprstuvy abcdefgiklmnoprstuvwxy acdefhiklmnoprstuy u abcdefgiklmnoprstuvwy
 acdefghiklmnopqrstuvwy abcdefhilmnoprstuvwyz abcdefgilmnoprst aeio adehilnorst acefipt abcdefilmnopst aeio
 """
-
-
-def _pairs(followers: str) -> frozenset[tuple[int, int]]:
-    rows = zip(ascii_lowercase, followers.split(), strict=True)
-    return frozenset((ord(first), ord(second)) for first, row in rows for second in row)
-
-
-_PAIRS = _pairs(_FOLLOWERS)
+_PAIRS = frozenset(
+    (ord(first), ord(second)) for first, row in zip(ascii_lowercase, _FOLLOWERS.split(), strict=True) for second in row
+)
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"[0-9]")
@@ -71,11 +66,7 @@ def is_placeholder(value: bytes) -> bool:
 
 def is_harmless(value: bytes) -> bool:
     """Return whether a value is a date, a version, a number with a unit, a labelled digest, an address or a path."""
-    return _HARMLESS.fullmatch(value) is not None or _is_path(value)
-
-
-def _is_path(value: bytes) -> bool:
-    if value.startswith((b"~/", b"./", b"../")):
+    if _HARMLESS.fullmatch(value) or value.startswith((b"~/", b"./", b"../")):
         return True
     return value.count(b"/") >= (1 if value.startswith(b"/") else 2) and worded(value) > 0.5
 
@@ -112,7 +103,7 @@ def has_letter(value: bytes) -> bool:
 
 def worded(value: bytes) -> float:
     """Return the share of a value that reads like words, from 0 to 1."""
-    value = value[:LOOKED_AT]
+    value = value[:JUDGED]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
     punctuation = sum(value.count(sign) for sign in b"_-./: ")
     return letters / max(len(value) - punctuation, 1)
@@ -123,8 +114,7 @@ def _is_word(part: bytes) -> bool:
     size, small = len(part), part.lower()
     if size < 3 or not 0.15 * size <= len(_VOWELS.findall(small)) <= 0.75 * size:
         return False
-    strange = sum(pair not in _PAIRS for pair in pairwise(small))
-    return strange <= size // 7
+    return sum(pair not in _PAIRS for pair in pairwise(small)) <= size // 7
 
 
 def is_joined(value: bytes) -> bool:
@@ -148,7 +138,7 @@ def is_random(value: bytes) -> bool:
 
     The thresholds separate 2,000 identifiers from 3,000 random values of each length and alphabet.
     """
-    value = value[:LOOKED_AT]
+    value = value[:JUDGED]
     size = len(value)
     if has_digit(value):
         kinds, turns = len(set(value)), len(_TURN.findall(value))

@@ -8,7 +8,7 @@ import re2  # type: ignore[import-untyped]  # the package has no type stubs
 
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.rule_files import pattern_tables, token_rows
-from maestro.scanner.shapes import LOOKED_AT, classes, has_digit, is_hex, is_joined, is_random
+from maestro.scanner.shapes import JUDGED, classes, has_digit, is_hex, is_joined, is_random
 
 _ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
@@ -20,8 +20,8 @@ _FEW = 6
 
 _AMAZON = rb"\baws|amazon|\bs3\b|\x01{10}|a[ksbc][ic]a[a-z0-9]{16}"
 _AZURE = rb"azure|account|storage|cosmos|windows\.net|service ?bus|event ?hub"
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\-]")
-_ALNUM = re.compile(rb"[A-Za-z0-9]")
+_AMAZON_CHARACTER = re.compile(rb"[A-Za-z0-9/+]")
+_BASE64_CHARACTER = re.compile(rb"[A-Za-z0-9+/\-]")
 
 _LABEL = (
     rb"[A-Z0-9 ]{0,40}(?:PRIVATE|SECRET) KEY(?: BLOCK)?|OpenVPN Static key V1|[A-Z0-9 ]{0,20}STATIC KEY[A-Z0-9 ]{0,8}"
@@ -62,7 +62,7 @@ class Token:
 
     @property
     def glued(self) -> bool:
-        """Say whether the prefix alone identifies the token."""
+        """Whether the prefix alone identifies the token."""
         return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
 
 
@@ -99,53 +99,43 @@ class TokenPlugin(SpanPlugin):
             for prefix in prefixes
         }
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions of tokens, including characters that adjoin them."""
-        over = 0
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges of tokens, including characters that adjoin them."""
+        done = 0
         for match in self._any.finditer(data):
             start = match.start()
-            if start >= over:
-                end = self._end(data, start, match[0])
-                if end:
-                    yield start, end
-                    over = end
+            if start >= done and (end := self._token_end(data, start, match[0])):
+                yield start, end
+                done = end
 
-    def _end(self, data: bytes, start: int, found: bytes) -> int:
+    def _token_end(self, data: bytes, start: int, longest_prefix: bytes) -> int:
         """Return the position at which the token ends; 0 where no token begins."""
         free = start == 0 or _ALPHANUMERIC.match(data, start - 1) is None
-        for prefix, token, body in self._kinds[found]:
+        for prefix, token, body in self._kinds[longest_prefix]:
             if free or token.glued:
                 match = body.match(data, start + len(prefix), start + _LONGEST)
-                if match is not None and _is_drawn(match[0][:LOOKED_AT], token):
-                    return match.end() if token.whole else _end_of(_TAIL.match(data, match.end()), match.end())
+                if match is not None and _is_generated(match[0][:JUDGED], token):
+                    tail = None if token.whole else _TAIL.match(data, match.end())
+                    return match.end() if tail is None else tail.end()
         return 0
 
 
-def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
-    return otherwise if match is None else match.end()
-
-
-def _is_drawn(body: bytes, token: Token) -> bool:
+def _is_generated(body: bytes, token: Token) -> bool:
     """Return whether a value is generated, and neither an example of documentation nor a name, such as a branch's."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
     return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)
 
 
-def _varied(value: bytes) -> bool:
-    return len(set(value)) > 7
-
-
-def _mixed(value: bytes) -> bool:
-    """Return whether a value has lower case, upper case and digits."""
+def _is_mixed_and_random(value: bytes) -> bool:
     return classes(value) >= 3 and is_random(value)
 
 
-def _bot(value: bytes) -> bool:
-    return _mixed(value.partition(b":")[2])
-
-
-_JUDGES: Mapping[str, Callable[[bytes], bool]] = {"varied": _varied, "random": _mixed, "bot": _bot}
+_JUDGES: Mapping[str, Callable[[bytes], bool]] = {
+    "varied": lambda value: len(set(value)) > 7,
+    "random": _is_mixed_and_random,
+    "bot": lambda value: _is_mixed_and_random(value.partition(b":")[2]),
+}
 
 
 class FormPlugin(SpanPlugin):
@@ -164,43 +154,35 @@ class FormPlugin(SpanPlugin):
             )
             for form in pattern_tables()["forms"]
         ]
-        self._halves = latin_pattern(rb"[A-Za-z0-9/+]{40}")
+        self._amazon_secrets = latin_pattern(rb"[A-Za-z0-9/+]{40}")
         self._amazon = latin_pattern(_AMAZON, any_case=True)
         self._azure = latin_pattern(_AZURE, any_case=True)
-        self._accounts = latin_pattern(rb"[A-Za-z0-9+/]{86}==")
+        self._azure_keys = latin_pattern(rb"[A-Za-z0-9+/]{86}==")
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the positions that match a pattern and adjoin no further character of its alphabet."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the ranges that match a pattern and adjoin no further character of its alphabet."""
         for clue, pattern, beside, holds in self._forms:
             for match in pattern.finditer(data) if clue in data else ():
-                if _alone(data, match.span(), beside) and holds(match[0]):
+                if _is_alone(data, match.span(), beside) and holds(match[0]):
                     yield match.span()
-        if self._amazon.search(data):
-            yield from self._of_amazon(data)
-        if self._azure.search(data):
-            for match in self._accounts.finditer(data):
-                if _alone(data, match.span(), _BASE64) and _mixed(match[0]):
-                    yield match.span()
-
-    def _of_amazon(self, data: bytes) -> Iterator[ByteRange]:
-        beside = re.compile(rb"[A-Za-z0-9/+]")
-        for match in self._halves.finditer(data):
+        for match in self._amazon_secrets.finditer(data) if self._amazon.search(data) else ():
             value = match[0]
-            if (
-                _alone(data, match.span(), beside)
-                and _mixed(value)
-                and not is_hex(value)
-                and value.count(b"/") < 6
-                and not SHAM.search(value)
-            ):
+            judged = _is_alone(data, match.span(), _AMAZON_CHARACTER) and _is_mixed_and_random(value)
+            if judged and not is_hex(value) and value.count(b"/") < 6 and not SHAM.search(value):
+                yield match.span()
+        for match in self._azure_keys.finditer(data) if self._azure.search(data) else ():
+            if _is_alone(data, match.span(), _BASE64_CHARACTER) and _is_mixed_and_random(match[0]):
                 yield match.span()
 
 
-def _alone(data: bytes, place: ByteRange, beside: "re.Pattern[bytes]") -> bool:
-    start, end = place
+def _is_alone(data: bytes, span: ByteRange, beside: "re.Pattern[bytes]") -> bool:
+    """Return whether no character that belongs to the value is beside it."""
+    start, end = span
     if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
         return beside.match(data, end) is None  # a plus sign at the start of a line comes from a diff
-    if start and (beside.match(data, start - 1) or (_ALNUM.match(data, start) and _ALNUM.match(data, start - 1))):
+    if start and beside.match(data, start - 1):
+        return False
+    if start and _ALPHANUMERIC.match(data, start) and _ALPHANUMERIC.match(data, start - 1):
         return False
     return beside.match(data, end) is None
 
@@ -216,41 +198,33 @@ class BlockPlugin(SpanPlugin):
         self._end = latin_pattern(_END, any_case=True)
         self._putty = latin_pattern(_PUTTY)
 
-    def places(self, data: bytes) -> Iterator[ByteRange]:
-        """Return each block from its begin mark to its end mark, or to the end of its key lines."""
+    def find_ranges(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield each block from its begin mark to its end mark, or to the end of its key lines."""
         if b"---" in data:
-            whole = list(self._whole(data))
-            yield from whole
-            yield from self._tails(data, [end for _, end in whole])
-        over = 0
+            blocks = list(self._find_begun(data))
+            yield from blocks
+            done, ends = 0, {end for _, end in blocks}
+            for match in self._end.finditer(data):
+                if match.end() not in ends:  # without a begin mark, the block is the key lines before the end mark
+                    start = _first_line(data, match.start(), done)
+                    if start < match.start():
+                        yield start, match.end()
+                done = match.end()
+        done = 0
         for match in self._putty.finditer(data) if b"PuTTY" in data else ():
-            if match.start() >= over:
-                over = max(_lines_end(data, match.start(), _PUTTY_LINE), match.end())
-                yield match.start(), over
+            if match.start() >= done:
+                done = max(_lines_end(data, match.start(), _PUTTY_LINE), match.end())
+                yield match.start(), done
 
-    def _whole(self, data: bytes) -> Iterator[ByteRange]:
-        """Return the blocks with a begin mark, including those without an end mark."""
-        over = 0
+    def _find_begun(self, data: bytes) -> Iterator[ByteRange]:
+        """Yield the blocks with a begin mark, including those without an end mark."""
+        done = 0
         for match in self._begin.finditer(data):
-            if match.start() >= over:
-                end = self._end_of(data, match.end())
-                if end:
-                    yield match.start(), end
-                    over = end
+            if match.start() >= done and (end := self._block_end(data, match.end())):
+                yield match.start(), end
+                done = end
 
-    def _tails(self, data: bytes, ends: list[int]) -> Iterator[ByteRange]:
-        """Return the ends of blocks without a begin mark, with the key lines before them."""
-        over = 0
-        for match in self._end.finditer(data):
-            if match.end() in ends:
-                over = match.end()
-                continue
-            start = _first_line(data, match.start(), over)
-            if start < match.start():
-                yield start, match.end()
-            over = match.end()
-
-    def _end_of(self, data: bytes, body: int) -> int:
+    def _block_end(self, data: bytes, body: int) -> int:
         """Return the end of the block whose body begins at a position; 0 where it contains no key."""
         stop = min(len(data), body + _LONGEST_BLOCK)
         other = _NEXT_BEGIN.search(data, body, stop)

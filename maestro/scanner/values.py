@@ -46,14 +46,16 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | 
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
     if quote is not None:
-        return _quoted(data, quote[1], quote.end())
+        return _quoted_value(data, quote[1], quote.end())
     run = _RUN.match(data, at)
     if run is None:
         return None
     end = run.end()
     if not whole_line:
         cuts = (pattern.search(data, at, end) for pattern in ((_CUT, _NEXT_FIELD) if in_form else (_CUT,)))
-        end = _without_punctuation(data, at, min((cut.start() for cut in cuts if cut), default=end))
+        end = min((cut.start() for cut in cuts if cut), default=end)
+        while end > at and _ends_with_punctuation(data[at:end]):
+            end -= 1
         end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
     return FoundValue(at, end, False, data) if end > at else None
 
@@ -69,14 +71,14 @@ def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
+def _quoted_value(data: bytes, quote: bytes, start: int) -> FoundValue | None:
     """Return the text between quotes; without a closing quote, the text up to the first space."""
     mark = quote[:3] if len(quote) > 1 else quote
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
     limit = min(start + _LONGEST_QUOTED, len(data), line if line >= 0 else len(data))
     end = data.find(mark, start, limit + len(mark))
-    while end > 0 and (over := _escaped_quote_length(data, start, end, mark)):
-        end = data.find(mark, end + over, limit + len(mark))
+    while end > 0 and (skipped := _escaped_quote_length(data, start, end, mark)):
+        end = data.find(mark, end + skipped, limit + len(mark))
     if end >= 0:
         inner = data[start:end]
         lead = len(inner) - len(inner.lstrip())
@@ -93,14 +95,9 @@ def _escaped_quote_length(data: bytes, start: int, end: int, mark: bytes) -> int
     return 2 if doubled else 0
 
 
-def _without_punctuation(data: bytes, start: int, end: int) -> int:
-    """Return a value's end without the sentence's punctuation: a full stop, a comma, a closing bracket."""
-    while end > start and _is_punctuation(data[end - 1 : end], data[start:end]):
-        end -= 1
-    return end
-
-
-def _is_punctuation(last: bytes, value: bytes) -> bool:
+def _ends_with_punctuation(value: bytes) -> bool:
+    """Return whether the last byte belongs to the sentence: a full stop, a comma, a closing bracket."""
+    last = value[-1:]
     if last in _CLOSING:
         return value.count(_CLOSING[last]) < value.count(last)
     return last in _SENTENCE_ENDS or (last in b"\"'" and value.count(last) % 2 == 1)

@@ -33,9 +33,9 @@ async def test_a_store_that_does_not_answer_is_told_soon_and_asked_once(
     health = StoreHealth(store)
     with locked(store.path):
         assert await health.problem() == NO_ANSWER
-        asked = health._asking
+        asked = health._check
         assert await health.problem() == NO_ANSWER
-        assert health._asking is asked
+        assert health._check is asked
     assert asked is not None
     await until(asked.done)
     assert await health.problem() is None
