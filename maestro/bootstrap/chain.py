@@ -12,7 +12,7 @@ from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.limits import Deadline, RateLimit, StopGuard, StopWatch
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, nothing_more
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, store_nothing_more
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     Change,
@@ -20,7 +20,7 @@ from maestro.llm.middleware.request_changes import (
     Redaction,
     RequestChanges,
     SecondAttempt,
-    keep_chat_read,
+    advance_chat_cursor,
 )
 from maestro.llm.protocols import chain
 from maestro.settings import Settings
@@ -49,7 +49,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     ]
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
-    keep = keep_chat_read if chat else nothing_more
+    answers = AnswerSpool(store, advance_chat_cursor if chat else store_nothing_more)
     request_time = live.of(_request_time)
     inside = chain(
         models.transport,
@@ -60,11 +60,11 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: CircuitBreaker(inner, models.book, breaker, recovered=recovered),
         lambda inner: RateLimit(inner, models.book, llm, live.of(lambda settings: settings.jobs)),
         lambda inner: RequestChanges(inner, *changes),
-        lambda inner: Recorder(inner, store, estimates, keep),
+        lambda inner: Recorder(inner, store, estimates, answers),
         lambda inner: Deadline(inner, request_time, models.ready),
         lambda inner: DraftStreaming(inner, store),
     )
-    return ReplayGuard(inside, store, reader, AnswerSpool(store, keep))
+    return ReplayGuard(inside, store, reader, answers)
 
 
 def _request_time(settings: Settings) -> timedelta:

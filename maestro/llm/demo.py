@@ -59,11 +59,11 @@ class DemoClient:
 
 async def _write(content: str, duration: timedelta) -> None:
     """Stream the answer word by word to the listener, if there is one, within this time."""
-    hear, words = current_listener(), re.findall(r"\S+\s*", content)
+    listener, words = current_listener(), re.findall(r"\S+\s*", content)
     for word in words:
         await asyncio.sleep(duration.total_seconds() / len(words))
-        if hear is not None:
-            hear(word)
+        if listener is not None:
+            listener(word)
 
 
 def _answer(request: LLMRequest) -> str:

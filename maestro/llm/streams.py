@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 Json = dict[str, Any]
 
-Hear = Callable[[str], None]
+Listener = Callable[[str], None]
 """A listener for the pieces of a text; called on the event loop, so it must neither block nor raise."""
 
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
@@ -230,20 +230,20 @@ _FORMATS = {
 
 def format_of(path: str) -> tuple[str, StreamFormat] | None:
     """Return the matched end of an address and its stream format; None for a call that cannot be streamed."""
-    return next(((ending, dialect) for ending, dialect in _FORMATS.items() if path.endswith(ending)), None)
+    return next(((ending, stream_format) for ending, stream_format in _FORMATS.items() if path.endswith(ending)), None)
 
 
-async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hear: Hear) -> Json:
+async def assemble(pieces: AsyncIterator[bytes], answer: StreamedAnswer, listener: Listener) -> Json:
     """Assemble the answer of a stream, and pass each piece of text to the listener; raises ``StreamBroken``."""
     async for line in _lines(pieces):
         data = _event(line)
         if data is None:
             continue
         if data.get("error") or data.get("type") == "error":
-            raise StreamBroken("the stream told of an error")
+            raise StreamBroken("the stream reported an error")
         text = answer.take(data)
         if text:
-            hear(text)
+            listener(text)
     if not answer.whole:
         raise StreamBroken("the stream ended in the middle of an answer")
     return answer.body()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from maestro.llm.streams import Hear, StreamBroken, StreamFormat, format_of, put_together
+from maestro.llm.streams import Listener, StreamBroken, StreamFormat, assemble, format_of
 
 STREAMS = ("text/event-stream", "application/x-ndjson")
 """Content types of a streamed answer."""
@@ -50,8 +50,7 @@ PIECE = 64 * 1024
 """The bytes that are decompressed at once: a compressed body may grow a thousandfold."""
 
 Unpack = Callable[[bytes], Iterator[bytes]]
-
-_OF_THE_PACKING = (b"content-encoding", b"content-length")
+"""A function that yields the decompressed pieces of compressed bytes."""
 
 
 class SecondRequestError(Exception):
@@ -66,20 +65,20 @@ class OversizedBody(Exception):
 
 
 _current: ContextVar[HttpExchange | None] = ContextVar("exchange", default=None)
-_listener: ContextVar[Hear | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def heard_by(hear: Hear) -> Iterator[None]:
-    """Stream every answer that is requested within the block to ``hear``, where its account can stream."""
-    token = _listener.set(hear)
+def streamed_to(listener: Listener) -> Iterator[None]:
+    """Stream every answer that is requested within the block to ``listener``, where its account can stream."""
+    token = _listener.set(listener)
     try:
         yield
     finally:
         _listener.reset(token)
 
 
-def current_listener() -> Hear | None:
+def current_listener() -> Listener | None:
     """Return the listener for the stream of the current call, None where no stream is requested."""
     return _listener.get()
 
@@ -114,32 +113,38 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         exchange.requests += 1
         if exchange.requests > 1:
             raise SecondRequestError
-        hear = current_listener()
-        if hear is not None and (streamed := format_of(request.url.path)) is not None:
-            return await self._stream(exchange, request, streamed, hear)
+        listener = current_listener()
+        if listener is not None and (streamed := format_of(request.url.path)) is not None:
+            return await self._stream(exchange, request, streamed, listener)
         return await self._send(exchange, request)
 
     async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
         request.headers["accept-encoding"] = "identity"  # a small compressed answer may decompress to a very large one
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
+        of_encoding = (b"content-encoding", b"content-length")
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in of_encoding]
         if response.is_success:
-            return limited(response, exchange.limit * (STREAM_FACTOR if _kind(response) in STREAMS else 1))
-        content = await beginning(response, BODY_LIMIT)
-        failed = httpx.Response(response.status_code, headers=plain(response.headers), content=content, request=request)
+            limit = exchange.limit * (STREAM_FACTOR if _kind(response) in STREAMS else 1)
+            body, extensions = _body_of(response, limit), response.extensions
+            return httpx.Response(response.status_code, headers=headers, stream=body, extensions=extensions)
+        content = await _read_beginning(response)
+        failed = httpx.Response(response.status_code, headers=headers, content=content, request=request)
         exchange.body = failed.text
         return failed
 
     async def _stream(
-        self, exchange: HttpExchange, request: httpx.Request, streamed: tuple[str, StreamFormat], hear: Hear
+        self, exchange: HttpExchange, request: httpx.Request, streamed: tuple[str, StreamFormat], listener: Listener
     ) -> httpx.Response:
         """Request a stream and return the assembled answer; a model that cannot stream is called again without one."""
-        ending, dialect = streamed
+        ending, stream_format = streamed
         body = json.loads(request.content)
         target = (request.url.host + request.url.path, str(body.get("model")))
         if target in self._unstreamed:
             return await self._send(exchange, request)
-        response = await self._send(exchange, _stream_request(request, body | dialect.fields, ending, dialect.method))
+        response = await self._send(
+            exchange, _stream_request(request, body | stream_format.fields, ending, stream_format.method)
+        )
         if _refuses_streams(exchange):
             self._unstreamed.add(target)
             exchange.body = ""
@@ -147,7 +152,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         if not response.is_success or _kind(response) not in STREAMS:
             return response
         try:
-            whole = await put_together(response.aiter_bytes(), dialect.answer(), hear)
+            whole = await assemble(response.aiter_bytes(), stream_format.answer(), listener)
         # A stream in an unknown format counts as interrupted; the log gets none of its text.
         except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
             raise httpx.RemoteProtocolError("the stream broke") from None
@@ -217,22 +222,11 @@ class LimitedBody(httpx.AsyncByteStream):
         await self._body.aclose()
 
 
-def limited(response: httpx.Response, limit: int) -> httpx.Response:
-    """Return an unread response whose body is limited."""
-    body, headers = _body_of(response, limit), plain(response.headers)
-    return httpx.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
-
-
-def plain(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers without those that describe the compressed body."""
-    return [(name, value) for name, value in headers.raw if name.lower() not in _OF_THE_PACKING]
-
-
-async def beginning(response: httpx.Response, limit: int) -> bytes:
-    """Return at most ``limit`` bytes from the start of a body, and close the response without reading more."""
+async def _read_beginning(response: httpx.Response) -> bytes:
+    """Return at most ``BODY_LIMIT`` bytes from the start of a body, and close the response without reading more."""
     read = bytearray()
     try:
-        async for piece in _body_of(response, limit):
+        async for piece in _body_of(response, BODY_LIMIT):
             read += piece
     except OversizedBody:
         pass
@@ -263,6 +257,6 @@ def _unpacker(encoding: str) -> Unpack:
                 yield inflate.decompress(packed, PIECE)
                 packed = inflate.unconsumed_tail
         except zlib.error as error:
-            raise httpx.DecodingError("the answer is packed wrongly") from error
+            raise httpx.DecodingError("the compressed answer is invalid") from error
 
     return unpack

@@ -19,14 +19,13 @@ UNKNOWN = "unknown"
 class Vocabulary:
     """The values of one label: the first hundred texts; every later one becomes ``other``."""
 
-    def __init__(self, most: int = MOST_WORDS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._words: set[str] = set()
 
     def word(self, text: str) -> str:
         """Return the value for this text; ``unknown`` for an empty one."""
         word = text[:LONGEST] or UNKNOWN
-        if word in self._words or len(self._words) < self._most:
+        if word in self._words or len(self._words) < MOST_WORDS:
             self._words.add(word)
             return word
         return OTHER

@@ -1,7 +1,7 @@
 """Readiness of a process, and the small port on which ``maestro worker`` and ``maestro connect`` report it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maestro.domain.health import METRICS_TYPE, OK, Liveness, ProcessHealth, Readiness
 from maestro.domain.network import KnownHosts
-from maestro.domain.values import Value
 from maestro.metrics.process import ProcessMetrics
 from maestro.serving import ConnectionLimits, ListenAddress, Server, listen, serve_until_cancelled, uvicorn_config
 from maestro.settings import Settings
@@ -118,77 +117,63 @@ def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMe
     return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
 
 
+@dataclass(frozen=True)
 class HealthServer:
-    """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only."""
+    """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only.
 
-    def __init__(
-        self,
-        address: ListenAddress,
-        allowed_hosts: Iterable[str],
-        vitals: ProcessHealth,
-        limits: ConnectionLimits | None = None,
-    ) -> None:
-        """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
-        self._address = address
-        self._hosts = KnownHosts.of((address.host, *allowed_hosts))
-        self._vitals = vitals
-        self._limits = limits
+    ``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback.
+    """
+
+    address: ListenAddress
+    allowed_hosts: Collection[str]
+    vitals: ProcessHealth
+    limits: ConnectionLimits | None = None
 
     async def run(self) -> None:
-        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
-        sockets = await asyncio.to_thread(listen, self._address)
-        await serve_until_cancelled(Server(uvicorn_config(self.app(), self._limits)), sockets)
+        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port is not available."""
+        sockets = await asyncio.to_thread(listen, self.address)
+        await serve_until_cancelled(Server(uvicorn_config(self.app(), self.limits)), sockets)
 
     def app(self) -> Starlette:
         """Return the application; it holds no sockets and starts nothing by itself."""
         routes = [Route("/healthz", _alive), Route("/readyz", self._ready), Route("/metrics", self._metrics)]
         return Starlette(
             routes=routes,
-            middleware=[Middleware(_KnownHostsOnly, hosts=self._hosts)],
+            middleware=[Middleware(_KnownHostsOnly, hosts=KnownHosts.of((self.address.host, *self.allowed_hosts)))],
             exception_handlers={HTTPException: _unknown_path},
         )
 
     async def _ready(self, _: Request) -> Response:
         """Report whether all dependencies of the process work; 503 when one does not."""
-        readiness = Readiness.of(await self._vitals.health.checks())
-        return _json(readiness, readiness.http_status)
+        readiness = Readiness.of(await self.vitals.health.checks())
+        return _json(readiness.model_dump(), readiness.http_status)
 
     async def _metrics(self, _: Request) -> Response:
-        checks = await self._vitals.health.checks()
-        return Response(await asyncio.to_thread(self._vitals.metrics.render, checks), media_type=METRICS_TYPE)
+        checks = await self.vitals.health.checks()
+        return Response(await asyncio.to_thread(self.vitals.metrics.render, checks), media_type=METRICS_TYPE)
 
 
+@dataclass(frozen=True)
 class _KnownHostsOnly:
     """ASGI middleware: a web page must not reach a loopback service by DNS rebinding.
 
     See docs/decisions.md: exposed ports.
     """
 
-    def __init__(self, app: ASGIApp, hosts: KnownHosts) -> None:
-        self._app = app
-        self._hosts = hosts
+    app: ASGIApp
+    hosts: KnownHosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse an unknown host."""
-        known = scope["type"] != "http" or self._hosts.admit(Headers(scope=scope).getlist("host"))
-        refusal = _error(
-            HTTPStatus.MISDIRECTED_REQUEST,
-            "UnknownHost",
-            "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost.",
-        )
-        await (self._app if known else refusal)(scope, receive, send)
-
-
-class _HealthError(Value):
-    """The answer to a failed request, in the format of the REST API."""
-
-    error: str
-    message: str
+        if scope["type"] != "http" or self.hosts.admit(Headers(scope=scope).getlist("host")):
+            await self.app(scope, receive, send)
+            return
+        message = "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
+        refusal = _json({"error": "UnknownHost", "message": message}, HTTPStatus.MISDIRECTED_REQUEST)
+        await refusal(scope, receive, send)
 
 
 async def _alive(_: Request) -> Response:
-    """Report that the process is alive, without any further check."""
-    return _json(Liveness(), HTTPStatus.OK)
+    return _json(Liveness().model_dump(), HTTPStatus.OK)
 
 
 async def _unknown_path(request: Request, error: Exception) -> Response:
@@ -196,12 +181,8 @@ async def _unknown_path(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     name = "".join(filter(str.isalpha, status.phrase.title()))
     message = f"There is nothing for {request.method} at {request.url.path}; GET /healthz, /readyz or /metrics."
-    return _error(status, name, message)
+    return _json({"error": name, "message": message}, status)
 
 
-def _error(status: HTTPStatus, name: str, message: str) -> Response:
-    return _json(_HealthError(error=name, message=message), status)
-
-
-def _json(body: Value, status: HTTPStatus) -> Response:
-    return JSONResponse(body.model_dump(), status, headers={"Cache-Control": "no-store"})
+def _json(body: Mapping[str, object], status: HTTPStatus) -> Response:
+    return JSONResponse(body, status, headers={"Cache-Control": "no-store"})

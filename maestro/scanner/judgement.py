@@ -35,11 +35,17 @@ _CONSTANT = re.compile(rb"[A-Z]{2,}(?:_[A-Z]{2,})+")
 _WORDS = re.compile(rb"[A-Za-z]{2,12}(?:[ \-_.][A-Za-z]{2,12}){2,23}")
 _APP_PASSWORD = re.compile(rb"[a-z]{4} [a-z]{4} [a-z]{4} [a-z]{4}")
 _INTERPOLATED = re.compile(rb"\$\{[^}]*\}|\{\{.*\}\}|\$\([^)]*\)|%\([a-z_]+\)s|#\{[^}]*\}|\{[a-z_.]*\}")
-_STOP_WORDS = frozenset(
-    b"""
+
+
+def _words(text: str) -> frozenset[bytes]:
+    return frozenset(word.encode() for word in text.split())
+
+
+_STOP_WORDS = _words(
+    """
     the a an is are was we you i to of for in on at by or and must be not no your our it this that with from as can
     will should has have please enter password token key secret invalid required wrong use do least characters
-    """.split()
+    """
 )
 _LONGEST_PHRASE = 256
 _LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}

@@ -17,9 +17,14 @@ acdefilnorstuy acefghilmnoprstu adeilmnorstuy abcdefgklmnoprstvxz aeosu aegilnos
 abcdeilmopstuy abcdefghijklmnoprstuvy abcdefgiklmnoprstuvwxy acdefhiklmnoprstuy u abcdefgiklmnoprstuvwy
 acdefghiklmnopqrstuvwy abcdefhilmnoprstuvwyz abcdefgilmnoprst aeio adehilnorst acefipt abcdefilmnopst aeio
 """
-_PAIRS = frozenset(
-    (ord(first), ord(second)) for first, row in zip(ascii_lowercase, _FOLLOWERS.split(), strict=True) for second in row
-)
+
+
+def _pairs(followers: str) -> frozenset[tuple[int, int]]:
+    rows = zip(ascii_lowercase, followers.split(), strict=True)
+    return frozenset((ord(first), ord(second)) for first, row in rows for second in row)
+
+
+_PAIRS = _pairs(_FOLLOWERS)
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"[0-9]")

@@ -15,6 +15,7 @@ from maestro.domain.llm.prompts import PROMPT_TURNS, LLMResponse, PromptMessage,
 from maestro.domain.messages import Address
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.replay import AnswerSpool
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
@@ -86,7 +87,9 @@ class Spoken:
     async def answer(self, job_id: str, answer: LLMResponse | str) -> None:
         """Have the model say this for a job whose prompt is built, and the agent act on it."""
         response = response_of(answer) if isinstance(answer, str) else answer
-        recorder = Recorder(Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None))
+        recorder = Recorder(
+            Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None), AnswerSpool(self.rows.store)
+        )
         step = ModelStep(job_id=job_id, step="model-1", number=1)
         with self.rows.store.begin() as tx:
             tx.jobs.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)

@@ -24,10 +24,10 @@ from maestro.domain.llm.prompts import TOOL_SPECS, CallKey, LLMRequest, LLMRespo
 from maestro.domain.tags.grammar import visible_so_far
 from maestro.domain.texts import storable
 from maestro.llm.accounts import Estimates, Roster
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, Keep, PayerBudgets, nothing_more
-from maestro.llm.middleware.request_changes import accepted
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, PayerBudgets
+from maestro.llm.middleware.request_changes import checked_answer
 from maestro.llm.protocols import LLMClient
-from maestro.llm.wire import heard_by
+from maestro.llm.wire import streamed_to
 from maestro.store.llm.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -197,6 +197,7 @@ class RecordedRequest:
         return round((time.monotonic() - self.began) * 1000)
 
 
+@dataclass(slots=True)
 class Recorder:
     """Middleware that commits each request before it is sent, and its answer; inner middleware must not change it.
 
@@ -204,12 +205,10 @@ class Recorder:
     returned only after that transaction is committed.
     """
 
-    def __init__(self, inner: LLMClient, store: Store, estimates: Estimates, keep: Keep = nothing_more) -> None:
-        """``keep`` is called for each answer, in the transaction that commits the answer."""
-        self._inner = inner
-        self._store = store
-        self._estimates = estimates
-        self._answers = AnswerSpool(store, keep)
+    inner: LLMClient
+    store: Store
+    estimates: Estimates
+    answers: AnswerSpool
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send the request, or that of an earlier interrupted attempt, and commit the answer."""
@@ -226,7 +225,7 @@ class Recorder:
             newPointer=request.chat_upto,
         )
         try:
-            response = accepted(request, await self._inner.complete(request))
+            response = checked_answer(request, await self.inner.complete(request))
         except asyncio.CancelledError:
             await uninterrupted(asyncio.to_thread(self._record_interruption, attempt))
             raise
@@ -235,7 +234,7 @@ class Recorder:
             await uninterrupted(asyncio.to_thread(self._record_failure, attempt, error))
             raise
         payer = request.snapshot.budgets.payer if request.snapshot is not None else None
-        await self._answers.commit(attempt.number, request, response, payer)
+        await self.answers.commit(attempt.number, request, response, payer)
         return response
 
     async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
@@ -253,13 +252,13 @@ class Recorder:
             await asyncio.to_thread(self._record_unsent, commit.result())
 
     def _record_unsent(self, attempt: RecordedRequest) -> None:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.llm.calls.unsent(attempt.request.key, attempt.number)
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Both calls read the whole prompt, which takes long, so they run before the write transaction.
-        estimate, packed = self._estimates.least(request), packed_request(request)
-        with self._store.begin() as tx:
+        estimate, packed = self.estimates.least(request), packed_request(request)
+        with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
             stored = tx.llm.calls.before_sending(request.key, packed.texts.raw)
@@ -268,12 +267,12 @@ class Recorder:
                 digest = tx.llm.prompts.keep_request(packed, stored)
             else:
                 request = _restore(tx, request, cut_off)
-                estimate, digest = self._estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
+                estimate, digest = self.estimates.least(request), tx.llm.prompts.keep_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(tx.llm.calls.sent(request.key, digest, estimate, chat_range), request, estimate)
 
     def _record_interruption(self, attempt: RecordedRequest) -> None:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.llm.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
@@ -284,7 +283,7 @@ class Recorder:
         elif isinstance(error, LLMFailure):
             usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
         expense = Expense(usage, cost_usd, attempt.milliseconds)
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             tx.llm.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
@@ -313,12 +312,12 @@ class DraftStreaming:
             return await self.inner.complete(request)
         draft, grown = StringIO(), asyncio.Event()
 
-        def hear(piece: str) -> None:
+        def listener(piece: str) -> None:
             if draft.tell() < MOST_CHARACTERS:
                 draft.write(piece)
                 grown.set()
 
-        with heard_by(hear):
+        with streamed_to(listener):
             writer = asyncio.create_task(self._write_drafts(request, draft, grown))
             try:
                 return await self.inner.complete(request)

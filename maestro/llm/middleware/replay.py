@@ -40,7 +40,7 @@ NOTHING_UNREAD = UnreadPosts((), 0)
 Result = TypeVar("Result")
 
 
-def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
+def store_nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
     """Write no further rows: the default ``Keep``."""
 
 
@@ -64,7 +64,7 @@ class AnswerSpool:
     died between the commit of an answer and the removal of its file, the next one finds the answer committed.
     """
 
-    def __init__(self, store: Store, keep: Keep = nothing_more) -> None:
+    def __init__(self, store: Store, keep: Keep = store_nothing_more) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep

@@ -80,10 +80,10 @@ class CacheMarkers:
         account = self.directory.find(request.account) if self.enabled() else None
         if account is None or (account.provider, account.type) != (ANTHROPIC, AccountType.API_KEY):
             return request
-        return request.model_copy(update={"messages": marked(request.messages)})
+        return request.model_copy(update={"messages": with_cache_marks(request.messages)})
 
 
-def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+def with_cache_marks(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Mark the system message and the end of the history: the last message before the user's newest one.
 
     Both stay at the same position in every tool round, and in the request for the next user message. Messages without
@@ -146,7 +146,7 @@ class SecondAttempt:
 
 def _apply(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
     """Return the changed request: pictures go before tools, whose turns become the user's and would keep them."""
-    for change in (_without_pictures, _without_tools, _guided):
+    for change in (_without_pictures, _without_tools, _with_guidance):
         if change in changes:
             request = change(request)
     return request
@@ -160,7 +160,7 @@ def _without_pictures(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"messages": without_pictures(request.messages)})
 
 
-def _guided(request: LLMRequest) -> LLMRequest:
+def _with_guidance(request: LLMRequest) -> LLMRequest:
     """Return the request with a final message that says what was wrong with the empty answer.
 
     The empty answer itself is left out, because several providers refuse a message without content. After a second
@@ -172,13 +172,13 @@ def _guided(request: LLMRequest) -> LLMRequest:
 
 
 _CHANGES: Mapping[type[LLMFailure], RequestChange] = {
-    EmptyResponse: _guided,
+    EmptyResponse: _with_guidance,
     ToolsUnsupported: _without_tools,
     BadRequest: _without_pictures,
 }
 
 
-def accepted(request: LLMRequest, response: LLMResponse) -> LLMResponse:
+def checked_answer(request: LLMRequest, response: LLMResponse) -> LLMResponse:
     """Return the answer as it is stored; raises ``EmptyResponse`` for one with neither text nor tool calls.
 
     Tool calls in the answer to a final call are removed. With ``never_empty``, a fixed sentence replaces an empty
@@ -233,7 +233,7 @@ class ChatFeed:
             return request
         snapshot = request.snapshot or await self.reader.read(request)
         if snapshot.reminder_due:
-            request = reminded(request)
+            request = with_reminder(request)
         unread = snapshot.unread
         feed = Feed("", unread.after)
         if unread.messages:
@@ -257,7 +257,7 @@ class ChatFeed:
         return request.model_copy(update={"messages": messages, "chat_after": unread.after, "chat_upto": feed.upto})
 
 
-def reminded(request: LLMRequest) -> LLMRequest:
+def with_reminder(request: LLMRequest) -> LLMRequest:
     """Return the request with the reminder as the first line of its system message.
 
     The provider's cache does not apply to this request, because its system message begins differently.
@@ -268,7 +268,7 @@ def reminded(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"messages": (first, *rest), "reminded": True})
 
 
-def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
+def advance_chat_cursor(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
     """Move the cursor past the posts in the answered request, and note a reminder for the next request.
 
     A failed request and a what-if change nothing: the next request has the same posts and reminder.

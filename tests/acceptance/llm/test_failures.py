@@ -25,7 +25,7 @@ from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.middleware.limits import Deadline
 from maestro.llm.protocols import Account, LLMClient, chain
-from maestro.llm.wire import heard_by
+from maestro.llm.wire import streamed_to
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of
 from tests.support.llm_server import Failure, LLMServer
 
@@ -162,7 +162,7 @@ async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provide
     limited = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary(lambda: 100_000))
     client = OneAccount(limited, account_at(server, provider))
     at_once = await failing(client)
-    with heard_by(lambda _: None):
+    with streamed_to(lambda _: None):
         streamed = await failing(client)
     for failure in (at_once, streamed):
         assert type(failure) is AnswerTooLarge

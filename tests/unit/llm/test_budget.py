@@ -23,6 +23,7 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import RESERVED_WAIT, Budget, Recorder
+from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.job_rows import Clock, JobRows
@@ -66,7 +67,9 @@ def request_for(job_id: str, model: str = "anthropic/dear") -> LLMRequest:
 def guarded(store: Store, model: LLMClient, budgets: DailyBudgets) -> Budget:
     """Return a model behind its budgets, with the recorder that settles."""
     estimates = Estimates(Accounts([Account("anthropic", "anthropic", "dear")]), PRICES.get)
-    return Budget(Recorder(model, store, estimates), reader(store, budgets=budgets), store, estimates)
+    return Budget(
+        Recorder(model, store, estimates, AnswerSpool(store)), reader(store, budgets=budgets), store, estimates
+    )
 
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> SpendingLevel:

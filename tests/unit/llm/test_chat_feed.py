@@ -15,7 +15,14 @@ from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.accounts import Estimates, room
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import CacheMarkers, ChatFeed, RequestChanges, SecondAttempt, keep_chat_read
+from maestro.llm.middleware.replay import AnswerSpool
+from maestro.llm.middleware.request_changes import (
+    CacheMarkers,
+    ChatFeed,
+    RequestChanges,
+    SecondAttempt,
+    advance_chat_cursor,
+)
 from maestro.llm.protocols import Account, LLMClient, chain
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import reader
@@ -45,7 +52,7 @@ def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
             CacheMarkers(DIRECTORY, lambda: True),
             ChatFeed(reader(rows.store), DIRECTORY, WINDOWS.__getitem__),
         ),
-        lambda inner: Recorder(inner, rows.store, ESTIMATES, keep_chat_read),
+        lambda inner: Recorder(inner, rows.store, ESTIMATES, AnswerSpool(rows.store, advance_chat_cursor)),
     )
 
 

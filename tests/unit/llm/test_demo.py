@@ -10,7 +10,7 @@ from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.memory.facts import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
-from maestro.llm.wire import heard_by
+from maestro.llm.wire import streamed_to
 from tests.support.llm_requests import request_of
 
 
@@ -77,7 +77,7 @@ async def test_an_answer_takes_its_time_and_is_streamed_word_by_word() -> None:
     heard: list[str] = []
     client = DemoClient(lambda: timedelta(seconds=0.1), loopback=True)
     started = time.monotonic()
-    with heard_by(heard.append):
+    with streamed_to(heard.append):
         response = await client.ask(DEMO_ACCOUNT, request_of())
     assert time.monotonic() - started >= 0.1
     assert len(heard) > 20

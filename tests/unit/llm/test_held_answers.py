@@ -42,7 +42,9 @@ class Process:
 
     def client(self, model: Held | Scripted) -> ReplayGuard:
         """Return the part of the chain that holds answers."""
-        return replay_guard(self.store, Recorder(model, self.store, ESTIMATES, self.keep), self.keep)
+        return replay_guard(
+            self.store, Recorder(model, self.store, ESTIMATES, AnswerSpool(self.store, self.keep)), self.keep
+        )
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
         with self.store.view() as tx:

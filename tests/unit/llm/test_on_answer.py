@@ -13,7 +13,7 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import SpooledAnswer
+from maestro.llm.middleware.replay import AnswerSpool, SpooledAnswer
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -56,7 +56,7 @@ def request_(rows: JobRows) -> LLMRequest:
 
 
 async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClient | None = None) -> LLMResponse:
-    recorder = Recorder(model or Scripted(ANSWER), rows.store, ESTIMATES)
+    recorder = Recorder(model or Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
     return await recorder.complete(request.model_copy(update={"on_answer": caller.on_answer}))
 
 
@@ -94,7 +94,7 @@ async def test_an_object_that_cannot_be_written_takes_nothing_else_along(rows: J
     def add_twice(tx: Transaction, _response: LLMResponse) -> None:
         tx.agents.put(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
 
-    recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES)
+    recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
     assert await recorder.complete(request_.model_copy(update={"on_answer": add_twice})) == ANSWER
     assert states(rows, request_) == ["answered"]
     with rows.store.view() as tx:

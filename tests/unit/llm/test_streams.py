@@ -12,10 +12,10 @@ from maestro.llm.streams import (
     OpenAIAnswer,
     StreamBroken,
     StreamedAnswer,
+    assemble,
     format_of,
-    put_together,
 )
-from maestro.llm.wire import current_listener, heard_by
+from maestro.llm.wire import current_listener, streamed_to
 
 Json = dict[str, Any]
 
@@ -39,14 +39,14 @@ async def test_a_stream_may_be_cut_anywhere(size: int, end: str) -> None:
     said: list[str] = []
     line = '{"message": {"content": "ä\u2028\x85"}, "done": %s}'
     text = f": a comment{end}{line % 'false'}{end}event: x{end}data: {line % 'true'}"
-    body = await put_together(split(text, size), OllamaAnswer(), said.append)
+    body = await assemble(split(text, size), OllamaAnswer(), said.append)
     assert said == ["ä\u2028\x85"] * 2
     assert body["message"]["content"] == "ä\u2028\x85" * 2
 
 
 async def test_an_error_in_a_stream_is_no_answer() -> None:
     with pytest.raises(StreamBroken, match="told of an error"):
-        await put_together(split('data: {"error": {"message": "x"}, "choices": []}\n', 9), OpenAIAnswer(), print)
+        await assemble(split('data: {"error": {"message": "x"}, "choices": []}\n', 9), OpenAIAnswer(), print)
 
 
 def test_the_usage_comes_after_the_end_and_counts() -> None:
@@ -154,6 +154,6 @@ def test_only_calls_that_can_be_streamed_are_known() -> None:
 
 def test_nobody_hears_outside() -> None:
     assert current_listener() is None
-    with heard_by(print):
+    with streamed_to(print):
         assert current_listener() is print
     assert current_listener() is None

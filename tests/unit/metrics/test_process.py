@@ -15,7 +15,7 @@ from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.labels import LONGEST, Vocabulary
+from maestro.metrics.labels import LONGEST, MOST_WORDS, Vocabulary
 from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store
 from tests.support.job_rows import SECRET_ANSWER, JobRows
@@ -251,8 +251,9 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
 
 
 def test_a_label_takes_only_so_many_values() -> None:
-    models = Vocabulary(most=2)
-    assert [models.word(word) for word in ("a", "b", "c", "a", "")] == ["a", "b", "other", "a", "other"]
+    models = Vocabulary()
+    first = [str(number) for number in range(MOST_WORDS)]
+    assert [models.word(word) for word in (*first, "late", "0", "")] == [*first, "other", "0", "other"]
 
 
 def test_a_value_is_neither_empty_nor_long() -> None:
