@@ -45,19 +45,9 @@ class Precedence(Value):
     key: str = ""
     weight: float = 1.0
 
-    @property
-    def in_background(self) -> bool:
-        """Whether the work ranks behind users' messages; its number may be limited in their favour."""
-        return behind_people(self.priority)
 
-    @property
-    def in_order(self) -> "Precedence":
-        """The same priority without fair sharing: first in, first out."""
-        return Precedence(priority=self.priority)
-
-
-def behind_people(priority: int) -> bool:
-    """Return whether work of this priority ranks behind users' messages."""
+def is_background_priority(priority: int) -> bool:
+    """Return whether work of this priority ranks behind users' messages, so that its number may be limited."""
     return priority > Priority.MESSAGE
 
 
@@ -169,11 +159,6 @@ class ClaimCandidate(NamedTuple):
     channel: str
 
     @property
-    def in_background(self) -> bool:
-        """Whether the job ranks behind users' messages."""
-        return behind_people(self.priority)
-
-    @property
     def precedence(self) -> Precedence:
         """The precedence of the job."""
         address = Address(platform=self.platform, account=self.account, channel=self.channel)
@@ -212,12 +197,12 @@ class ClaimOrder:
         chosen: list[ClaimCandidate] = []
         has_room = room > 0
         for priority in sorted(waiting):
-            behind = behind_people(priority)
-            if behind and not has_room:
+            background = is_background_priority(priority)
+            if background and not has_room:
                 continue
             queue = self._queues.setdefault(priority, FairQueue())
             queue.renew(waiting[priority])
-            while queue and len(chosen) < at_most and (room > 0 or not behind):
+            while queue and len(chosen) < at_most and (room > 0 or not background):
                 chosen.append(queue.serve())
-                room -= behind
+                room -= background
         return chosen

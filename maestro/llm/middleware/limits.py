@@ -10,7 +10,7 @@ from maestro.domain.errors import Stopped
 from maestro.domain.llm.errors import CallSite, LimiterBusy, ModelTimeout, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.domain.precedence import FairQueue, Precedence
+from maestro.domain.precedence import FairQueue, Precedence, is_background_priority
 from maestro.domain.settings.jobs import JobSettings
 from maestro.domain.settings.llm import LlmSettings
 from maestro.llm.middleware.replay import without_snapshot
@@ -96,7 +96,7 @@ class AccountLimiter:
 
     async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
         """Wait for admission; None if the request was not, or cannot be, admitted within these seconds."""
-        slot = LimiterSlot(tokens, precedence, precedence.in_background)
+        slot = LimiterSlot(tokens, precedence, is_background_priority(precedence.priority))
         wait = self._seconds_until_room(tokens)
         if wait > seconds:
             return None
@@ -197,7 +197,7 @@ class RateLimit:
         if limiter is None:
             limiter = self._limiters[account.name] = AccountLimiter(account, rules)
         limiter.account, limiter.rules = account, rules
-        precedence = request.precedence if self.jobs().fairness else request.precedence.in_order
+        precedence = request.precedence if self.jobs().fairness else Precedence(priority=request.precedence.priority)
         slot = await limiter.enter(tokens, precedence, rules.limiter_wait_seconds)
         if slot is None:
             busy = LimiterBusy(

@@ -22,7 +22,14 @@ from maestro.domain.jobs.busy import QueuedMessage
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import Address, InboxRow, LaneKey
-from maestro.domain.precedence import ClaimCandidate, ClaimOrder, Precedence, Priority, precedence_of
+from maestro.domain.precedence import (
+    ClaimCandidate,
+    ClaimOrder,
+    Precedence,
+    Priority,
+    is_background_priority,
+    precedence_of,
+)
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, one_of
 
@@ -184,7 +191,9 @@ class Claims(Repository):
     def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
         """Return whether a job can be claimed, given this limit of running background jobs."""
         first = self.claimable(1, abandoned_before)
-        return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
+        return bool(first) and (
+            not is_background_priority(first[0].priority) or self._running_behind(abandoned_before) < background
+        )
 
     def any_unclaimed(self) -> bool:
         """Return whether any pending job is unclaimed, whatever its position in its lane."""
@@ -202,7 +211,7 @@ class Claims(Repository):
             limit = min(limit, order.in_hand - self._in_hand(abandoned_before))
         if limit <= 0:
             return []
-        behind = sum(one.in_background for one in found)
+        behind = sum(is_background_priority(one.priority) for one in found)
         room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
         # Background jobs come last, so a list that contains one contains all jobs of users.
         crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit

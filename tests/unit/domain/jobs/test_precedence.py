@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.messages import Address
-from maestro.domain.precedence import MOST_IDLE_KEYS, ClaimCandidate, ClaimOrder, FairQueue, Priority, precedence_of
+from maestro.domain.precedence import (
+    MOST_IDLE_KEYS,
+    ClaimCandidate,
+    ClaimOrder,
+    FairQueue,
+    Priority,
+    is_background_priority,
+    precedence_of,
+)
 
 PLACE = Address(platform="whatsapp", account="shop", channel="+31612345678")
 
@@ -64,7 +72,7 @@ def test_without_a_client_a_channel_has_its_share_and_nobody_reads_which() -> No
 
 @pytest.mark.parametrize(("priority", "behind"), [(1, False), (4, False), (5, False), (6, True), (10, True)])
 def test_only_what_nobody_waits_for_gives_way(priority: int, behind: bool) -> None:
-    assert precedence_of(priority, None, None, PLACE).in_background is behind
+    assert is_background_priority(priority) is behind
 
 
 # One line
