@@ -6,7 +6,7 @@ The client of each platform maps each failed answer to a ``SendFailure`` once, f
 from datetime import timedelta
 from enum import StrEnum
 
-from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.errors import FailureSource, MaestroError
 
 
 class AccountRefused(MaestroError):
@@ -31,7 +31,7 @@ class SendFailure(MaestroError):
     """A failed platform call; each subclass tells whether the call may have taken effect."""
 
     public = "The platform did not take the message."
-    patience = Patience.PLATFORM
+    source = FailureSource.PLATFORM
     surely_unsent = False
 
 
@@ -84,7 +84,7 @@ class FetchFailure(MaestroError):
     """The base of failures to download a file."""
 
     public = "The file could not be fetched."
-    patience = Patience.PLATFORM
+    source = FailureSource.PLATFORM
 
 
 class RetryableFetch(FetchFailure):

@@ -20,7 +20,7 @@ import httpcore
 import httpx
 from pydantic import SecretStr
 
-from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.errors import FailureSource, MaestroError
 from maestro.domain.network import DEFAULT_PORTS, is_plain_host, is_public
 from maestro.domain.release import release
 
@@ -55,7 +55,7 @@ class FetchFailed(MaestroError):
 
     public = "An address could not be fetched."
     retryable = True
-    patience = Patience.PLATFORM
+    source = FailureSource.PLATFORM
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 
-class Patience(StrEnum):
-    """The cause of a failure, which decides how long and how often a step is retried."""
+class FailureSource(StrEnum):
+    """The part of the system that failed, which decides how long and how often a step is retried."""
 
     PROVIDER = "provider"
     PLATFORM = "platform"
     STORE = "store"
-    OURSELVES = "ourselves"
+    MAESTRO = "maestro"
 
 
 class WaitReason(StrEnum):
@@ -32,7 +32,7 @@ class MaestroError(Exception):
     public = "Maestro could not do this."
     retryable = False
     retry_after: timedelta | None = None
-    patience = Patience.OURSELVES
+    source = FailureSource.MAESTRO
 
 
 class ConfigurationError(MaestroError):
@@ -65,7 +65,7 @@ class StoreBusy(MaestroError):
 
     public = "The store is busy."
     retryable = True
-    patience = Patience.STORE
+    source = FailureSource.STORE
 
 
 class StoreFull(StoreBusy):

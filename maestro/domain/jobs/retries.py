@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from maestro.domain.errors import MaestroError, Patience, WaitReason
+from maestro.domain.errors import FailureSource, MaestroError, WaitReason
 from maestro.domain.jobs.job import Wait
 from maestro.domain.values import Value
 
@@ -58,19 +58,21 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
         return None
-    patience = known.patience if known else Patience.OURSELVES
+    source = known.source if known else FailureSource.MAESTRO
     requested_wait = known.retry_after if known else None
     attempts, base = {
-        Patience.PROVIDER: (rules.provider_attempts, timedelta(seconds=rules.provider_base)),
-        Patience.PLATFORM: (rules.platform_attempts, timedelta(seconds=rules.platform_base)),
-        Patience.STORE: (sys.maxsize, timedelta(seconds=1)),
-        Patience.OURSELVES: (rules.own_attempts, timedelta(seconds=1)),
-    }[patience]
-    too_long = patience is Patience.PROVIDER and requested_wait is not None and requested_wait > LONGEST_PROVIDER_WAIT
+        FailureSource.PROVIDER: (rules.provider_attempts, timedelta(seconds=rules.provider_base)),
+        FailureSource.PLATFORM: (rules.platform_attempts, timedelta(seconds=rules.platform_base)),
+        FailureSource.STORE: (sys.maxsize, timedelta(seconds=1)),
+        FailureSource.MAESTRO: (rules.own_attempts, timedelta(seconds=1)),
+    }[source]
+    too_long = (
+        source is FailureSource.PROVIDER and requested_wait is not None and requested_wait > LONGEST_PROVIDER_WAIT
+    )
     if failures >= attempts or too_long:
         return None
     wait: timedelta = base * 2 ** min(failures - 1, MOST_DOUBLINGS)
-    short = patience in (Patience.PLATFORM, Patience.STORE)
+    short = source in (FailureSource.PLATFORM, FailureSource.STORE)
     return requested_wait or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from maestro.domain.errors import MaestroError, Patience, Suspension, WaitReason
+from maestro.domain.errors import FailureSource, MaestroError, Suspension, WaitReason
 from maestro.domain.llm.prompts import Usage
 
 
@@ -30,7 +30,7 @@ class LLMFailure(MaestroError):
     usage: Usage | None = None
     cost_usd: float | None = None
     instead: Suspension | None = None
-    patience = Patience.PROVIDER
+    source = FailureSource.PROVIDER
 
 
 class RateLimited(LLMFailure):
