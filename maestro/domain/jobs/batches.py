@@ -15,7 +15,7 @@ from maestro.domain.columns import UtcDateTime, partial_index, text_of
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import NO_EDITS, OPEN, JobEdits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 MOST = 100_000
 """The largest number of jobs in one batch: a preview of so many takes a few seconds."""
@@ -191,11 +191,8 @@ class BatchView(View):
     estimated_end: datetime | None
 
 
-class BatchPage(View):
-    """Batches, newest first; ``next`` is the cursor of the following page or null."""
-
-    items: tuple[BatchView, ...]
-    next: str | None
+class BatchPage(Page[BatchView]):
+    """A page of batches, newest first."""
 
 
 class BatchItemView(View):

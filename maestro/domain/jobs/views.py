@@ -32,7 +32,7 @@ from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.llm.substitution import Substitution
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag, parse_answer
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 
 class JobSummary(View):
@@ -72,11 +72,8 @@ class JobSummary(View):
     what_if: bool
 
 
-class JobPage(View):
-    """Jobs, newest first; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[JobSummary, ...]
-    next: str | None
+class JobPage(Page[JobSummary]):
+    """A page of jobs, newest first."""
 
 
 class JobDetail(JobSummary):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field, SecretStr
 
 from maestro.domain.llm.accounts import AccountModel, AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 REFERENCES = ("env:", "file:")
 """The prefixes of a reference to a key that is stored elsewhere."""
@@ -62,11 +62,8 @@ class AccountView(View):
     created_at: datetime
 
 
-class AccountPage(View):
-    """Accounts in the order of calls; ``next`` is the cursor of the next page, null on the last page."""
-
-    items: tuple[AccountView, ...]
-    next: str | None
+class AccountPage(Page[AccountView]):
+    """A page of accounts, in the order in which calls use them."""
 
 
 class NewAccount(View):

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from maestro.domain.fields import Dollars, Name, OptionalSlug, Weight, Word
 from maestro.domain.llm.budgets import Client, SpendingLevel
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 
 class ClientFields(View):
@@ -49,11 +49,8 @@ class ClientView(View):
     reserved_usd: float
 
 
-class ClientPage(View):
-    """Clients by name; ``next`` is the cursor of the next page, null on the last page."""
-
-    items: tuple[ClientView, ...]
-    next: str | None
+class ClientPage(Page[ClientView]):
+    """A page of clients by name."""
 
 
 def client_page(

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from maestro.domain.fields import SearchText
 from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRequest, UsageScope, UsageSum
 from maestro.domain.texts import csv_lines
-from maestro.domain.values import Value, View, readable_by
+from maestro.domain.values import Page, Value, View, readable_by
 
 DAYS = 30
 """The number of days that are shown by default."""
@@ -118,15 +118,13 @@ class UsageItem(View):
     interrupted_cost_usd: float | None
 
 
-class UsagePage(View):
-    """One page of usage sums, and the totals; ``next`` is the cursor of the next page, or null.
+class UsagePage(Page[UsageItem]):
+    """A page of usage sums, and the totals.
 
     Sums by day come newest first, all other sums most expensive first. ``totals`` covers all matching requests from
     ``since`` to ``until``, on every page; ``before`` is the same total for the preceding period of equal length.
     """
 
-    items: tuple[UsageItem, ...]
-    next: str | None
     since: date
     until: date
     totals: UsageItem

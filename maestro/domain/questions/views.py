@@ -6,7 +6,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.people.people import PersonId
 from maestro.domain.questions.outside import PLATFORM
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 
 
 class QuestionView(View):
@@ -41,11 +41,8 @@ class QuestionView(View):
     answered_at: datetime | None
 
 
-class QuestionPage(View):
-    """Questions, newest first; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[QuestionView, ...]
-    next: str | None
+class QuestionPage(Page[QuestionView]):
+    """A page of questions, newest first."""
 
 
 def question_view(question: Question, agent: str | None, job: Job | None, now: datetime) -> QuestionView:

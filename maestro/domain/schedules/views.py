@@ -23,7 +23,7 @@ from maestro.domain.schedules.expressions import (
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.scripts import Script, read_script
 from maestro.domain.schedules.times import next_times, passed_over
-from maestro.domain.values import Value, View
+from maestro.domain.values import Page, Value, View
 
 
 class ScheduleState(StrEnum):
@@ -84,11 +84,8 @@ class ScheduleView(View):
     updated_at: datetime
 
 
-class SchedulePage(View):
-    """A page of schedules: heartbeats first, oldest first; ``next`` is the next page's cursor, null on the last."""
-
-    items: tuple[ScheduleView, ...]
-    next: str | None
+class SchedulePage(Page[ScheduleView]):
+    """A page of schedules: heartbeats first, oldest first."""
 
 
 class SchedulePreview(View):

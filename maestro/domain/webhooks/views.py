@@ -10,7 +10,7 @@ from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, S
 from maestro.domain.llm.account_views import REFERENCES
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.texts import storable
-from maestro.domain.values import View
+from maestro.domain.values import Page, View
 from maestro.domain.webhooks.template import LONGEST, checked_prompt
 from maestro.domain.webhooks.webhook import ROOT, SignatureScheme, Webhook
 
@@ -116,11 +116,8 @@ class WebhookWithSecret(WebhookView):
     secret: str
 
 
-class WebhookPage(View):
-    """Webhooks by path; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[WebhookView, ...]
-    next: str | None
+class WebhookPage(Page[WebhookView]):
+    """A page of webhooks by path."""
 
 
 class DeliveryResult(View):
