@@ -83,7 +83,7 @@ def _page(request: Request, form: _AnswerForm, problem: MaestroError | None = No
         title="Questions – Maestro",
         waiting=waiting[:MOST_OPEN],
         more=len(waiting) > MOST_OPEN,
-        settled=questions.page(settled, query.cursor, query.limit),
+        settled=questions.list(query.model_copy(update={"status": settled})),
         statuses=SETTLED,
         chosen=query.status,
         first=query.cursor is None,

@@ -34,12 +34,12 @@ from maestro.domain.schedules.edits import (
 )
 from maestro.domain.schedules.views import (
     BackfillView,
-    ScheduleFilter,
     SchedulePage,
     SchedulePreview,
     ScheduleState,
     ScheduleView,
 )
+from maestro.operations.schedules import ScheduleQuery
 
 PAGE = "/schedules"
 HERE = "schedules"
@@ -179,7 +179,8 @@ def _page(request: Request, state: _SchedulePageState) -> HTMLResponse:
     with parts.store.view() as tx:
         agents = [agent for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED]
     try:
-        page = parts.schedules.page(read(ScheduleFilter, without_empty(filters)), PAGE_SIZE, cursor)
+        query = {**without_empty(filters), "limit": PAGE_SIZE, "cursor": cursor}
+        page = parts.schedules.list(read(ScheduleQuery, query))
     except InvalidEdit as error:
         page, state = SchedulePage(items=(), next=None), _SchedulePageState(problem=error)
     return render(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 
-from maestro.cli.framework.inputs import Fields, InputOptions, made, reference_of, secret_in
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, made, secret_in, secret_of
 from maestro.cli.framework.operations import ACTOR, OperationCommands, Reference
 from maestro.cli.framework.output import Columns, Portrait, Result, moment
 from maestro.domain.llm.account_views import AccountChange, AccountState, AccountView, NewAccount
@@ -61,14 +61,6 @@ OPTIONS = InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"mod
 AccountName = Annotated[str, "NAME: The name of the account, as `maestro accounts list` shows it."]
 NewName = Annotated[str, "NAME: A name of your choice, unique."]
 KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environment variable, now."]
-KeyRef = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REF",
-        callback=reference_of("key"),
-        help="Store env:NAME or file:PATH, which Maestro itself reads, and no key.",
-    ),
-]
 
 app = OperationCommands(
     HELP,
@@ -85,15 +77,14 @@ def add(
     name: NewName,
     options: Annotated[Fields, OPTIONS],
     key_env: KeyEnv = None,
-    key_ref: KeyRef = None,
+    key_ref: SecretRef = None,
 ) -> Result:
     """Add an account; its key is asked for, or read from --key-env."""
     new = made(NewAccount, name=name, **options)
-    if key_env and key_ref:
-        raise typer.BadParameter("give --key-env or --key-ref, not both")
-    needs_key = new.type is AccountType.API_KEY and new.provider not in KEYLESS
-    key = _read_key(key_env) if key_ref is None and (key_env or needs_key) else SecretStr(key_ref or "")
-    account = accounts.add(new.model_copy(update={"api_key": key}), ACTOR)
+    key = secret_of("key", key_env, key_ref)
+    if key is None:
+        key = _ask_key() if new.type is AccountType.API_KEY and new.provider not in KEYLESS else ""
+    account = accounts.add(new.model_copy(update={"api_key": SecretStr(key)}), ACTOR)
     return account, f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
 
 
@@ -105,8 +96,9 @@ def enable(
     key_env: KeyEnv = None,
 ) -> Result:
     """Let an account be asked again, with another key if need be; its limits end."""
-    key = _read_key(key_env) if new_key or key_env else None
-    account = accounts.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
+    key = secret_in(key_env) if key_env is not None else _ask_key() if new_key else None
+    change = AccountChange(status=AccountStatus.ACTIVE, api_key=None if key is None else SecretStr(key))
+    account = accounts.change(name, change, ACTOR)
     return account, f"{account.name} is asked again"
 
 
@@ -119,11 +111,8 @@ app.switch(
 app.remove("Remove an account that was added here or on the API, with its key.")
 
 
-def _read_key(variable: str | None) -> SecretStr:
-    """Return a key from a variable, from a hidden prompt, or from the first line of a pipe."""
-    if variable is not None:
-        return SecretStr(secret_in(variable))
-    if sys.stdin.isatty():
-        question = "Key (empty for none)"
-        return SecretStr(typer.prompt(question, hide_input=True, default="", show_default=False, err=True))
-    return SecretStr(sys.stdin.readline().strip())
+def _ask_key() -> str:
+    """Return a key from a hidden prompt, or from the first line of a pipe."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
+    return str(typer.prompt("Key (empty for none)", hide_input=True, default="", show_default=False, err=True))

@@ -20,10 +20,10 @@ from maestro.importing import collector_off
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("processes.init", "Write a first configuration, and prepare a Temporal cluster."),
     "doctor": ("processes.doctor", "Check everything, and say how to mend what is broken."),
-    "up": ("processes.up", "Run everything: Temporal, worker, connectors, API and dashboard."),
-    "worker": ("processes.worker", "Run workflows and model calls, beside a Temporal server of your own."),
-    "api": ("processes.api", "Run the dashboard and the API, beside a Temporal server of your own."),
-    "connect": ("processes.connect", "Run connectors, beside a Temporal server of your own."),
+    "up": ("processes.run:up", "Run everything: Temporal, worker, connectors, API and dashboard."),
+    "worker": ("processes.run:worker", "Run workflows and model calls, beside a Temporal server of your own."),
+    "api": ("processes.run:api", "Run the dashboard and the API, beside a Temporal server of your own."),
+    "connect": ("processes.run:connect", "Run connectors, beside a Temporal server of your own."),
     "chat": ("chat.command", "Talk to an agent from here."),
     "jobs": ("jobs.commands", "List, show, replay and cancel jobs."),
     "questions": ("questions", "List and answer the questions of agents."),
@@ -36,8 +36,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "schedules": ("schedules", "List, show, add, change, run and remove what agents do by the clock."),
     "webhooks": ("webhooks", "List, show, add, change, try and remove what programs outside may send."),
     "skills": ("skills", "List, show, test, add, enable, disable and remove skills."),
-    "audit": ("audit", "Show the changes by operators: action, author, time and origin."),
-    "usage": ("usage", "Show what model calls took and cost."),
+    "audit": ("reports:audit_app", "Show the changes by operators: action, author, time and origin."),
+    "usage": ("reports", "Show what model calls took and cost."),
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
     "session": ("session", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
@@ -47,8 +47,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "version": ("version", "Show the version."),
 }
 """Each command with its module, and its line in the help; the module holds it as ``app`` or by the name after ``:``."""
-
-COMPLETION = ("install_completion", "show_completion")
 
 
 class LazyGroup(TyperGroup):
@@ -73,10 +71,7 @@ def load(name: str) -> Any:
     """Return the command of this name."""
     path, _, attribute = COMMANDS[name][0].partition(":")
     with collector_off():
-        command = get_command(getattr(import_module(f"maestro.cli.{path}"), attribute or "app"))
-    # Typer adds the options for shell completion to every application; only the main command keeps them.
-    command.params = [param for param in command.params if param.name not in COMPLETION]
-    return command
+        return get_command(getattr(import_module(f"maestro.cli.{path}"), attribute or "app"))
 
 
 FAILED = 1
@@ -133,13 +128,18 @@ def run(arguments: list[str]) -> int:
         get_command(app).main(arguments, prog_name="maestro", obj=given)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
-    except MaestroError as error:
-        return _failed(str(error) or error.public, given)
     # The CLI prints every error as one line on stderr; this is the outermost frame.
     except Exception as error:  # noqa: BLE001 - see above
-        reason = f"unexpected {type(error).__name__}: {error}" if str(error) else f"unexpected {type(error).__name__}"
-        hint = "" if given.debug else " (run again with --debug for the traceback)"
-        return _failed(" ".join(reason.split()) + hint, given)
+        if given.debug:
+            traceback.print_exc()
+        if isinstance(error, MaestroError):
+            message = str(error) or error.public
+        else:
+            reason = ": ".join(filter(None, (type(error).__name__, str(error))))
+            hint = "" if given.debug else " (run again with --debug for the traceback)"
+            message = " ".join(f"unexpected {reason}".split()) + hint
+        print(f"maestro: {message}", file=sys.stderr)
+        return FAILED
     return 0
 
 
@@ -149,20 +149,13 @@ def leave(code: int) -> NoReturn:
     After a use of Temporal's SDK it skips the interpreter's clean-up: native threads may still run then and abort the
     process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by now.
     """
-    deliberately = "temporalio.bridge" in sys.modules
+    skips_cleanup = "temporalio.bridge" in sys.modules
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             # The reader closed the pipe: Python's flush at exit would fail again and print a warning.
-            code, deliberately = code or FAILED, True
-    if deliberately:
+            code, skips_cleanup = code or FAILED, True
+    if skips_cleanup:
         os._exit(code)
     sys.exit(code)
-
-
-def _failed(message: str, given: Given) -> int:
-    if given.debug:
-        traceback.print_exc()
-    print(f"maestro: {message}", file=sys.stderr)
-    return FAILED

@@ -7,7 +7,7 @@ import typer
 from maestro.cli.framework.options import Json
 from maestro.domain.release import release
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
@@ -16,8 +16,8 @@ def version(as_json: Json = False) -> None:
     typer.echo(json.dumps({"version": release()}) if as_json else f"maestro {release()}")
 
 
-def show_version(wanted: bool) -> None:
+def show_version(is_given: bool) -> None:
     """Show the version and end, when the option says so."""
-    if wanted:
+    if is_given:
         version()
         raise typer.Exit

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import httpx
-import typer
 from ulid import ULID
 
 from maestro.cli.framework.commands import reachable_host
-from maestro.cli.framework.inputs import Fields, InputOptions, bytes_of, reference_of, secret_in
+from maestro.cli.framework.inputs import Fields, InputOptions, SecretRef, bytes_of, secret_of
 from maestro.cli.framework.operations import ACTOR, Opened, OperationCommands, Reference, opened
 from maestro.cli.framework.options import WEBUI_PORT, Given
 from maestro.cli.framework.output import Columns, Portrait, Result, channel_of, enabled, write
@@ -49,14 +48,6 @@ OPTIONS = InputOptions(
 
 HookPath = Annotated[str, "PATH: What stands after /hooks/ in its address."]
 SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
-SecretRef = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REF",
-        callback=reference_of("secret"),
-        help="Store env:NAME or file:PATH, which Maestro itself reads, and no secret.",
-    ),
-]
 
 
 class DeliveryRefused(MaestroError):
@@ -87,7 +78,7 @@ def add(
 ) -> None:
     """Add a webhook; its secret is made, and shown only now, unless the sender has one already."""
     with opened(given) as at:
-        own = {"path": path, "scheme": scheme, "secret": _secret(secret_env, secret_ref)}
+        own = {"path": path, "scheme": scheme, "secret": secret_of("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
         address = _dashboard(at.loaded.settings.webui)
     lines = [f"{webhook.path} takes deliveries at {address}{webhook.hook}", *_new_secret(webhook)]
@@ -109,7 +100,9 @@ def rotate(
     webhooks: WebhookOperations, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None
 ) -> Result:
     """Give a webhook another secret; the old one holds no more."""
-    webhook = webhooks.rotate(path, ACTOR, read(SecretRotation, {"secret": _secret(secret_env, secret_ref)}))
+    webhook = webhooks.rotate(
+        path, ACTOR, read(SecretRotation, {"secret": secret_of("secret", secret_env, secret_ref) or ""})
+    )
     line = f"{webhook.path} has another secret, and takes nothing that is signed with the old one"
     return webhook, [line, *_new_secret(webhook)]
 
@@ -166,10 +159,3 @@ def _new_secret(webhook: WebhookWithSecret) -> list[str]:
     """Return the lines that show a secret that was made here."""
     warning = "Give it to the sender, and keep it secret: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []
-
-
-def _secret(variable: str | None, reference: str | None) -> str:
-    """Return a secret from a variable, a reference to one, or nothing."""
-    if variable is not None and reference is not None:
-        raise typer.BadParameter("give --secret-env or --secret-ref, not both")
-    return secret_in(variable) if variable is not None else reference or ""

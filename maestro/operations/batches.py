@@ -61,19 +61,14 @@ class BatchOperations:
     def errors(self, query: JobFilter) -> ErrorGroupPage:
         """Group the failed jobs of a filter, or those of its ``status``, by what went wrong; the newest first."""
         with self._store.view() as tx:
-            failures = tx.jobs.counts.failures(query)
-        return grouped(failures)
+            return grouped(tx.jobs.counts.failures(query))
 
     def list(self, query: BatchQuery) -> BatchPage:
         """List batches with their progress, newest first."""
-        return self.page(query.limit, query.cursor)
-
-    def page(self, limit: int, cursor: str | None) -> BatchPage:
-        """Return a page of any length of the batches."""
         with self._store.view() as tx:
-            found = tx.jobs.batches.all(cursor, limit + 1)
-            shown = [batch_view(batch, tx.jobs.batches.progress(batch.id), tx.now) for batch in found[:limit]]
-        return BatchPage(items=tuple(shown), next=shown[-1].id if len(found) > limit else None)
+            rows = tx.jobs.batches.all(query.cursor, query.limit + 1)
+            views = [batch_view(row, tx.jobs.batches.progress(row.id), tx.now) for row in rows[: query.limit]]
+        return BatchPage(items=tuple(views), next=views[-1].id if len(rows) > query.limit else None)
 
     def show(self, batch_id: str) -> BatchView:
         """Return how far a batch is."""
@@ -88,25 +83,34 @@ class BatchOperations:
         more = len(found) > query.limit
         return BatchItemPage(items=tuple(found[: query.limit]), next=found[query.limit - 1].place if more else None)
 
-    def forecast(self, wish: BatchRequest) -> BatchPreview:
+    def forecast(self, request: BatchRequest) -> BatchPreview:
         """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
         with self._store.view() as tx:
-            return build_batch_preview(wish.action, _outlooks(tx, wish))
+            return build_batch_preview(request.action, _previews(tx, request))
 
-    def begin(self, wish: BatchRequest, actor: str) -> BatchView:
+    def begin(self, request: BatchRequest, actor: str) -> BatchView:
         """Begin a batch; raises as ``forecast`` does, and ``Conflict`` when not as many jobs match as expected."""
         # A read-only view, because the selection may take seconds and must not block writers.
         with self._store.view() as tx:
-            outlooks = _outlooks(tx, wish)
-        if wish.expected is not None and wish.expected != len(outlooks):
-            found = "1 job matches" if len(outlooks) == 1 else f"{len(outlooks)} jobs match"
-            raise Conflict(f"{found} by now, not {wish.expected}. Look at them again, then repeat.")
+            previews = _previews(tx, request)
+        if request.expected is not None and request.expected != len(previews):
+            matching = "1 job matches" if len(previews) == 1 else f"{len(previews)} jobs match"
+            raise Conflict(f"{matching} by now, not {request.expected}. Look at them again, then repeat.")
         with self._store.begin() as tx:
-            batch = _batch(tx, wish, actor, len(outlooks))
-            tx.jobs.batches.add(batch, outlooks)
+            batch = ReplayBatch(
+                id=f"batch-{ULID()}",
+                action=request.action,
+                edits=request.changes.text,
+                wanted=request.filter.model_dump_json(exclude_defaults=True) if request.filter is not None else "",
+                actor=actor,
+                origin=present_origin(),
+                total=len(previews),
+                created_at=tx.now,
+            )
+            tx.jobs.batches.add(batch, previews)
             tx.jobs.batches.end(batch.id)
-            possible = sum(not one.problem for one in outlooks)
-            tx.system.audit.add(actor, f"jobs.{wish.action}", batch.id, f"{possible} of {len(outlooks)} jobs")
+            possible = sum(not preview.problem for preview in previews)
+            tx.system.audit.add(actor, f"jobs.{request.action}", batch.id, f"{possible} of {len(previews)} jobs")
         return self.show(batch.id)
 
     def stop(self, batch_id: str, actor: str) -> BatchView:
@@ -119,35 +123,22 @@ class BatchOperations:
         return self.show(batch_id)
 
 
-def _batch(tx: Transaction, wish: BatchRequest, actor: str, total: int) -> ReplayBatch:
-    return ReplayBatch(
-        id=f"batch-{ULID()}",
-        action=wish.action,
-        edits=wish.changes.text,
-        wanted=wish.filter.model_dump_json(exclude_defaults=True) if wish.filter is not None else "",
-        actor=actor,
-        origin=present_origin(),
-        total=total,
-        created_at=tx.now,
-    )
-
-
-def _outlooks(tx: Transaction, wish: BatchRequest) -> Sequence[JobPreview]:
-    """Judge every selected job, in the order of the batch."""
-    chosen_agent(tx, wish.changes)
+def _previews(tx: Transaction, request: BatchRequest) -> Sequence[JobPreview]:
+    """Preview every selected job, in the order of the batch."""
+    chosen_agent(tx, request.changes)
     agents = {agent.slug: agent.id for agent in tx.agents.active()}
-    judged = JobPreviews(wish.action, tx.jobs.candidates.prices(), wish.changes, agents)
-    found = tx.jobs.candidates.of(_ids(tx, wish))
+    previews = JobPreviews(request.action, tx.jobs.candidates.prices(), request.changes, agents)
+    found = tx.jobs.candidates.of(_ids(tx, request))
     return [
-        judged.of(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
+        previews.of(job) if job is not None else JobPreview(job_id, "", f"job {job_id} does not exist")
         for job_id, job in found
     ]
 
 
-def _ids(tx: Transaction, wish: BatchRequest) -> Sequence[str]:
-    if wish.filter is None:
-        return tuple(dict.fromkeys(wish.ids or ()))
-    ids = tx.jobs.candidates.ids(wish.filter, MOST + 1)
+def _ids(tx: Transaction, request: BatchRequest) -> Sequence[str]:
+    if request.filter is None:
+        return tuple(dict.fromkeys(request.ids or ()))
+    ids = tx.jobs.candidates.ids(request.filter, MOST + 1)
     if len(ids) > MOST:
         raise InvalidEdit(f"more than {MOST:,} jobs match; narrow the filter, for example with since and until")
     return ids

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import SecretStr
 
@@ -59,10 +58,10 @@ class ConnectorOperations:
             raise ConfigurationError("platform: the web connector is there already; it is set in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
         set_secrets(bot, self._stored_secrets(new.secrets))
-        bot.options = _written(new.options)
+        bot.options = json.dumps(new.options, sort_keys=True)
         _check(described(new.platform), bot)
         with self._store.begin() as tx:
-            bot.agent_id = _agent(tx, new.agent)
+            bot.agent_id = tx.agents.named(new.agent).id if new.agent else None
             return _view(tx, tx.bots.add(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
@@ -75,7 +74,7 @@ class ConnectorOperations:
             if given & {"secrets", "options"}:
                 self._set(bot, change)
             if change.agent is not None:
-                bot.agent_id = _agent(tx, change.agent)
+                bot.agent_id = tx.agents.named(change.agent).id if change.agent else None
             if change.enabled is not None:
                 bot.enabled = change.enabled
             return _view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
@@ -107,14 +106,14 @@ class ConnectorOperations:
                 f"{moved[0]}: give the secrets again with another address, so that none goes where it was not meant for"
             )
         set_secrets(bot, self._stored_secrets(change.secrets or {}))
-        bot.options = _written(after)
+        bot.options = json.dumps(after, sort_keys=True)
         _check(described(bot.platform), bot)
 
     def _stored_secrets(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, StoredKey]:
-        said = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
-        if any(not text.isprintable() for text in said.values()):
+        texts = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
+        if any(not text.isprintable() for text in texts.values()):
             raise ConfigurationError("secrets: expected the secret itself, in one line, or env:NAME, or file:PATH")
-        return {name: self._encrypt(text) if text else StoredKey("") for name, text in said.items()}
+        return {name: self._encrypt(text) if text else StoredKey("") for name, text in texts.items()}
 
 
 def _check(kind: Platform, bot: BotInstance) -> None:
@@ -131,17 +130,7 @@ def _check(kind: Platform, bot: BotInstance) -> None:
         raise ConfigurationError(f"{bot.place}: {problem}")
 
 
-def _agent(tx: Transaction, slug: str) -> int | None:
-    return tx.agents.named(slug).id if slug else None
-
-
 def _view(tx: Transaction, bot: BotInstance) -> ConnectorView:
-    status = next(
-        (one for one in tx.users.connectors() if (one.platform, one.account) == (bot.platform, bot.account)), None
-    )
+    states = {(row.platform, row.account): row for row in tx.users.connectors()}
     agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
-    return connector_view(bot, agent, status)
-
-
-def _written(options: Mapping[str, Any]) -> str:
-    return json.dumps(options, sort_keys=True)
+    return connector_view(bot, agent, states.get((bot.platform, bot.account)))

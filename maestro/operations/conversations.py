@@ -1,6 +1,7 @@
 """The operations on conversations."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from pydantic import Field
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.views import (
+    AuthoredMessage,
     ConversationCursor,
     ConversationDetail,
     ConversationFilter,
@@ -64,9 +66,9 @@ class ConversationOperations:
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.page(query, query.after, query.limit)
+            rows, following = tx.conversations.lists.page(query, query.after, query.limit)
         return ConversationPage(
-            items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
+            items=tuple(map(conversation_view, rows)), next=following.encode() if following is not None else None
         )
 
     def search(self, query: SearchQuery) -> MessagePage:
@@ -76,10 +78,9 @@ class ConversationOperations:
         found.
         """
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.containing(query.q, query.cursor, query.limit, query.conversation)
-        return MessagePage(
-            items=tuple(map(message_view, found)), next=str(following) if following is not None else None
-        )
+            return _message_page(
+                tx.conversations.lists.containing(query.q, query.cursor, query.limit, query.conversation)
+            )
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
         """Return a conversation with its compactions; 404 says so when it was deleted."""
@@ -89,10 +90,7 @@ class ConversationOperations:
     def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> MessagePage:
         """List what was said in a conversation, oldest first, with what compactions took away from the models."""
         with self._store.view() as tx:
-            found, following = tx.conversations.lists.messages_after(conversation_id, cursor, limit)
-        return MessagePage(
-            items=tuple(map(message_view, found)), next=str(following) if following is not None else None
-        )
+            return _message_page(tx.conversations.lists.messages_after(conversation_id, cursor, limit))
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
         """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""
@@ -114,20 +112,23 @@ class ConversationOperations:
         remove_discarded(self._store, self._data_dir)
 
 
+def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> MessagePage:
+    messages, following = found
+    return MessagePage(items=tuple(map(message_view, messages)), next=str(following) if following is not None else None)
+
+
 def remove_discarded(store: Store, data_dir: Path) -> None:
-    """Remove the files and folders that deletions left, also those of a process that died before it came to that."""
+    """Remove the files and folders that deletions left, also those of a process that died before it came to that.
+
+    A file stays if the same file was sent again; it cannot be sent during the check.
+    """
     with store.view() as tx:
         paths = tx.conversations.removals.discarded()
     for path in paths:
-        _remove(store, data_dir, path)
-
-
-def _remove(store: Store, data_dir: Path, path: str) -> None:
-    """Remove a file unless the same file was sent again; it cannot be sent during the check."""
-    place = data_dir / path
-    if not path.startswith(f"{MEDIA}/"):
-        shutil.rmtree(place, ignore_errors=True)
-    with store.begin() as tx:
-        if path.startswith(f"{MEDIA}/") and not tx.conversations.removals.wanted_again(place.name):
-            place.unlink(missing_ok=True)
-        tx.conversations.removals.done_with(path)
+        file, is_media = data_dir / path, path.startswith(f"{MEDIA}/")
+        if not is_media:
+            shutil.rmtree(file, ignore_errors=True)
+        with store.begin() as tx:
+            if is_media and not tx.conversations.removals.wanted_again(file.name):
+                file.unlink(missing_ok=True)
+            tx.conversations.removals.done_with(path)

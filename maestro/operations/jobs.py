@@ -66,63 +66,56 @@ class TemporalAddress:
         return job.linked(self.ui_url, self.namespace)
 
 
+@dataclass(frozen=True)
 class JobOperations:
     """The operations on jobs; each raises ``NotFound`` for an unknown id.
 
-    They work on the store, where a dispatcher finds the jobs: ``wake`` tells that of this process, if there is one.
-    Only a running workflow is told directly, by ``interrupt``. ``fallback_model`` is the model for budgets that are
-    used up.
+    They work on the store, where a dispatcher finds the jobs: ``wake`` notifies the dispatcher of this process, if
+    there is one. ``interrupt`` notifies a running workflow. ``fallback_model`` is the model for budgets that are used
+    up.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        interrupt: InterruptWorkflow,
-        wake: Callable[[], None] = lambda: None,
-        temporal: TemporalAddress = TemporalAddress(),
-        fallback_model: Callable[[], str] = lambda: "",
-    ) -> None:
-        self._store = store
-        self._interrupt = interrupt
-        self._wake = wake
-        self.temporal = temporal
-        self._fallback_model = fallback_model
+    store: Store
+    interrupt: InterruptWorkflow
+    wake: Callable[[], None] = lambda: None
+    temporal: TemporalAddress = TemporalAddress()
+    fallback_model: Callable[[], str] = lambda: ""
 
     def list(self, query: JobQuery) -> JobPage:
         """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
-        with self._store.view() as tx:
-            found, following = tx.jobs.lists.jobs(query, query.after, query.limit)
-        return JobPage(items=tuple(map(job_summary, found)), next=following.encode() if following else None)
+        with self.store.view() as tx:
+            jobs, following = tx.jobs.lists.jobs(query, query.after, query.limit)
+        return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
         """Return a job with every attempt at every step, its model calls and what it sent."""
-        with self._store.view() as tx:
-            record = tx.jobs.lists.job(job_id, self._fallback_model())
+        with self.store.view() as tx:
+            record = tx.jobs.lists.job(job_id, self.fallback_model())
         return self.temporal.link(job_detail(record))
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return tx.jobs.status(job_id)
 
     def calls(self, job_id: str) -> CallPage:
         """List every attempt at a job's model calls in the order they were made."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return CallPage(items=tuple(map(call_view, tx.llm.requests.calls(job_id))))
 
     def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
         """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return recorded_call_view(tx.llm.requests.seen(job_id, call_id))
 
     def last_prompt(self, job_id: str) -> RecordedCallView:
         """Return what the model saw in the last call that was answered."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return recorded_call_view(tx.llm.requests.seen(job_id, tx.llm.requests.last(job_id)))
 
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
         """Return what a replay would do now; ``problem`` says why it cannot be. Raises ``InvalidEdit``."""
-        with self._store.view() as tx:
+        with self.store.view() as tx:
             return foreseen(tx, job_id, mode, edits)
 
     async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
@@ -131,22 +124,22 @@ class JobOperations:
         Raises ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
         """
         running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
-        self._wake()
+        self.wake()
         return running
 
     async def cancel(self, job_id: str, actor: str) -> JobState:
         """Stop an open job for good; what runs notices within a second, so the status may still be ``running``."""
         if await asyncio.to_thread(self._stop, job_id, actor) not in WITHOUT_A_WORKFLOW:
-            await self._interrupt(job_id)
-        self._wake()
+            await self.interrupt(job_id)
+        self.wake()
         return JobState(id=job_id, status=await asyncio.to_thread(self.status, job_id))
 
     def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None) -> str:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             return replay_job(tx, job_id, mode, actor, edits)
 
     def _stop(self, job_id: str, actor: str) -> JobStatus:
-        with self._store.begin() as tx:
+        with self.store.begin() as tx:
             return stop_job(tx, job_id, actor)
 
 
@@ -160,15 +153,18 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     if mode is ReplayMode.RESUME:
         tx.system.audit.add(actor, f"job.{mode}", job_id)
         return _resume(tx, job)
-    again = _start_what_if(tx, job, edits) if mode is ReplayMode.WHAT_IF else _restart(tx, newest, edits)
+    if mode is ReplayMode.WHAT_IF:
+        new_id = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
+    else:
+        new_id = _restart(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
-    told = f"as {again.id}" + (f", with another {changed}" if changed else "")
-    tx.system.audit.add(actor, f"job.{mode}", job_id, told)
-    return again.id
+    detail = f"as {new_id}" + (f", with another {changed}" if changed else "")
+    tx.system.audit.add(actor, f"job.{mode}", job_id, detail)
+    return new_id
 
 
 def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
-    """Ask an open job to stop and return how it stood: one without a workflow has ended now.
+    """Ask an open job to stop and return its status before: one without a workflow has ended now.
 
     Raises ``NotFound``, and ``Conflict`` when it has ended.
     """
@@ -197,13 +193,8 @@ def _resume(tx: Transaction, job: Job) -> str:
     return tx.jobs.reopen(job).id
 
 
-def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> Job:
-    again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
+def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
+    again = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.follow([newest.id], again.id)
-    return again
-
-
-def _start_what_if(tx: Transaction, job: Job, edits: JobEdits | None) -> Job:
-    shown: Job = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits)))
-    return shown
+    return again.id

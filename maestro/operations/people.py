@@ -57,9 +57,8 @@ class PeopleOperations:
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the users with access by pairing, by platform and user id; owners only if they were paired."""
         with self._store.view() as tx:
-            return person_page(
-                tx.users.pairings.known_users(PersonId.parse(cursor) if cursor else None, limit + 1), limit
-            )
+            after = PersonId.parse(cursor) if cursor else None
+            return person_page(tx.users.pairings.known_users(after, limit + 1), limit)
 
     def remove(self, person: OwnerId, actor: str) -> None:
         """Take access from a user, `platform:userId`, from the next message on."""

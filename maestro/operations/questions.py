@@ -46,13 +46,9 @@ class QuestionOperations:
 
     def list(self, query: QuestionQuery) -> QuestionPage:
         """List questions, newest first; ``status`` may be given several times."""
-        return self.page(query.status, query.cursor, query.limit)
-
-    def page(self, statuses: Sequence[QuestionStatus], cursor: int | None, limit: int) -> QuestionPage:
-        """Return a page of any length of the questions."""
         with self._store.view() as tx:
-            found, following = tx.jobs.questions.page(statuses, cursor, limit)
-            return QuestionPage(items=_views(tx, found), next=str(following) if following else None)
+            records, following = tx.jobs.questions.page(query.status, query.cursor, query.limit)
+            return QuestionPage(items=_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
         """Return the questions that wait for an answer, the oldest first."""
@@ -77,4 +73,4 @@ class QuestionOperations:
 
 
 def _views(tx: Transaction, records: Sequence[QuestionRecord]) -> tuple[QuestionView, ...]:
-    return tuple(question_view(one.question, one.agent, one.job, tx.now) for one in records)
+    return tuple(question_view(record.question, record.agent, record.job, tx.now) for record in records)

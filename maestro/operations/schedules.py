@@ -37,13 +37,10 @@ class ScheduleOperations:
 
     def list(self, query: ScheduleQuery) -> SchedulePage:
         """List heartbeats and crons with their next and last runs, heartbeats first, the oldest first."""
-        return self.page(query, query.limit, query.cursor)
-
-    def page(self, wanted: ScheduleFilter, limit: int, cursor: str | None) -> SchedulePage:
-        """Return a page of any length of the schedules that a filter admits."""
         with self._store.view() as tx:
-            found = tx.background.schedules.page(wanted, cursor, limit + 1)
-        return SchedulePage(items=tuple(found[:limit]), next=found[limit - 1].ref if len(found) > limit else None)
+            found = tx.background.schedules.page(query, query.cursor, query.limit + 1)
+        more = len(found) > query.limit
+        return SchedulePage(items=tuple(found[: query.limit]), next=found[query.limit - 1].ref if more else None)
 
     def show(self, ref: str) -> ScheduleView:
         """Return a heartbeat or a cron by its ref, such as cron-3."""
@@ -70,20 +67,18 @@ class ScheduleOperations:
         with self._store.begin() as tx:
             tx.background.schedules.remove(tx.background.schedules.get(ref), actor)
 
-    def preview(self, wish: SchedulePreviewRequest) -> SchedulePreview:
+    def preview(self, request: SchedulePreviewRequest) -> SchedulePreview:
         """Return the next five times of a schedule in its time zone, without planning anything."""
         with self._store.view() as tx:
-            now = tx.now
-        return preview_view(wish, now, self._settings().shortest)
+            return preview_view(request, tx.now, self._settings().shortest)
 
     def run_now(self, ref: str, actor: str) -> StartedRun:
         """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
         with self._store.begin() as tx:
             return StartedRun(job_id=tx.background.starts.run_now(tx.background.schedules.get(ref), actor))
 
-    def backfill(self, ref: str, wish: BackfillRequest, actor: str) -> BackfillView:
+    def backfill(self, ref: str, request: BackfillRequest, actor: str) -> BackfillView:
         """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)
-            prefix = f"{self._main_queue}-{planned.ref}"
-            return tx.background.starts.backfill(planned, wish, prefix, actor)
+            return tx.background.starts.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)

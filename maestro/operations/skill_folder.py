@@ -1,6 +1,7 @@
 """The files of skills: those that come with Maestro, and the operator's own, which are read again when they change."""
 
 import asyncio
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,16 @@ class SkillFolder:
 
     def stamps(self) -> Stamps:
         """Return every file with its stamp; a look at the folders, not into the files."""
-        return dict(self._stamped())
+        stamps: dict[Path, tuple[int, int, int]] = {}
+        for path in itertools.chain(_files(SHIPPED), _files(self.own)):
+            try:
+                status = path.stat()
+            except OSError:  # the file was there a moment ago; reading it reports the error if it persists
+                stamps[path] = (0, 0, 0)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                stamps[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        return stamps
 
     def read(self) -> list[SkillSource]:
         """Read every file; one that cannot be read, or a folder that cannot, says so instead of a skill."""
@@ -80,17 +90,6 @@ class SkillFolder:
         except OSError as error:
             raise _refused(path, error) from None
 
-    def _stamped(self) -> Iterator[tuple[Path, tuple[int, int, int]]]:
-        for folder in (SHIPPED, self.own):
-            for path in _files(folder):
-                try:
-                    seen = path.stat()
-                except OSError:  # the file was there a moment ago; reading it reports the error if it persists
-                    yield path, (0, 0, 0)
-                    continue
-                if stat.S_ISREG(seen.st_mode):
-                    yield path, (seen.st_mtime_ns, seen.st_size, seen.st_ino)
-
     def _read(self, path: Path) -> SkillSource:
         shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
         if source != str(path):
@@ -107,12 +106,10 @@ class SkillFolder:
         """Return what is wrong with folders."""
         errors: list[OSError] = []
         list(os.walk(self.own, onerror=errors.append))
+        problems = {error.filename: error.strerror for error in errors if not isinstance(error, FileNotFoundError)}
         return [
-            SkillSource(
-                storable(str(error.filename)), False, problem=f"this folder cannot be read: {error.strerror}; mend that"
-            )
-            for error in errors
-            if not isinstance(error, FileNotFoundError)
+            SkillSource(storable(str(folder)), False, problem=f"this folder cannot be read: {reason}; mend that")
+            for folder, reason in problems.items()
         ]
 
 
@@ -138,7 +135,11 @@ class SkillLoader:
     def look(self) -> None:
         """Enter the files if they have changed since the last look; raises ``StoreBusy``."""
         stamps = self._folder.stamps()
-        if stamps == self._entered or self._only_just_gone(stamps):
+        if stamps == self._entered:
+            return
+        gone = frozenset((self._entered or {}).keys() - stamps.keys())
+        newly_gone, self._missed = gone - self._missed, gone
+        if newly_gone:  # many editors take a file away for a moment to put a new one there
             return
         files = self._folder.read()
         with self._store.begin() as tx:
@@ -147,13 +148,6 @@ class SkillLoader:
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:
             log.warning("skills.problem", file=source, problem=problem)
-
-    def _only_just_gone(self, stamps: Stamps) -> bool:
-        """Say whether to look once more first: many editors take a file away for a moment to put a new one there."""
-        gone = frozenset((self._entered or {}).keys() - stamps.keys())
-        fresh = bool(gone - self._missed)
-        self._missed = gone
-        return fresh
 
 
 async def load_skills(store: Store, folder: Path, look_seconds: float) -> SkillLoader:

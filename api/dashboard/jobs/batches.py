@@ -21,7 +21,7 @@ from maestro.domain.fields import read
 from maestro.domain.jobs.batch_preview import BatchPreview
 from maestro.domain.jobs.batches import BatchAction, BatchRequest, BatchView, ItemState
 from maestro.domain.jobs.filters import JobFilter
-from maestro.operations.batches import ItemQuery
+from maestro.operations.batches import BatchQuery, ItemQuery
 
 TITLE = "Batches – Maestro"
 BATCHES = f"{PAGE}/batches"
@@ -136,7 +136,7 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
     same = unchanged(request)
     if same is not None:
         return same
-    page = parts.batches.page(PAGE_SIZE, cursor or None)
+    page = parts.batches.list(BatchQuery(limit=PAGE_SIZE, cursor=cursor or None))
     return render(
         request,
         "batches.html",

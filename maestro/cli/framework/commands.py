@@ -42,7 +42,11 @@ class Commands(typer.Typer):
 
     def __init__(self, about: str | None = None) -> None:
         super().__init__(
-            help=about, no_args_is_help=about is not None, rich_markup_mode=None, pretty_exceptions_enable=False
+            help=about,
+            no_args_is_help=about is not None,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+            add_completion=False,  # only the main command offers to install it
         )
 
     def command(

@@ -152,15 +152,27 @@ def row_number(text: str, noun: str, argument_name: str) -> int:
     return int(digits)
 
 
-def reference_of(secret: str) -> Callable[[str | None], str | None]:
-    """Return the check of an option that takes a reference to a secret and never the secret itself."""
+def _check_reference(text: str | None) -> str | None:
+    if text is not None and not text.startswith(REFERENCES):
+        raise typer.BadParameter("expected env:NAME or file:PATH; a secret is never given here")
+    return text
 
-    def checked(text: str | None) -> str | None:
-        if text is not None and not text.startswith(REFERENCES):
-            raise typer.BadParameter(f"expected env:NAME or file:PATH; a {secret} is never given here")
-        return text
 
-    return checked
+SecretRef = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF",
+        callback=_check_reference,
+        help="Store env:NAME or file:PATH, which Maestro itself reads, and no secret.",
+    ),
+]
+
+
+def secret_of(option: str, variable: str | None, reference: str | None) -> str | None:
+    """Return the secret in an environment variable, or the reference to one; None without both."""
+    if variable is not None and reference is not None:
+        raise typer.BadParameter(f"give --{option}-env or --{option}-ref, not both")
+    return secret_in(variable) if variable is not None else reference
 
 
 def secret_in(variable: str) -> str:

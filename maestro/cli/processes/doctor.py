@@ -52,12 +52,6 @@ def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
         yield f"{mark if coloured else word.ljust(WIDTH)}  {check.check.ljust(column)}  {plain(check.found)}"
         if check.fix:
             yield f"{'':{WIDTH}}  {'':{column}}  -> {plain(check.fix)}"
-    yield ""
-    yield _summary(checks)
-
-
-def _summary(checks: Sequence[Diagnosis]) -> str:
     count = sum(check.verdict is DiagnosisLevel.BROKEN for check in checks)
-    if not count:
-        return "Nothing is broken."
-    return "1 check found something broken." if count == 1 else f"{count} checks found something broken."
+    yield ""
+    yield f"{count} check{'' if count == 1 else 's'} found something broken." if count else "Nothing is broken."

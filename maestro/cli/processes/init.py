@@ -1,7 +1,7 @@
 """``maestro init``: a configuration from what is found here, and a cluster made ready."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -11,24 +11,12 @@ import typer
 from maestro.cli.framework.commands import Commands
 from maestro.cli.framework.options import Given
 from maestro.cli.framework.output import plain, write
-from maestro.domain.values import Value
 from maestro.installation.initial import FileAction, InitPlan, InitRequest, plan_init, prepare_cluster, write_plan
 from maestro.settings import read_environment
 
 RETENTION_DAYS = 3
 
 app = Commands()
-
-
-class Initialised(Value):
-    """What ``--json`` writes; ``accounts`` are the names in the file, ``cluster`` says what was done there."""
-
-    file: str
-    action: FileAction
-    backup: str | None
-    accounts: tuple[str, ...]
-    found: tuple[str, ...]
-    cluster: tuple[str, ...]
 
 
 @app.command()
@@ -51,63 +39,57 @@ def init(
     search attributes are made ready as well. Running it again changes nothing.
     """
     overrides = {"dataDir": given.data_dir, "temporal.address": temporal_address, "temporal.namespace": namespace}
-    wish = InitRequest(given.config, overrides, force, timedelta(days=retention_days))
+    request = InitRequest(given.config, overrides, force, timedelta(days=retention_days))
     environment = read_environment()
-    decided = plan_init(wish, environment)
+    plan = plan_init(request, environment)
     if not (yes or given.as_json):
-        _ask(decided)
-    backup = write_plan(decided)
+        _confirm(plan)
+    backup = write_plan(plan)
     if not given.as_json:
-        _say(_outcome(decided, backup))
-    cluster = tuple(prepare_cluster(decided, wish, environment)) if decided.address else ()
-    if decided.address and not cluster:
-        cluster = (f"Namespace and search attributes were there already at {decided.address}.",)
-    write(_initialised(decided, backup, cluster), [*map(plain, cluster), *_next(decided)], given.as_json)
+        _echo(_outcome(plan, backup))
+    cluster = tuple(prepare_cluster(plan, request, environment)) if plan.address else ()
+    if plan.address and not cluster:
+        cluster = (f"Namespace and search attributes were there already at {plan.address}.",)
+    start = "`maestro up` (or worker, api and connect)" if plan.address else "`maestro up`"
+    lines = [*map(plain, cluster), f"Next: `maestro doctor` checks everything, {start} starts it."]
+    result = {
+        "file": str(plan.file),
+        "action": plan.action,
+        "backup": str(backup) if backup else None,
+        "accounts": [entry["name"] for entry in plan.found.accounts],
+        "found": plan.found.sentences,
+        "cluster": cluster,
+    }
+    write(result, lines, given.as_json)
 
 
-def _ask(decided: InitPlan) -> None:
-    """Show what was found, and let a person at a terminal decide; a script has decided by running the command."""
-    _say(f"Found: {sentence}." for sentence in decided.found.sentences)
+def _confirm(plan: InitPlan) -> None:
+    """Show what was found, and ask a user at a terminal; a script has decided by running the command."""
+    _echo(f"Found: {sentence}." for sentence in plan.found.sentences)
     if not sys.stdin.isatty():
         return
-    does = [f"write {decided.file}"] if decided.action in (FileAction.WRITTEN, FileAction.REPLACED) else []
-    does += [f"prepare Temporal at {decided.address}"] if decided.address else []
-    if does:
-        typer.confirm(f"{' and '.join(does).capitalize()}?", default=True, abort=True)
+    actions = [f"write {plan.file}"] if plan.action in (FileAction.WRITTEN, FileAction.REPLACED) else []
+    actions += [f"prepare Temporal at {plan.address}"] if plan.address else []
+    if actions:
+        typer.confirm(f"{' and '.join(actions).capitalize()}?", default=True, abort=True)
 
 
-def _outcome(decided: InitPlan, backup: Path | None) -> Iterator[str]:
-    if decided.action is FileAction.UNCHANGED:
-        yield f"{decided.file} is already as it should be."
-    elif decided.action is FileAction.KEPT:
-        yield f"{decided.file} is there already and stays as it is (--force would replace it)."
+def _outcome(plan: InitPlan, backup: Path | None) -> Iterator[str]:
+    if plan.action is FileAction.UNCHANGED:
+        yield f"{plan.file} is already as it should be."
+    elif plan.action is FileAction.KEPT:
+        yield f"{plan.file} is there already and stays as it is (--force would replace it)."
     else:
-        yield f"Wrote {decided.file}; only you can read it." + (f" The old one is {backup}." if backup else "")
-    if decided.action is not FileAction.KEPT and not decided.found.accounts:
+        yield f"Wrote {plan.file}; only you can read it." + (f" The old one is {backup}." if backup else "")
+    if plan.action is not FileAction.KEPT and not plan.found.accounts:
         yield (
             "No key, no Ollama and no login of `claude` was found: the demo model answers, on the web connector only. "
             "Set ANTHROPIC_API_KEY, or add an account to llm.accounts, to talk to a real one."
         )
-    elif decided.action is not FileAction.KEPT and any("apiKey" in entry for entry in decided.found.accounts):
+    elif plan.action is not FileAction.KEPT and any("apiKey" in entry for entry in plan.found.accounts):
         yield "The file names the variables that hold the keys: keep them set wherever Maestro runs."
 
 
-def _next(decided: InitPlan) -> list[str]:
-    start = "`maestro up` (or worker, api and connect)" if decided.address else "`maestro up`"
-    return [f"Next: `maestro doctor` checks everything, {start} starts it."]
-
-
-def _initialised(decided: InitPlan, backup: Path | None, cluster: Sequence[str]) -> Initialised:
-    return Initialised(
-        file=str(decided.file),
-        action=decided.action,
-        backup=str(backup) if backup else None,
-        accounts=tuple(str(entry["name"]) for entry in decided.found.accounts),
-        found=decided.found.sentences,
-        cluster=tuple(cluster),
-    )
-
-
-def _say(lines: Iterator[str]) -> None:
+def _echo(lines: Iterator[str]) -> None:
     for line in lines:
         typer.echo(plain(line))

@@ -1,20 +1,21 @@
-"""``maestro usage``: the tokens and costs of model calls, the latency of answers, and the state of budgets."""
+"""``maestro usage`` and ``audit``: the cost and latency of model calls, budgets, and the changes by operators."""
 
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.rules import daily_budgets
 from maestro.cli.framework.commands import Commands
-from maestro.cli.framework.inputs import Fields, InputOptions, TextCursor, made
-from maestro.cli.framework.operations import opened
+from maestro.cli.framework.inputs import Fields, InputOptions, QueryOptions, TextCursor, made
+from maestro.cli.framework.operations import OperationCommands, opened
 from maestro.cli.framework.options import Given
-from maestro.cli.framework.output import Columns, aligned, listing, more, write
+from maestro.cli.framework.output import Columns, Result, aligned, listing, more, write
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, LatencyQuery, UsageFilter, UsagePage, UsageQuery
-from maestro.operations.reports import UsageOperations
+from maestro.domain.people.audit import AuditQuery
+from maestro.operations.reports import AuditOperations, UsageOperations
 
 
 def _cost(usd: float | None) -> str:
@@ -132,3 +133,30 @@ def _check_usage(filters: Fields, latency: bool, budgets: bool, as_csv: bool, as
         raise typer.BadParameter(
             f"{of_calls[0]} says nothing of how long jobs take; choose by --agent, --client, --platform"
         )
+
+
+AUDIT_COLUMNS = Columns(
+    "at who=actor did=action to=subject detail from=origin", {"at": lambda entry: f"{entry.at:%Y-%m-%d %H:%M:%S}"}
+)
+
+
+def _read_utc(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20 or 2026-11-20T08:30") from None
+
+
+AUDIT_QUERY = QueryOptions(AuditQuery, spelling={"q": "--search"}, read_time=_read_utc)
+
+audit_app = OperationCommands(None, lambda at: AuditOperations(at.store))
+
+
+@audit_app.operation("audit")
+def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, AUDIT_QUERY]) -> Result:
+    """Show the audit log, the newest entry first; a time is written as 2026-11-20 or 2026-11-20T08:30.
+
+    It works whether Maestro runs or not.
+    """
+    page = audit.list(query)
+    return page, listing(page, AUDIT_COLUMNS, "Nothing of this kind was done.")

@@ -1,0 +1,61 @@
+"""``maestro up``, ``worker``, ``api`` and ``connect``: the processes of Maestro, together or apart."""
+
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.api import Api
+from maestro.bootstrap.connect import Connect
+from maestro.bootstrap.process import run
+from maestro.bootstrap.up import Up
+from maestro.bootstrap.worker import Worker
+from maestro.cli.framework.commands import Commands, configured
+from maestro.cli.framework.options import (
+    CONNECT_HEALTH_PORT,
+    TEMPORAL_PORT,
+    TEMPORAL_UI_PORT,
+    WEB_PORT,
+    WEBUI_PORT,
+    WORKER_HEALTH_PORT,
+    Given,
+)
+
+up, worker, api, connect = Commands(), Commands(), Commands(), Commands()
+
+
+@up.command(json=False, ports=[WEBUI_PORT, WEB_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT])
+def run_everything(given: Given) -> None:
+    """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
+
+    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
+    with the next `maestro up`.
+    """
+    raise typer.Exit(run(Up(configured(given), typer.echo)))
+
+
+@worker.command(json=False, ports=[WORKER_HEALTH_PORT])
+def run_worker(given: Given) -> None:
+    """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.
+
+    Several workers may run side by side. Ctrl-C lets running work finish and then ends; what is left goes on elsewhere,
+    or with the next start.
+    """
+    raise typer.Exit(run(Worker(configured(given), typer.echo)))
+
+
+@api.command(json=False, ports=[WEBUI_PORT])
+def run_api(given: Given) -> None:
+    """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
+    raise typer.Exit(run(Api(configured(given), typer.echo)))
+
+
+@connect.command(json=False, ports=[WEB_PORT, CONNECT_HEALTH_PORT])
+def run_connectors(
+    given: Given, platforms: Annotated[list[str], "PLATFORM...: Which connectors, such as web."]
+) -> None:
+    """Run the connectors of these platforms beside the Temporal server at temporal.address and workers.
+
+    Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
+    ends.
+    """
+    raise typer.Exit(run(Connect(configured(given, accounts=False), typer.echo, platforms)))
