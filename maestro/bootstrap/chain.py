@@ -23,7 +23,6 @@ from maestro.llm.middleware.request_changes import (
     advance_chat_cursor,
 )
 from maestro.llm.protocols import chain
-from maestro.settings import Settings
 from maestro.settings.redaction import RedactionScope
 from maestro.store.store import Store
 
@@ -50,7 +49,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
     answers = AnswerSpool(store, advance_chat_cursor if chat else store_nothing_more)
-    request_time = live.of(_request_time)
+    request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
     inside = chain(
         models.transport,
         lambda inner: StopGuard(inner, watch),
@@ -65,7 +64,3 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: DraftStreaming(inner, store),
     )
     return ReplayGuard(inside, store, reader, answers)
-
-
-def _request_time(settings: Settings) -> timedelta:
-    return timedelta(seconds=settings.llm.total_timeout_seconds)

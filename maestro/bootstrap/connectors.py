@@ -1,15 +1,20 @@
 """Composes the connectors of a process."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from connectors.base import Connector
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.rules import intake_rules
 from maestro.connector_runtime.context import StoreContext
+from maestro.connector_runtime.factory import ConnectorFactory
+from maestro.connector_runtime.host import ConnectorHost
+from maestro.connector_runtime.keeper import BotKeeper
+from maestro.installation.keys import open_keys
 from maestro.installation.storage import open_files, signing_key, upload_folder
 from maestro.intake import Intake
-from maestro.settings import Settings, is_loopback
+from maestro.settings import Settings, is_loopback, read_environment
 from maestro.settings.addresses import connection_limits, dashboard_origins
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -22,6 +27,18 @@ def build_context(
     """Return the context of connectors; ``dispatcher`` is notified of the jobs that their messages create."""
     intake = Intake(store, live.of(intake_rules), dispatcher.wake, dispatcher)
     return StoreContext((platform, account), intake, store, open_files(live.start))
+
+
+def build_bots(
+    live: LiveSettings,
+    store: Store,
+    dispatcher: Dispatcher,
+    host: ConnectorHost,
+    platforms: Collection[str] | None = None,
+) -> BotKeeper:
+    """Return the keeper of the bots of these platforms, without a list of all."""
+    factory = ConnectorFactory.of(live.start, open_keys(live.start, read_environment()))
+    return BotKeeper(store, factory, partial(build_context, live, store, dispatcher), host.run_bot, platforms)
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:

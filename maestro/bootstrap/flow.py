@@ -209,7 +209,8 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
 def _model_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: TagActivities) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(brains.models, flow.store, flow.scope, watch)
-    keys = open_keys(live.start, read_environment())
+    keys, models = open_keys(live.start, read_environment()), brains.models
+    transcriber = Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
     tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
     asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains)))
     return [
@@ -220,7 +221,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: ModelParts, tags: 
         ).compact_conversation,
         tools.call_tool,
         ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
-        VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
+        VoiceActivities(flow.store, flow.files, transcriber, watch).transcribe,
     ]
 
 
@@ -242,10 +243,6 @@ def _model_rules(scope: RedactionScope, brains: ModelParts, settings: Settings) 
 def _context_rules(brains: ModelParts, settings: Settings) -> ContextRules:
     chat = settings.chat.enabled
     return ContextRules(brains.models.table.context_window, brains.tools, _memory_scope(settings), chat)
-
-
-def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
-    return Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
 
 
 def _script_rules(keys: SecretKeys, settings: Settings) -> ScriptRules:

@@ -51,7 +51,7 @@ def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLM
 
     The import takes two seconds of CPU time, and the store and the Temporal server are opened meanwhile.
     """
-    library = LiteLLMLibrary(live.of(_answer_limit))
+    library = LiteLLMLibrary(live.of(lambda settings: settings.llm.max_answer_bytes))
     if any(AccountType(account.type) is AccountType.API_KEY for account in _own_accounts(live.start, environment)):
         library.warm_up()
     return library
@@ -65,18 +65,19 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     settings = live.start
     keys, own = open_keys(settings, environment), _own_accounts(settings, environment)
     known = enter_accounts(store, settings, keys, own)
-    book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
+    cooldowns = live.of(lambda settings: tuple(timedelta(minutes=one) for one in settings.llm.cooldown_minutes))
+    book = AccountBook(store, map(account_of, own), keys.reveal, cooldowns)
     table = model_table(settings.llm.models)
     unknown = table.of_unknown_window([*models_of(known), *preferred_models(store)])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
-    files = open_files(settings)
+    files, demo_time = open_files(settings), live.of(lambda settings: timedelta(seconds=settings.llm.demo_seconds))
     transport = AccountTransport(
         book,
         library,
         http=LiteLLMClient(lambda image: files.read(image.digest), table, library),
         command=CliRunner(settings.data_dir / "sessions", environment),
-        demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),
+        demo=DemoClient(demo_time, loopback=is_loopback(settings.web.host)),
     )
     return Models(
         transport=transport,
@@ -92,15 +93,3 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
 
 def _own_accounts(settings: Settings, environment: Mapping[str, str]) -> list[AccountSettings]:
     return real_accounts(settings, found_accounts(environment))
-
-
-def _answer_limit(settings: Settings) -> int:
-    return settings.llm.max_answer_bytes
-
-
-def _ladder(settings: Settings) -> tuple[timedelta, ...]:
-    return tuple(timedelta(minutes=minutes) for minutes in settings.llm.cooldown_minutes)
-
-
-def _demo_duration(settings: Settings) -> timedelta:
-    return timedelta(seconds=settings.llm.demo_seconds)

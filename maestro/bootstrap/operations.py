@@ -11,7 +11,7 @@ from maestro.installation.storage import open_existing_store
 from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.jobs import JobOperations, TemporalAddress
 from maestro.operations.schedules import ScheduleOperations
-from maestro.settings import Loaded, Settings
+from maestro.settings import Loaded
 from maestro.settings.addresses import dashboard_url, endpoint_of, temporal_ui_url
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -44,22 +44,14 @@ def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> 
 def open_jobs(store: Store, live: LiveSettings, client: ClientSource, wake: Callable[[], None]) -> JobOperations:
     """Return the operations on jobs; ``wake`` as for ``build_batch_work``."""
     budgets = live.of(daily_budgets)
-    return JobOperations(
-        store, workflow_interrupter(client), wake, _temporal(live.start), lambda: budgets().fallback_model
-    )
-
-
-def _temporal(settings: Settings) -> TemporalAddress:
-    return TemporalAddress(temporal_ui_url(settings), settings.temporal.namespace)
+    address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
+    return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().fallback_model)
 
 
 def build_keeper(store: Store, live: LiveSettings) -> ScheduleKeeper:
     """Return the keeper of a process that works with Temporal."""
-    return ScheduleKeeper(store, live.of(_terms), live.of(lambda settings: settings.schedules))
-
-
-def _terms(settings: Settings) -> ScheduleTerms:
-    return ScheduleTerms(queues(settings), run_settings(settings))
+    terms = live.of(lambda settings: ScheduleTerms(queues(settings), run_settings(settings)))
+    return ScheduleKeeper(store, terms, live.of(lambda settings: settings.schedules))
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@ import contextlib
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import ClassVar
 
+from connectors.base import Connector
+from maestro.bootstrap.flow import queues, run_settings
 from maestro.chat import join_session
+from maestro.connector_runtime.host import stop_accepting
 from maestro.domain.errors import ConfigurationError
 from maestro.installation.accounts import wake_for_models
 from maestro.installation.data_folder import DataFolder
@@ -23,13 +26,15 @@ from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
+from temporal.dispatcher import Dispatcher
+from temporal.engine import Engine
 from temporal.sdk import configure_sdk
 
 STORE_THREADS = 32
 """Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
 
 STILL_ARRIVING = timedelta(days=1)
-"""How old a half-received file must be before who shares the data folder takes it for forgotten."""
+"""The age at which a process that shares the data folder removes a half-received file."""
 
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while others wait for it.
@@ -63,15 +68,23 @@ class Process(ABC):
         self.settings: Settings = loaded.settings
         self.live = LiveSettings(loaded)
         self.say = say
-
-    @property
-    def shared(self) -> bool:
+        self.shared = not self.settings.temporal.embedded
         """Whether other processes work in the same data folder."""
-        return not self.settings.temporal.embedded
 
     def open_store(self) -> Store:
         """Return the store of the data folder."""
         return open_store(self.settings)
+
+    def build_dispatcher(self, store: Store) -> Dispatcher:
+        """Return the dispatcher."""
+        return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
+
+    async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[Connector] = ()) -> None:
+        """Accept no more messages and jobs, and let what runs finish."""
+        self.say("Stopping: what runs may finish.")
+        stop_accepting(connectors)
+        dispatcher.pause()
+        await engine.drain()
 
     async def until_stopped(self) -> None:
         """Run until a signal says stop."""

@@ -10,7 +10,7 @@ from maestro.child_process import plain_environment
 from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
 from maestro.installation.storage import open_files
-from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
+from maestro.settings import Settings, ToolSettings, read_environment
 from maestro.settings.live import LiveSettings
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
@@ -47,7 +47,7 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     """
     settings = live.start
     environment = plain_environment(read_environment())
-    fixed = [*_built_in(settings.tools), *_switched_on(settings, environment, live.of(_shell_seconds))]
+    fixed = [*_built_in(settings.tools), *_switched_on(live, environment)]
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
     spoken: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
@@ -97,31 +97,29 @@ def _built_in(settings: ToolSettings) -> list[Tool]:
     ]
 
 
-def _shell_seconds(settings: Settings) -> float:
-    return settings.tools.timeout_seconds * SHELL_SHARE
-
-
-def _switched_on(settings: Settings, environment: Mapping[str, str], seconds: Callable[[], float]) -> list[Tool]:
-    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(settings))]
-    shell: list[Tool] = [RunShell(environment, seconds)]
-    return [*(files if settings.tools.files else ()), *(shell if settings.tools.shell else ())]
+def _switched_on(live: LiveSettings, environment: Mapping[str, str]) -> list[Tool]:
+    seconds = live.of(lambda settings: settings.tools.timeout_seconds * SHELL_SHARE)
+    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(live.start))]
+    return [
+        *(files if live.start.tools.files else ()),
+        *([RunShell(environment, seconds)] if live.start.tools.shell else ()),
+    ]
 
 
 def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
     """Return the tools of MCP servers; their SDK is imported only if there are any, because it takes half a second."""
     if not settings.mcp:
         return None
-    servers = [_server(server) for server in settings.mcp]
+    servers = [
+        McpServerSpec(
+            name=server.name,
+            words=(server.command, *server.args) if server.command else (),
+            environment=server.env,
+            url=server.url,
+            headers=server.headers,
+            idempotent=frozenset(server.idempotent),
+        )
+        for server in settings.mcp
+    ]
     source: ToolSource = import_module("maestro.tools.mcp_client").McpServers(servers, environment)
     return source
-
-
-def _server(settings: McpServerSettings) -> McpServerSpec:
-    return McpServerSpec(
-        name=settings.name,
-        words=(settings.command, *settings.args) if settings.command else (),
-        environment=settings.env,
-        url=settings.url,
-        headers=settings.headers,
-        idempotent=frozenset(settings.idempotent),
-    )

@@ -8,32 +8,25 @@ from functools import partial
 
 from connectors.base import Connector
 from maestro.bootstrap.api import api_parts, build_server
-from maestro.bootstrap.connectors import build_context, configured_connectors
-from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts, queues, run_settings, worker_parts
-from maestro.bootstrap.models import Models, begin_library, build_models
-from maestro.bootstrap.operations import build_batch_work, build_keeper, open_jobs
-from maestro.bootstrap.process import Process
+from maestro.bootstrap.connectors import build_bots, build_context, configured_connectors
+from maestro.bootstrap.flow import ModelParts, connector_parts, flow_parts
+from maestro.bootstrap.models import Models
+from maestro.bootstrap.operations import open_jobs
 from maestro.bootstrap.rules import build_chat
 from maestro.bootstrap.tools import build_tools
+from maestro.bootstrap.worker import ModelProcess
 from maestro.chat import ChatService, end_session
 from maestro.connector_runtime.context import StoreContext
-from maestro.connector_runtime.factory import ConnectorFactory
 from maestro.connector_runtime.host import (
     ConnectorHost,
     describe_closed_ports,
-    stop_accepting,
     wait_for_ports,
     webhooks_of,
 )
-from maestro.connector_runtime.keeper import BotKeeper, ContextOf
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.redaction import TextKind
-from maestro.installation.keys import open_keys
-from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.observability.health import EngineHealth, own_workers, process_metrics
-from maestro.operations.skill_folder import load_skills
-from maestro.settings import read_environment
 from maestro.settings.addresses import address_lines, endpoint_of
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services, end, first_of
@@ -41,7 +34,6 @@ from maestro.tools.registry import ToolRegistry
 from temporal.dispatcher import Dispatcher
 from temporal.endpoint import Endpoint
 from temporal.engine import Engine
-from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0
@@ -49,18 +41,8 @@ PATIENCE_SECONDS = 5.0
 READY = "Maestro is ready."
 
 
-class Up(Process):
+class Up(ModelProcess):
     """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
-
-    library: LiteLLMLibrary
-
-    def prepare(self) -> None:
-        """Begin to import the library that calls models."""
-        self.library = begin_library(self.live, read_environment())
-
-    def build_models(self, store: Store) -> Models:
-        """Return the models; touches the store."""
-        return build_models(self.live, read_environment(), store, self.library)
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         """Return the tools that models may call."""
@@ -69,15 +51,6 @@ class Up(Process):
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
         return configured_connectors(self.settings, context)
-
-    def build_bots(self, store: Store, context_of: ContextOf, host: ConnectorHost) -> BotKeeper:
-        """Return the keeper of the bots of other platforms."""
-        workshop = ConnectorFactory.of(self.settings, open_keys(self.settings, read_environment()))
-        return BotKeeper(store, workshop, context_of, host.run_bot)
-
-    def build_dispatcher(self, store: Store) -> Dispatcher:
-        """Return the dispatcher."""
-        return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return the context of the connectors."""
@@ -116,63 +89,47 @@ class Up(Process):
             await server.stop()
 
     async def _run(self, store: Store, models: Models, endpoint: Endpoint, stop: asyncio.Event) -> None:
-        skills = await load_skills(store, self.settings.skills.folder, self.settings.skills.look_seconds)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
-        reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
-        bots = self.build_bots(store, partial(build_context, self.live, store, dispatcher), host)
+        bots = build_bots(self.live, store, dispatcher, host)
         chat = build_chat(self.live, store, flow.scope.scanner)
         brains = ModelParts(models, self.build_tools(chat))
         services, begun = Services(stop), ReadySignals()
+        flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
         services.add(*(host.run(connector, begun.another()) for connector in connectors))
-        services.add(bots.run(webhooks_of(connectors)), flow.growing.run())
-        keeper = build_keeper(store, self.live)
-        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
-        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
-        services.add(build_batch_work(store, engine, dispatcher.wake).run())
+        services.add(bots.run(webhooks_of(connectors)), flow.growing.run(), *flow_services)
         if self.settings.webui.enabled:
             jobs = open_jobs(store, self.live, engine.present, dispatcher.wake)
             health = EngineHealth(store, engine, own_workers(engine), partial(describe_closed_ports, connectors))
             vitals = ProcessHealth(health, metrics)
             parts = api_parts(self.live, store, chat, jobs, vitals)
             parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
-            services.add(build_server(self.settings, parts).run(partial(_at_last, begun)))
-
-        async def drain() -> None:
-            self.say("Stopping: what runs may finish.")
-            stop_accepting(connectors)
-            dispatcher.pause()
-            await engine.drain()
-
+            services.add(build_server(self.settings, parts).run(partial(_wait_patiently, begun)))
+        drain = partial(self.drain, engine, dispatcher, connectors)
         await services.until_stopped(self._announce(begun, connectors, models), drain)
 
     async def _announce(self, begun: ReadySignals, connectors: Sequence[Connector], models: Models) -> None:
         """Announce the addresses as soon as messages are taken in."""
         await wait_for_ports(connectors)
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await begun.wait()
-        except TimeoutError:
+        await _wait_patiently(begun)
+        is_late = not begun.done
+        if is_late:
             missing = "the library that calls models is loaded" if models.library.loading else "Temporal is reachable"
             self.say(f"Messages are taken in and wait in the store until {missing}.")
-            self._tell(models)
+        else:
+            self.say(READY)
+        for line in (*address_lines(self.settings), models.announcement):
+            self.say(line)
+        if is_late:
             await begun.wait()
             self.say(READY)
-            return
-        self.say(READY)
-        self._tell(models)
-
-    def _tell(self, models: Models) -> None:
-        for line in address_lines(self.settings):
-            self.say(line)
-        self.say(models.announcement)
 
 
-async def _at_last(begun: ReadySignals) -> None:
+async def _wait_patiently(begun: ReadySignals) -> None:
     """Return when the workers have started, or after a timeout, so that the dashboard is served."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
