@@ -52,15 +52,9 @@ def init(
         cluster = (f"Namespace and search attributes were there already at {plan.address}.",)
     start = "`maestro up` (or worker, api and connect)" if plan.address else "`maestro up`"
     lines = [*map(plain, cluster), f"Next: `maestro doctor` checks everything, {start} starts it."]
-    result = {
-        "file": str(plan.file),
-        "action": plan.action,
-        "backup": str(backup) if backup else None,
-        "accounts": [entry["name"] for entry in plan.found.accounts],
-        "found": plan.found.sentences,
-        "cluster": cluster,
-    }
-    write(result, lines, given.as_json)
+    accounts = [entry["name"] for entry in plan.found.accounts]
+    result = {"file": str(plan.file), "action": plan.action, "backup": str(backup) if backup else None}
+    write({**result, "accounts": accounts, "found": plan.found.sentences, "cluster": cluster}, lines, given.as_json)
 
 
 def _confirm(plan: InitPlan) -> None:
