@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.unit.architecture.source import Finding, Source, dotted
 
 BOOTSTRAP = "maestro/bootstrap/"
-PROCESSES = frozenset({"ABC", "Process", "SeparateProcess", "Up"})
+PROCESSES = frozenset({"ABC", "ModelProcess", "Process", "SeparateProcess", "Up"})
 """Bases of the classes that are a process: what they run is composed of parts that live elsewhere."""
 TRANSACTIONS = frozenset({"begin", "view"})
 
