@@ -1,4 +1,4 @@
-"""A ConnectorContext without a store: what a connector did is there to look at."""
+"""A ConnectorContext in memory, in which tests look up the calls of a connector."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from maestro.domain.messages import (
 )
 
 REPORT_ORDER = tuple(ReceiptState)
-"""What a platform says of a message never goes back in this order."""
+"""The order of a message's statuses; an earlier one never replaces a later one."""
 
 
 @dataclass
 class MemoryContext:
-    """A ``ConnectorContext`` that keeps messages, channels, tickets and uploads in dictionaries.
+    """A ``ConnectorContext`` that stores messages, channels, tickets and uploads in dictionaries.
 
-    ``limit`` is the inbox size from which on messages are refused. ``before_accept`` and ``before_replay`` hold the
-    next call back until they are set, for tests about races. ``failure`` is raised where something is read or written,
-    ``crash`` once, when a message was just stored and not acknowledged; ``refused`` counts what was not stored.
+    ``limit`` is the largest size of the inbox. ``before_accept`` and ``before_replay`` delay the next call until they
+    are set, for tests of races. ``failure`` is raised by reads and writes, ``crash`` once, after a message was stored
+    and before its acknowledgement; ``refused`` counts messages that were not stored.
     """
 
     limit: int = 10_000
@@ -41,14 +41,14 @@ class MemoryContext:
     files: dict[str, tuple[str, Attachment, bytes]] = field(default_factory=dict)
     states: list[tuple[ConnectorState, str]] = field(default_factory=list)
     marks: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Up to where each channel and thread was read."""
+    """The cursor of each channel and thread."""
     direct: set[tuple[str, str]] = field(default_factory=set)
     passed_over: list[tuple[str, int, str]] = field(default_factory=list)
-    """The channel, the number and the reason of what was not taken in."""
+    """The channel, the number and the reason of skipped messages."""
     reports: dict[str, ReceiptReport] = field(default_factory=dict)
     """The statuses of sent messages, by key."""
     buttons: dict[str, tuple[Button, ...]] = field(default_factory=dict)
-    """The buttons of messages that were sent, by key."""
+    """The buttons of sent messages, by key."""
     moves: dict[str, str] = field(default_factory=dict)
     largest_page: int = 0
     failure: Exception | None = None
@@ -63,8 +63,7 @@ class MemoryContext:
             raise self.failure
         if self.before_accept is not None:
             await self.before_accept.wait()
-        known = {(kept.address, kept.id) for kept in self.inbox}
-        if (message.address, message.id) in known:
+        if any((stored.address, stored.id) == (message.address, message.id) for stored in self.inbox):
             return AcceptedMessage(message_id=message.id, job_id="", duplicate=True)
         if len(self.inbox) >= self.limit:
             raise Backlogged
@@ -79,7 +78,7 @@ class MemoryContext:
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
         before = self.marks.get((channel, thread), "")
-        self.marks[channel, thread] = max(before, mark, key=lambda one: (len(one), one))
+        self.marks[channel, thread] = max(before, mark, key=lambda cursor: (len(cursor), cursor))
 
     async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
         self.marks.setdefault((channel, thread), "")
@@ -110,7 +109,8 @@ class MemoryContext:
         return max((message.id for message in self.sent), default=0)
 
     async def last_heard(self, channel: str) -> datetime | None:
-        return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)
+        times = (message.sent_at for message in self.inbox if message.address.channel == channel)
+        return max(times, default=None)
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
         if self.failure is not None:
@@ -125,8 +125,8 @@ class MemoryContext:
         return Receipt(platform_message_id=report.platform_message_id) if report is not None else None
 
     async def pressed(self, key: str, number: int) -> str | None:
-        known = self.buttons.get(key, ())
-        return known[number].value if 0 <= number < len(known) else None
+        buttons = self.buttons.get(key, ())
+        return buttons[number].value if 0 <= number < len(buttons) else None
 
     async def moved(self, channel: str, to: str) -> None:
         self.moves[channel] = to
@@ -141,22 +141,17 @@ class MemoryContext:
         return self.tickets.pop(ticket, None)
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
-        kept = Attachment(
-            id=f"upload-{len(self.files) + 1}",
-            filename=upload.filename,
-            content_type=upload.content_type,
-            size=upload.size,
-        )
-        content = await asyncio.to_thread(Path(upload.path).read_bytes)
-        self.files[kept.id] = (user_id, kept, content)
-        return kept
+        file_id = f"upload-{len(self.files) + 1}"
+        file = Attachment(id=file_id, filename=upload.filename, content_type=upload.content_type, size=upload.size)
+        self.files[file_id] = (user_id, file, await asyncio.to_thread(Path(upload.path).read_bytes))
+        return file
 
     async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
-        mine = {name: kept for name, (owner, kept, _) in self.files.items() if owner == user_id}
-        for name in ids:
-            if name not in mine:
-                raise InvalidMessage(f"There is no upload {name!r} of yours.")
-        return tuple(mine[name] for name in ids)
+        own_files = {file_id: file for file_id, (owner, file, _) in self.files.items() if owner == user_id}
+        for file_id in ids:
+            if file_id not in own_files:
+                raise InvalidMessage(f"There is no upload {file_id!r} of yours.")
+        return tuple(own_files[file_id] for file_id in ids)
 
     async def upload_file(self, attachment_id: str) -> Path:
         raise NotFound(attachment_id)

@@ -226,7 +226,7 @@ class DiscordConnector(AccountConnector):
         raise PermanentFetch(f"Discord's file server answered {status}, to a fresh link too")
 
     async def catch_up(self) -> None:
-        """Read what every known channel has after its cursor; each new connection does so by itself."""
+        """Accept the messages of every known channel after its cursor; each new connection does so by itself."""
         await self._connected().catch_up()
 
     def _reference(self, message: OutgoingMessage, channel: int) -> discord.MessageReference | None:
@@ -254,7 +254,7 @@ class DiscordConnector(AccountConnector):
         return self._session
 
     async def _hold(self) -> Exception | None:
-        """Hold one connection and return why it ended, None when Discord closed it normally."""
+        """Hold one connection and return the error that ended it, None when Discord closed it normally."""
         self._session = DiscordSession(self, self._options, self._context)
         try:
             await self._session.hold(self._token)
@@ -279,7 +279,7 @@ async def _fresh_link(client: discord.Client, attachment: Attachment) -> str:
 
 
 def describe(failure: Exception) -> str:
-    """Return what happened to a connection without the text of the error, which may hold an address with a token."""
+    """Describe the error of a connection without its text, which may contain an address with a token."""
     if isinstance(failure, discord.HTTPException):
         return f"Discord answered {failure.status}"
     if isinstance(failure, discord.ConnectionClosed):

@@ -11,7 +11,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.routing import BaseRoute
 
 from connectors.account import AccountConnector, SendRateLimiter, run_together
-from connectors.base import Capabilities, Connector, ConnectorContext, Idempotency, LengthUnit
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
 from connectors.capabilities import Markup, PlatformTransport
 from connectors.failures import (
     AccountRefused,
@@ -75,29 +75,24 @@ def _granted_scopes(answer: AsyncSlackResponse) -> frozenset[str]:
     return frozenset(scope.strip() for scope in header.split(",") if scope.strip())
 
 
-def connect(instance: Instance, context: ConnectorContext) -> Connector:
-    """Create the connector of an account: for Socket Mode or for the Events API."""
-    options = instance.options
-    assert isinstance(options, SlackOptions)
-    return (SlackEventsConnector if options.mode == "events" else SlackConnector)(instance, context, options)
-
-
 class SlackConnector(AccountConnector):
-    """An app in Socket Mode; it needs no public address."""
+    """An app in Socket Mode, or one to which the Events API posts requests on the web connector's port."""
 
     platform = PLATFORM
-    transport = PlatformTransport.SOCKET
     render = staticmethod(mrkdwn)
 
-    def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
+    def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         super().__init__(instance, context)
+        options = instance.options
+        assert isinstance(options, SlackOptions)
+        self._endpoint = SlackEndpoint(instance.secret(SIGNING_SECRET)) if options.mode == "events" else None
         self.capabilities = Capabilities(
             max_length=MAX_LENGTH,
             unit=LengthUnit.CODE_POINTS,
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.RECONCILE,
             markup=Markup.OWN,
-            transport=self.transport,
+            transport=PlatformTransport.SOCKET if self._endpoint is None else PlatformTransport.WEBHOOK,
             max_file_bytes=MAX_FILE_BYTES,
             catches_up=True,
             max_buttons=send.MAX_BUTTONS,
@@ -115,7 +110,7 @@ class SlackConnector(AccountConnector):
         self._shows_typing = self._reacts = True
 
     async def _receive(self) -> None:
-        bot = await self.retry(self._introduce)
+        bot = await self.retry(self._identify_bot)
         self._inbound = SlackInbound(self._web, self, self._context, bot, self._catch_up)
         self._inbound.channels = frozenset(self._options.channels)
         await run_together(self._listen(self._inbound), self._catch_up.work(self._inbound))
@@ -185,37 +180,26 @@ class SlackConnector(AccountConnector):
             self._catch_up.look_again()
             await self._catch_up.through(self._inbound)
 
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes ``events``, ``commands`` and ``interactive``; none in Socket Mode."""
+        return self._endpoint.routes() if self._endpoint is not None else ()
+
     async def _listen(self, inbound: SlackInbound) -> None:
-        await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
+        if self._endpoint is None:
+            await SlackSocket(self._web, self._app_token, self, inbound.take, self._on_hello).run()
+            return
+        self._endpoint.take = inbound.take
+        self._catch_up.look_again()
+        await self.report_running(f"Events API, /platforms/slack/{self.account}/events{self._missing}")
+        await asyncio.Event().wait()
 
     async def _on_hello(self) -> None:
         """Catch up whenever Slack says hello on a new connection: events from before it may be lost."""
         self._catch_up.look_again()
         await self.report_running(f"Socket Mode{self._missing}")
 
-    async def _introduce(self) -> SlackBot:
-        """Ask Slack which bot the token belongs to."""
+    async def _identify_bot(self) -> SlackBot:
         with slack_errors(token=BOT_TOKEN):
             answer = await self._web.auth_test()
         self._missing = missing_scopes(answer, self._options)
         return replace(bot_of(self.account, answer), every_line=not self._options.require_mention)
-
-
-class SlackEventsConnector(SlackConnector):
-    """An app to which Slack posts requests, on the web connector's port."""
-
-    transport = PlatformTransport.WEBHOOK
-
-    def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
-        super().__init__(instance, context, options)
-        self._endpoint = SlackEndpoint(instance.secret(SIGNING_SECRET))
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes ``events``, ``commands`` and ``interactive`` below the account's path."""
-        return self._endpoint.routes()
-
-    async def _listen(self, inbound: SlackInbound) -> None:
-        self._endpoint.take = inbound.take
-        self._catch_up.look_again()
-        await self.report_running(f"Events API, /platforms/slack/{self.account}/events{self._missing}")
-        await asyncio.Event().wait()

@@ -10,7 +10,7 @@ platform = Platform(
         APP_TOKEN: "the token of Socket Mode, `xapp-...`",
         SIGNING_SECRET: "what requests of the Events API are signed with",
     },
-    connector="connectors.slack.connector:connect",
+    connector="connectors.slack.connector:SlackConnector",
     options=SlackOptions,
     complete=complete,
 )

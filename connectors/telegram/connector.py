@@ -11,7 +11,7 @@ from telegram import ReactionTypeEmoji
 from telegram.constants import ChatAction
 
 from connectors.account import AccountConnector, SendRateLimiter
-from connectors.base import Capabilities, Connector, ConnectorContext, Idempotency, LengthUnit
+from connectors.base import Capabilities, ConnectorContext, Idempotency, LengthUnit
 from connectors.capabilities import Markup, OnAmbiguous, PlatformTransport
 from connectors.failures import (
     AccountRefused,
@@ -55,29 +55,25 @@ COMMANDS = {
 log = structlog.get_logger(__name__)
 
 
-def connect(instance: Instance, context: ConnectorContext) -> Connector:
-    """Create the connector of a bot, for polling or for a webhook."""
-    options = instance.options
-    assert isinstance(options, TelegramOptions)
-    return (TelegramWebhookConnector if options.mode == "webhook" else TelegramConnector)(instance, context, options)
-
-
 class TelegramConnector(AccountConnector):
-    """A bot in polling mode; it needs no public address."""
+    """A bot that polls for its updates, or to which Telegram posts them on the web connector's port."""
 
     platform = PLATFORM
-    transport = PlatformTransport.POLLING
     render = staticmethod(render)
 
-    def __init__(self, instance: Instance, context: ConnectorContext, options: TelegramOptions) -> None:
+    def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         super().__init__(instance, context)
+        options = instance.options
+        assert isinstance(options, TelegramOptions)
+        self._secret = instance.secret(WEBHOOK_SECRET)
+        self._endpoint = TelegramEndpoint(self._secret) if options.mode == "webhook" else None
         self.capabilities = Capabilities(
             max_length=send.MAX_LENGTH,
             unit=LengthUnit.UTF16,
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.NONE,
             markup=Markup.OWN,
-            transport=self.transport,
+            transport=PlatformTransport.POLLING if self._endpoint is None else PlatformTransport.WEBHOOK,
             max_file_bytes=send.MAX_FILE_BYTES,
             on_ambiguous=OnAmbiguous(options.on_ambiguous),
             max_buttons=MAX_BUTTONS,
@@ -99,7 +95,7 @@ class TelegramConnector(AccountConnector):
             raise AccountRefused(NO_TOKEN)
         try:
             await self._client.open()
-            bot = await self.retry(self._introduce)
+            bot = await self.retry(self._identify_bot)
             inbound = TelegramInbound(self._context, bot, self._migrations, self._confirm_press)
             await inbound.restrict_to(self._options.channels)
             await self._register_commands()
@@ -175,7 +171,15 @@ class TelegramConnector(AccountConnector):
             raise PermanentFetch(NO_LINK)
         return link
 
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the route for Telegram's requests, ``/platforms/telegram/<account>``; none in polling mode."""
+        return self._endpoint.routes() if self._endpoint is not None else ()
+
     async def _listen(self, inbound: TelegramInbound) -> None:
+        if self._endpoint is not None:
+            self._endpoint.take = inbound.take
+            subscription = WebhookSubscription(self._client, self._options.webhook_url, self._secret)
+            await subscription.keep(self, self._detail)
         polling = TelegramPolling(self._client, inbound, lambda: self.report_running(self._detail))
         while True:
             await self.retry(polling.poll)
@@ -192,13 +196,12 @@ class TelegramConnector(AccountConnector):
         where = send.destination(message, chat, quoting=self._options.quotes(in_group=is_group(chat)))
         return await (send.upload if message.filename else send.post)(self._client, message, where)
 
-    async def _introduce(self) -> TelegramBot:
-        """Ask Telegram which bot the token belongs to."""
+    async def _identify_bot(self) -> TelegramBot:
         with telegram_errors():
             me = await self._client.get_me()
         every_line = not self._options.require_mention
         hint = PRIVACY_HINT if every_line and not me.can_read_all_group_messages else ""
-        self._detail = f"@{me.username}, {self.transport}{hint}"
+        self._detail = f"@{me.username}, {self.capabilities.transport}{hint}"
         return TelegramBot(self.account, me.id, me.username or "", every_line)
 
     async def _register_commands(self) -> None:
@@ -208,26 +211,6 @@ class TelegramConnector(AccountConnector):
                 await self._client.set_my_commands([(word[1:], text) for word, text in COMMANDS.items()])
         except SendFailure as failure:
             log.warning("telegram.commands_not_registered", account=self.account, reason=str(failure))
-
-
-class TelegramWebhookConnector(TelegramConnector):
-    """A bot in webhook mode: Telegram posts its messages to the web connector's port."""
-
-    transport = PlatformTransport.WEBHOOK
-
-    def __init__(self, instance: Instance, context: ConnectorContext, options: TelegramOptions) -> None:
-        super().__init__(instance, context, options)
-        self._secret = instance.secret(WEBHOOK_SECRET)
-        self._endpoint = TelegramEndpoint(self._secret)
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the route for Telegram's requests: ``/platforms/telegram/<account>``."""
-        return self._endpoint.routes()
-
-    async def _listen(self, inbound: TelegramInbound) -> None:
-        self._endpoint.take = inbound.take
-        subscription = WebhookSubscription(self._client, self._options.webhook_url, self._secret)
-        await subscription.keep(self, self._detail)
 
 
 @contextmanager

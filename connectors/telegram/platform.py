@@ -9,7 +9,7 @@ platform = Platform(
         TOKEN: "the bot's token, from @BotFather",
         WEBHOOK_SECRET: "what Telegram proves itself with in webhook mode; a word of your own",
     },
-    connector="connectors.telegram.connector:connect",
+    connector="connectors.telegram.connector:TelegramConnector",
     options=TelegramOptions,
     complete=complete,
 )

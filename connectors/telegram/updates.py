@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from time import monotonic
+from typing import NoReturn
 
 import structlog
 from starlette.requests import Request
@@ -129,7 +130,7 @@ class WebhookSubscription:
         self._secret = secret
         self._seen = datetime.now(UTC)
 
-    async def keep(self, connector: AccountConnector, detail: str) -> None:
+    async def keep(self, connector: AccountConnector, detail: str) -> NoReturn:
         """Subscribe, and check the subscription until cancelled; raises ``AccountRefused``."""
         await connector.retry(self.subscribe)
         while True:

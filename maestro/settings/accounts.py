@@ -17,7 +17,7 @@ from maestro.settings.problems import refuse, translate
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
 NOT_COLUMNS = {"status", "api_key"}
-"""The fields of an entry that are no columns, or need a conversion."""
+"""The fields of a configured account without a column of the same value in the store."""
 
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
@@ -67,7 +67,7 @@ def without_login(address: str) -> str:
 
 def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
     """Return the models that accounts name, with their providers."""
-    return [f"{one.provider}/{model}" for one in accounts for model in (one.model, *one.models.split())]
+    return [f"{account.provider}/{model}" for account in accounts for model in (account.model, *account.models.split())]
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,8 +82,8 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
             "the account into llm.accounts of the configuration"
         )
     models = " ".join(own_name(entry.provider, model) for model in entry.models)
-    own = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
-    return {**entry.model_dump(by_alias=False, exclude=NOT_COLUMNS), **own}
+    converted = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
+    return {**entry.model_dump(by_alias=False, exclude=NOT_COLUMNS), **converted}
 
 
 def describe_unknown_window(model: str) -> str:
@@ -93,10 +93,10 @@ def describe_unknown_window(model: str) -> str:
     )
 
 
-def describe_accounts(known: Sequence[ModelAccount]) -> str:
+def describe_accounts(accounts: Sequence[ModelAccount]) -> str:
     """Return a sentence about the answering account, shown before any paid call (docs/decisions.md: demo model)."""
-    if not known:
+    if not accounts:
         return NO_ACCOUNT
-    first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
-    others = f" {len(known) - 1} more may answer in its place." if len(known) > 1 else ""
+    first = min(accounts, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
+    others = f" {len(accounts) - 1} more may answer in its place." if len(accounts) > 1 else ""
     return f"Answers come from {first.provider}/{first.model} ({ACCOUNT_SOURCES[first.source]}).{others}"

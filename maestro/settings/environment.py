@@ -1,4 +1,4 @@
-"""Where settings are read: ``MAESTRO_*`` variables, keys of providers, and the configuration file."""
+"""The sources of settings: ``MAESTRO_*`` variables, keys of providers, and the configuration file."""
 
 import json
 import os
@@ -30,10 +30,10 @@ _PROVIDERS = (
 )
 
 PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVIDERS}
-"""The usual variable of each provider that is looked for in the environment."""
+"""The environment variable with the key or the address of each provider."""
 
 MORE_ACCOUNTS = 50
-"""Each of these variables also counts with a number from 1 to this behind it: ``OPENAI_API_KEY_2``."""
+"""The most further accounts of a provider, each with a number behind the variable: ``OPENAI_API_KEY_2``."""
 
 _TAILS = ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
 
@@ -41,16 +41,16 @@ DEFAULT_FILE = Path("maestro.json")
 
 
 def read_environment() -> Mapping[str, str]:
-    """The environment of this process; nothing else in Maestro touches it."""
+    """Return the environment of this process; no other code in Maestro reads it."""
     return dict(os.environ)
 
 
 def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
-    """The accounts that keys in the environment stand for, the first to try first; for when none is configured.
+    """Return the accounts of the provider keys in the environment, by priority; used if none is configured.
 
     ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be missing.
 
-    Raises ``ConfigurationError`` for a variable that cannot be what its name says.
+    Raises ``ConfigurationError`` for a variable with an invalid value.
     """
     return tuple(
         _found_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
@@ -62,7 +62,7 @@ def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...
 
 
 def variable_of(account: AccountSettings) -> str:
-    """The variable in which an account was found."""
+    """Return the variable in which an account was found."""
     return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 
 
@@ -76,7 +76,7 @@ def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
         raise refuse(translate(error, (), {(): variable})) from None
 
 
-def _ours(environment: Mapping[str, str]) -> dict[str, str]:
+def _maestro_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the ``MAESTRO_*`` variables; an empty one counts as not set, because container tools set empty ones."""
     return {
         name: value
@@ -91,28 +91,29 @@ def _ours(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) -> list[str]:
-    """A problem for each ``MAESTRO_*`` variable that neither sets a key nor is referred to by one."""
+    """Return a problem for each ``MAESTRO_*`` variable that sets no key and that no key refers to."""
     known = {*VARIABLES, CONFIG_FILE}
-    return [unknown_variable(name, known) for name in sorted(_ours(environment)) if name not in known | referred]
+    unknown = sorted(set(_maestro_variables(environment)) - known - referred)
+    return [unknown_variable(name, known) for name in unknown]
 
 
 def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
-    """For each key that the environment sets, its variable and the variable's text."""
-    ours = _ours(environment)
-    found: dict[Location, tuple[str, str]] = {}
+    """Return the variable and its text for each key that the environment sets."""
+    variables = _maestro_variables(environment)
+    by_location: dict[Location, tuple[str, str]] = {}
     for key in LEAVES:
-        names = [name for name in key.variables if name in ours]
+        names = [name for name in key.variables if name in variables]
         if len(names) > 1:
             problems.append(f"{' and '.join(names)} both set {key.path}; unset one")
         if names:
-            found[key.location] = (names[0], ours[names[0]])
-    return found
+            by_location[key.location] = (names[0], variables[names[0]])
+    return by_location
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
     """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` here if there is one.
 
-    A file that was named must exist: going on without it would run with settings nobody asked for.
+    A named file must exist: without it, Maestro would run with other settings than the operator expects.
     """
     if named is not None:
         return _existing(named, "--config")
@@ -129,16 +130,16 @@ def _existing(file: Path, setting: str) -> Path:
 
 
 def read_file(file: Path, problems: list[str]) -> dict[str, object]:
-    """The object in the file; a key that stands twice is a problem, since only one of its values would count."""
+    """Return the object in the file; a repeated key is a problem, because only one of its values would count."""
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        problems.extend(f"{file}: the key {name} stands twice in one object; remove one" for name in twice)
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        problems.extend(f"{file}: the key {name} stands twice in one object; remove one" for name in repeated)
         return dict(pairs)
 
     try:
-        tree = json.loads(_text(file), object_pairs_hook=unique)
+        tree = json.loads(_read_text(file), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         where = f"{file}: line {error.lineno}, column {error.colno}"
         raise ConfigurationError(f"{where}: this is not JSON ({error.msg}); correct it there") from None
@@ -149,7 +150,7 @@ def read_file(file: Path, problems: list[str]) -> dict[str, object]:
     return tree
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")  # editors on Windows may write a byte order mark
     except OSError as error:

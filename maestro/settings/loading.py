@@ -28,56 +28,41 @@ def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
 
     For a missing key, the whole entry that lacks it is removed. If nothing can be removed, the whole tree is.
     """
-    found = [place for location in locations if (place := _nearest_present(tree, location))]
+    present = {place for location in locations if (place := _nearest_present(tree, location))}
     # From the end of each list, so that a removal does not move the entries still to be removed.
-    for place in sorted(set(found), key=_by_position, reverse=True):
-        _remove(tree, place)
-    if not found:
+    order = sorted(present, key=lambda place: [(part, "") if isinstance(part, int) else (0, part) for part in place])
+    for *above, last in reversed(order):
+        node: Any = tree
+        for part in above:
+            node = node[part]
+        del node[last]
+    if not present:
         tree.clear()
 
 
 def without_accounts(tree: dict[str, object]) -> dict[str, object]:
-    """Return a configuration that says nothing of accounts at providers of models."""
+    """Return the configuration without the accounts of model providers."""
     llm = tree.get("llm")
     if not isinstance(llm, dict):
         return tree
     return {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
 
 
-def _nearest_present(tree: object, location: Location) -> Location:
-    """The longest beginning of the location that exists."""
+def _nearest_present(tree: Any, location: Location) -> Location:
+    """Return the location, or the longest beginning of it that exists."""
     for depth, part in enumerate(location):
-        if not _has(tree, part):
+        in_list = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
+        if not in_list and not (isinstance(tree, dict) and part in tree):
             return location[:depth]
-        tree = tree[part]  # type: ignore[index]  # the location exists in the tree
-    return location
-
-
-def _has(node: object, part: str | int) -> bool:
-    if isinstance(node, dict):
-        return part in node
-    return isinstance(node, list) and isinstance(part, int) and part < len(node)
-
-
-def _remove(tree: Any, location: Location) -> None:
-    *above, last = location
-    for part in above:
-        if not _has(tree, part):
-            return
         tree = tree[part]
-    if _has(tree, last):
-        del tree[last]
-
-
-def _by_position(location: Location) -> tuple[tuple[int, str], ...]:
-    return tuple((part, "") if isinstance(part, int) else (0, part) for part in location)
+    return location
 
 
 @dataclass(frozen=True)
 class Loaded:
     """The settings, the source of each key (such as ``webui.port``), and the file that was read.
 
-    ``tree`` is what they were read from, as the file would say it; values set while Maestro runs are laid over it.
+    ``tree`` has all values in the form of the file; values that are set while Maestro runs are laid over it.
     """
 
     settings: Settings
@@ -93,11 +78,11 @@ def load(
     *,
     accounts: bool = True,
 ) -> Loaded:
-    """Read the configuration; ``overrides`` are options of the command line by key, ``None`` where not given.
+    """Read the configuration; ``overrides`` are options of the command line by key, None where not given.
 
-    Without ``accounts`` those at providers are passed over: a process that calls no model needs no keys.
+    Without ``accounts`` those of model providers are left out: a process that calls no model needs no keys.
 
-    Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
+    Raises ``ConfigurationError`` that names every problem with its key and its fix, but no value.
     """
     file = find_file(config_file, environment)
     draft = SettingsDraft(accounts=accounts)
@@ -112,15 +97,15 @@ def load(
 
 
 class SettingsDraft:
-    """The configuration while its layers are read, and every problem found in it."""
+    """The configuration while its layers are read, and the problems of it."""
 
     def __init__(self, *, accounts: bool = True) -> None:
         self._accounts = accounts
         self.origins: dict[str, ValueOrigin] = {key.path: "default" for key in LEAVES}
         self.written: dict[str, object] = {}
-        """The file as it stands, with the references in it."""
+        """The content of the file with unresolved references."""
         self.tree: dict[str, object] = {}
-        """All layers so far, references read."""
+        """The layers read so far, with resolved references."""
         self._sources: dict[Location, str] = {}
         self._referred: frozenset[str] = frozenset()
         self._problems: list[str] = []
@@ -139,7 +124,7 @@ class SettingsDraft:
         self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Lay the environment over the file, but for the password of the dashboard.
+        """Lay the environment over the file, except over the password of the dashboard.
 
         See docs/decisions.md: route guards.
         """
@@ -152,7 +137,7 @@ class SettingsDraft:
             if key is PASSWORD and _lookup(self.tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable
-            self._place(key, resolve(self._parsed(key, text), location, references, self._report), "environment")
+            self._set(key, resolve(self._parse(key, text), location, references, self._report), "environment")
 
     def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
         """Lay the options of the command line over everything."""
@@ -167,10 +152,10 @@ class SettingsDraft:
                 self._report(location, unknown_key(location))
             else:
                 plain = str(value) if isinstance(value, Path) else value
-                self._place(KEYS[path], resolve(plain, location, references, self._report), "command line")
+                self._set(KEYS[path], resolve(plain, location, references, self._report), "command line")
 
     def settings(self) -> Settings:
-        """The settings; raises ``ConfigurationError`` if there is a problem."""
+        """Return the settings; raises ``ConfigurationError`` if there is a problem."""
         try:
             settings = validated(self.tree)
         except ValidationError as error:
@@ -180,7 +165,7 @@ class SettingsDraft:
         return settings
 
     def sound_settings(self) -> tuple[Settings, list[str]]:
-        """The settings without the invalid values, and the problems of these."""
+        """Return the settings without the invalid values, and the problems of these values."""
         problems: list[str] = []
         while True:
             try:
@@ -193,7 +178,7 @@ class SettingsDraft:
         self._failed.add(location)
         self._problems.append(describe(location, sentence, self._sources))
 
-    def _parsed(self, key: Key, text: str) -> object:
+    def _parse(self, key: Key, text: str) -> object:
         if text.startswith((ENVIRONMENT, FILE)):
             return text
         try:
@@ -202,7 +187,7 @@ class SettingsDraft:
             self._report(key.location, str(error))
             return None
 
-    def _place(self, key: Key, value: object, origin: ValueOrigin) -> None:
+    def _set(self, key: Key, value: object, origin: ValueOrigin) -> None:
         section: object = self.tree
         *above, last = key.location
         for name in above:
@@ -214,7 +199,7 @@ class SettingsDraft:
 
 
 def validated(tree: Mapping[str, object]) -> Settings:
-    """The tree as settings; raises ``ValidationError``."""
+    """Return the tree as settings; raises ``ValidationError``."""
     # Strict JSON mode: "8080" and true are refused as a port, while a list still becomes a tuple.
     return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
@@ -229,10 +214,9 @@ def _lookup(tree: object, location: Location) -> object:
 
 @dataclass(frozen=True)
 class Survey:
-    """A configuration as far as it could be read.
+    """The valid part of a configuration, and a line for each problem.
 
-    ``settings`` leave out every invalid value, and ``problems`` have a line for each. ``written`` is the content of the
-    file with unresolved references; empty without a readable file.
+    ``written`` is the content of the file with unresolved references; empty without a readable file.
     """
 
     settings: Settings
@@ -242,7 +226,7 @@ class Survey:
 
 
 def named_file(given: Path | None, environment: Mapping[str, str]) -> Path:
-    """The file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json`` here; it need not exist."""
+    """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; it need not exist."""
     return given or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
 
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from connectors.platforms import Instance
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
-from connectors.slack.connector import SlackConnector, SlackEventsConnector, connect
+from connectors.slack.connector import SlackConnector
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import slack_server
 from tests.support.listening import Listening
@@ -56,14 +56,13 @@ async def slack_app(
 ) -> AsyncIterator[SlackApp]:
     """Connect an app for the length of a block; in Socket Mode it listens when the block begins."""
     kept = context or MemoryContext()
-    made = connect(instance(slack, **options), kept)
-    assert isinstance(made, SlackConnector)
+    made = SlackConnector(instance(slack, **options), kept)
     app = SlackApp(slack, kept, made)
     try:
         if start:
             sockets = slack.socket.opened
             await app.start()
-            if not isinstance(made, SlackEventsConnector):
+            if not made.routes():
                 await slack.connected(sockets + 1)
         yield app
     finally:

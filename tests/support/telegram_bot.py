@@ -12,7 +12,7 @@ from connectors.base import ConnectorState
 from connectors.platforms import Instance
 from connectors.telegram.config import TOKEN as TOKEN_NAME
 from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
-from connectors.telegram.connector import TelegramConnector, connect
+from connectors.telegram.connector import TelegramConnector
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.instance import until
 from tests.support.listening import Listening
@@ -49,8 +49,7 @@ async def telegram_bot(
 ) -> AsyncIterator[TelegramBot]:
     """Connect a bot for the length of a block; it listens when the block begins."""
     kept = context or MemoryContext()
-    made = connect(instance(telegram, **options), kept)
-    assert isinstance(made, TelegramConnector)
+    made = TelegramConnector(instance(telegram, **options), kept)
     bot, before = TelegramBot(telegram, kept, made), len(kept.states)
     try:
         if start:
