@@ -40,31 +40,31 @@ class DiscordCursors:
         self._initial: dict[int, int] = {}
         """The cursor of each channel at its first use in this connection."""
 
-    async def of(self, place: DiscordChannel) -> int | None:
+    async def of(self, channel: DiscordChannel) -> int | None:
         """Return the id of the newest message that was accepted or skipped, None in a new channel."""
-        if place.id not in self._known:
-            mark = await self._context.cursor(place.channel, place.thread)
+        if channel.id not in self._known:
+            mark = await self._context.cursor(channel.address_channel, channel.thread)
             if not mark:
                 return None
-            self._initial.setdefault(place.id, self._known.setdefault(place.id, int(mark)))
-        return self._known[place.id]
+            self._initial.setdefault(channel.id, self._known.setdefault(channel.id, int(mark)))
+        return self._known[channel.id]
 
-    async def before(self, place: DiscordChannel) -> int | None:
+    async def before(self, channel: DiscordChannel) -> int | None:
         """Return a channel's cursor from before this connection, even if it has advanced since; None for none."""
-        await self.of(place)
-        return self._initial.get(place.id)
+        await self.of(channel)
+        return self._initial.get(channel.id)
 
-    async def begin_at(self, place: DiscordChannel, number: int) -> None:
+    async def begin_at(self, channel: DiscordChannel, number: int) -> None:
         """Record the first message of a channel; earlier messages are not answered."""
-        self._known[place.id] = max(number, self._known.get(place.id, 0))
-        await self._context.remember_channel(place.channel, place.thread, direct=place.direct)
-        await self._context.advance(place.channel, str(self._known[place.id]), place.thread)
+        self._known[channel.id] = max(number, self._known.get(channel.id, 0))
+        await self._context.remember_channel(channel.address_channel, channel.thread, direct=channel.direct)
+        await self._context.advance(channel.address_channel, str(self._known[channel.id]), channel.thread)
 
-    def note(self, place: DiscordChannel, number: int) -> None:
+    def note(self, channel: DiscordChannel, number: int) -> None:
         """Record that everything up to this message is accepted; the cursor never goes back."""
-        if number > self._known.get(place.id, 0):
-            self._known[place.id] = number
-            self._unwritten[place.id] = place
+        if number > self._known.get(channel.id, 0):
+            self._known[channel.id] = number
+            self._unwritten[channel.id] = channel
 
     async def keep_written(self) -> None:
         """Write changed cursors to the store every second until cancelled."""
@@ -79,9 +79,9 @@ class DiscordCursors:
 
     async def write(self) -> None:
         """Write the cursors that have changed since the last write."""
-        for number, place in tuple(self._unwritten.items()):
+        for number, channel in tuple(self._unwritten.items()):
             mark = self._known[number]
-            await self._context.advance(place.channel, str(mark), place.thread)
+            await self._context.advance(channel.address_channel, str(mark), channel.thread)
             if self._known[number] == mark:
                 self._unwritten.pop(number, None)
 
@@ -93,7 +93,7 @@ class ChannelQueue:
     ``newest`` is the last message of the history, None where it is unknown.
     """
 
-    place: DiscordChannel
+    channel: DiscordChannel
     waiting: deque[Work] = field(default_factory=deque)
     behind: bool = False
     newest: int | None = None
@@ -137,10 +137,10 @@ class ChannelQueues:
         for queue in self._queues.values():
             queue.newest = None
 
-    def put(self, place: DiscordChannel, work: Work) -> None:
+    def put(self, channel: DiscordChannel, work: Work) -> None:
         """Queue an event; in a channel that may have a gap, the history is read first."""
-        queue = self._queue(place)
-        if place.id not in self._settled:
+        queue = self._queue(channel)
+        if channel.id not in self._settled:
             queue.fall_behind()
         if len(queue.waiting) < MOST_WAITING:
             queue.waiting.append(work)
@@ -149,9 +149,9 @@ class ChannelQueues:
             queue.fall_behind()
         self._start_worker(queue)
 
-    def catch_up(self, place: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
+    def catch_up(self, channel: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
         """Read the channel's history before its next event; the task ends when the queue is empty."""
-        queue = self._queue(place)
+        queue = self._queue(channel)
         queue.fall_behind(newest)
         return self._start_worker(queue)
 
@@ -162,8 +162,8 @@ class ChannelQueues:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
-    def _queue(self, place: DiscordChannel) -> ChannelQueue:
-        return self._queues.setdefault(place.id, ChannelQueue(place))
+    def _queue(self, channel: DiscordChannel) -> ChannelQueue:
+        return self._queues.setdefault(channel.id, ChannelQueue(channel))
 
     def _start_worker(self, queue: ChannelQueue) -> "asyncio.Task[None]":
         if queue.worker is None:
@@ -175,7 +175,7 @@ class ChannelQueues:
             while queue.behind or queue.waiting:
                 await self._next(queue)
         finally:
-            del self._queues[queue.place.id]
+            del self._queues[queue.channel.id]
 
     async def _next(self, queue: ChannelQueue) -> None:
         try:
@@ -189,16 +189,16 @@ class ChannelQueues:
             queue.fall_behind()
             pause = PAUSES[min(queue.failures, len(PAUSES) - 1)]
             queue.failures += 1
-            log.warning("discord.later", channel=queue.place.id, error=type(error).__name__, seconds=pause)
+            log.warning("discord.later", channel=queue.channel.id, error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
 
     async def _catch_up(self, queue: ChannelQueue) -> None:
         """Read the history; if another session began meanwhile, there may be a further gap."""
         session, newest = self._session, queue.newest
         queue.behind = False
-        await self._read(queue.place, newest)
+        await self._read(queue.channel, newest)
         if session == self._session:
-            self._settled.add(queue.place.id)
+            self._settled.add(queue.channel.id)
 
 
 class DiscordCatchUp:
@@ -219,46 +219,45 @@ class DiscordCatchUp:
         self._take = take
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, place: DiscordChannel, newest: int | None) -> None:
+    async def read(self, channel: DiscordChannel, newest: int | None) -> None:
         """Accept the messages of a channel after its cursor; ``newest`` is its last message, None if unknown.
 
         In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
         """
-        cursor = await self._cursors.of(place)
+        cursor = await self._cursors.of(channel)
         if cursor is None and newest is not None:
-            cursor = await self._first_sight(place, newest)
+            cursor = await self._first_sight(channel, newest)
         if cursor is None or (newest is not None and newest <= cursor):
             return
         most, hours = self._options.catch_up_messages, self._options.catch_up_hours
-        channel = self._client.get_partial_messageable(place.id, guild_id=place.guild)
+        source = self._client.get_partial_messageable(channel.id, guild_id=channel.guild)
         # Newest first: above the limit, the oldest messages are skipped.
-        history = channel.history(after=discord.Object(cursor), oldest_first=False, limit=most + 1)
+        history = source.history(after=discord.Object(cursor), oldest_first=False, limit=most + 1)
         try:
             async with self._slots:
                 missed = [message async for message in history]
         except (discord.Forbidden, discord.NotFound) as error:
             why = f"the history may not be read ({error.status}, code {error.code})"
-            await self._context.skipped(str(place.id), 0, why)
+            await self._context.skipped(str(channel.id), 0, why)
             return
         oldest = datetime.now(UTC) - timedelta(hours=hours)
         young = [message for message in missed[:most] if message.created_at >= oldest]
         for message in reversed(young):
-            await self._take(message, place)
+            await self._take(message, channel)
         if len(missed) > most:
-            await self._context.skipped(str(place.id), 0, f"more than {most} were missed (catchUpMessages)")
+            await self._context.skipped(str(channel.id), 0, f"more than {most} were missed (catchUpMessages)")
         elif len(missed) > len(young):
             why = f"they are older than {hours:g} hours (catchUpHours)"
-            await self._context.skipped(str(place.id), len(missed) - len(young), why)
-        self._cursors.note(place, missed[0].id if missed else cursor)
+            await self._context.skipped(str(channel.id), len(missed) - len(young), why)
+        self._cursors.note(channel, missed[0].id if missed else cursor)
 
-    async def _first_sight(self, place: DiscordChannel, newest: int) -> int:
+    async def _first_sight(self, channel: DiscordChannel, newest: int) -> int:
         """Set the first cursor of a channel; a thread younger than the cursor of its channel is read from its start."""
-        beginning = newest
-        if place.parent:
-            channel = await self._cursors.before(DiscordChannel(place.parent, guild=place.guild))
-            beginning = place.id - 1 if channel is not None and place.id > channel else newest
-        await self._cursors.begin_at(place, beginning)
-        return beginning
+        parent = DiscordChannel(channel.parent, guild=channel.guild)
+        parent_cursor = await self._cursors.before(parent) if channel.parent else None
+        first_cursor = channel.id - 1 if parent_cursor is not None and channel.id > parent_cursor else newest
+        await self._cursors.begin_at(channel, first_cursor)
+        return first_cursor
 
 
 def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:

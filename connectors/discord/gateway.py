@@ -120,8 +120,8 @@ class DiscordSession(discord.Client):
 
     async def catch_up(self) -> None:
         """Read every known channel after its cursor, even if the gateway reports no newer message."""
-        known = [place for guild in self.guilds for place, _ in channels_of(guild) if self._is_wanted(place)]
-        reading = [self._queues.catch_up(place) for place in known]
+        known = [channel for guild in self.guilds for channel, _ in channels_of(guild) if self._is_wanted(channel)]
+        reading = [self._queues.catch_up(channel) for channel in known]
         await asyncio.gather(*reading, *await self._read_direct_channels())
 
     async def setup_hook(self) -> None:
@@ -146,9 +146,9 @@ class DiscordSession(discord.Client):
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Begin to read the histories of a server's channels that have a gap."""
-        for place, newest in channels_of(guild):
-            if self._is_wanted(place):
-                self._queues.catch_up(place, newest)
+        for channel, newest in channels_of(guild):
+            if self._is_wanted(channel):
+                self._queues.catch_up(channel, newest)
 
     on_guild_join = on_guild_available
 
@@ -187,25 +187,25 @@ class DiscordSession(discord.Client):
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Accept the press of a button; the command tree handles commands."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
-            place = channel_of_event(interaction.channel, interaction.guild_id)
-            await interactions.take_press(interaction, place, self._connector.account, self._context)
+            channel = channel_of_event(interaction.channel, interaction.guild_id)
+            await interactions.take_press(interaction, channel, self._connector.account, self._context)
 
     def _enqueue(
         self, message: discord.Message, take: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
-        place = channel_of_event(message.channel)
-        if self._is_wanted(place):
-            self._queues.put(place, partial(take, message, place))
+        channel = channel_of_event(message.channel)
+        if self._is_wanted(channel):
+            self._queues.put(channel, partial(take, message, channel))
 
-    async def _take(self, message: discord.Message, place: DiscordChannel) -> None:
+    async def _take(self, message: discord.Message, channel: DiscordChannel) -> None:
         """Commit a message, then its cursor; one never seen in this channel begins the cursor."""
-        if await self._cursors.of(place) is None:
-            await self._cursors.begin_at(place, message.id - 1)
-        await self._accept(incoming(message, place, self._bot))
-        self._cursors.note(place, message.id)
+        if await self._cursors.of(channel) is None:
+            await self._cursors.begin_at(channel, message.id - 1)
+        await self._accept(incoming(message, channel, self._bot))
+        self._cursors.note(channel, message.id)
 
-    async def _take_edit(self, message: discord.Message, place: DiscordChannel) -> None:
-        await self._accept(edited(message, place, self._bot))
+    async def _take_edit(self, message: discord.Message, channel: DiscordChannel) -> None:
+        await self._accept(edited(message, channel, self._bot))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
         if message is not None:
@@ -214,7 +214,7 @@ class DiscordSession(discord.Client):
     async def _read_direct_channels(self) -> "Sequence[asyncio.Task[None]]":
         """Begin to read direct messages; Discord announces no such channel to bots, so the store remembers them."""
         known = await self._context.known_channels()
-        return [self._queues.catch_up(DiscordChannel(int(direct.channel))) for direct in known if direct.direct]
+        return [self._queues.catch_up(DiscordChannel(int(channel.channel))) for channel in known if channel.direct]
 
     async def _take_command(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a command within the three seconds that Discord gives, then commit it."""
@@ -225,12 +225,12 @@ class DiscordSession(discord.Client):
             # The command is obeyed even without Discord's acknowledgement; its reply is then sent as an ordinary
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
-        place = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
-        if place is None or not self._is_wanted(place):
+        channel = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
+        if channel is None or not self._is_wanted(channel):
             self._give_up(interaction, COMMAND_UNANSWERED)
             return
         try:
-            await self._context.accept(command(interaction, word, place, self._connector.account))
+            await self._context.accept(command(interaction, word, channel, self._connector.account))
             self._give_up(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)
@@ -241,9 +241,9 @@ class DiscordSession(discord.Client):
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
 
-    def _is_wanted(self, place: DiscordChannel) -> bool:
+    def _is_wanted(self, channel: DiscordChannel) -> bool:
         chosen = self._options.channels
-        return place.direct or not chosen or place.channel in chosen or str(place.id) in chosen
+        return channel.direct or not chosen or channel.address_channel in chosen or str(channel.id) in chosen
 
     @property
     def _bot(self) -> DiscordBot:

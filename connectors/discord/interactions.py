@@ -34,7 +34,6 @@ MAX_BUTTONS = 25
 LABEL_CHARS = 80
 BUTTON_EXPIRED = "This button is for nothing any more."
 BUTTON_OF_OTHERS = "This is for somebody else to answer."
-PRESS_FULL = "Maestro is busy; press it again in a moment."
 
 
 async def register_commands(tree: "app_commands.CommandTree[discord.Client]", handler: CommandHandler) -> None:
@@ -103,7 +102,7 @@ def button_view(message: OutgoingMessage) -> ui.View | None:
 
 
 async def take_press(
-    interaction: discord.Interaction, place: DiscordChannel, account: str, context: ConnectorContext
+    interaction: discord.Interaction, channel: DiscordChannel, account: str, context: ConnectorContext
 ) -> None:
     """Commit a press, then acknowledge it to Discord, within three seconds.
 
@@ -120,12 +119,12 @@ async def take_press(
     # It carries no mention: a press by a user who may not press the button must not reach an agent.
     message = IncomingMessage(
         id=f"{below}:{interaction.id}",
-        address=place.address(account),
+        address=channel.address(account),
         user_id=str(interaction.user.id),
         user_name=interaction.user.display_name,
         content=content,
         sent_at=interaction.created_at,
-        is_direct=place.direct,
+        is_direct=channel.direct,
         from_bot=interaction.user.bot,
         reply_to=str(below or ""),
     )
@@ -133,7 +132,7 @@ async def take_press(
         accepted = await context.accept(message)
     except MaestroError as error:
         log.warning("discord.press_not_taken", error=type(error).__name__)
-        await _answer_press(interaction, PRESS_FULL)
+        await _answer_press(interaction, "Maestro is busy; press it again in a moment.")
         return
     await _answer_press(interaction, BUTTON_OF_OTHERS if accepted.ignored else "")
 

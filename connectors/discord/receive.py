@@ -29,7 +29,7 @@ class DiscordChannel:
         return self.guild is None
 
     @property
-    def channel(self) -> str:
+    def address_channel(self) -> str:
         """The channel of the address; threads share their channel's binding and outbound lane."""
         return str(self.parent or self.id)
 
@@ -40,7 +40,7 @@ class DiscordChannel:
 
     def address(self, account: str) -> Address:
         """Return the address for answers."""
-        return Address(platform=PLATFORM, account=account, channel=self.channel, thread=self.thread)
+        return Address(platform=PLATFORM, account=account, channel=self.address_channel, thread=self.thread)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def target(address: Address) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
-def incoming(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
     """Return an incoming message; None for the bot's own, for announcements, and without readable content.
 
     Stickers, polls, and messages whose content the bot may not see have none.
@@ -68,40 +68,40 @@ def incoming(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -
         return None
     return IncomingMessage(
         id=str(message.id),
-        address=place.address(bot.account),
+        address=channel.address(bot.account),
         user_id=str(message.author.id),
         user_name=message.author.display_name,
         content=content,
         sent_at=message.created_at,
         attachments=files,
-        is_direct=place.direct,
+        is_direct=channel.direct,
         from_bot=message.author.bot or message.webhook_id is not None,
         reply_to=_reply_to(message),
         addressing=addressing(message, bot),
     )
 
 
-def edited(message: discord.Message, place: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
+def edited(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
     """Return an edit as an incoming message; None for Discord's own changes, such as the preview of a link."""
     if message.edited_at is None:
         return None
-    changed = incoming(message, place, bot)
+    changed = incoming(message, channel, bot)
     if changed is None:
         return None
     number = f"{message.id}:{int(message.edited_at.timestamp() * 1000)}"
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
-def command(interaction: discord.Interaction, word: str, place: DiscordChannel, account: str) -> IncomingMessage:
+def command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
     """Return a slash command as the control word that it stands for."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
-        address=place.address(account),
+        address=channel.address(account),
         user_id=str(interaction.user.id),
         user_name=interaction.user.display_name,
         content=word,
         sent_at=interaction.created_at,
-        is_direct=place.direct,
+        is_direct=channel.direct,
         from_bot=interaction.user.bot,
     )
 

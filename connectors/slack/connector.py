@@ -34,7 +34,6 @@ from connectors.slack.receive import TS, SlackBot
 from connectors.slack.send import mrkdwn
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
-SCOPES_HEADER = "x-oauth-scopes"
 WRITE, REACT = "chat:write", "reactions:write"
 RECOMMENDED_SCOPES = ("channels:history", "im:history", "files:read", "users:read")
 """Scopes without which messages are missed or cannot be found again, or files and names are missing."""
@@ -71,7 +70,7 @@ def missing_scopes(answer: AsyncSlackResponse, options: SlackOptions) -> str:
 
 def _granted_scopes(answer: AsyncSlackResponse) -> frozenset[str]:
     """Return the scopes of a token, empty if Slack does not report them."""
-    header = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
+    header = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
     return frozenset(scope.strip() for scope in header.split(",") if scope.strip())
 
 

@@ -45,7 +45,6 @@ STORE_SECONDS = 2.5
 """Seconds to store a message in the inbox; Slack expects the acknowledgement within three."""
 TIMESTAMP, SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 FORM = "application/x-www-form-urlencoded"
-CHALLENGE = "url_verification"
 
 
 Take = Callable[[str, Event], Awaitable[str]]
@@ -173,6 +172,6 @@ class SlackEndpoint(WebhookEndpoint):
         payload = parse_object(body)
         if isinstance(payload, Response):
             return payload
-        if kind == EVENTS and payload.get("type") == CHALLENGE:
+        if kind == EVENTS and payload.get("type") == "url_verification":
             return PlainTextResponse(str(payload.get("challenge") or ""))
         return await self.store(kind, payload)

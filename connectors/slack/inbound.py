@@ -24,16 +24,12 @@ NAME_SECONDS = 1.0
 """Seconds a message waits for its author's name; Slack expects the acknowledgement within three."""
 MAX_NAMES = 5_000
 
-BLOCK_ACTIONS = "block_actions"
 BUTTON_EXPIRED = "This button is for nothing any more."
 BUTTON_OF_OTHERS = "This is for somebody else to answer."
 
 log = structlog.get_logger(__name__)
 
-KNOWN_COMMANDS = "I know /stop, /status and /new."
-REMOVED = frozenset({"app_uninstalled", "tokens_revoked"})
 APP_REMOVED = "the app was removed from the workspace: install it again and set the new token"
-RATE_LIMITED = "app_rate_limited"
 FULL_SECONDS = 5.0
 """Seconds until a missed message is tried again while the inbox is full."""
 
@@ -88,7 +84,7 @@ def press_in(payload: Event, bot: SlackBot) -> SlackPress | None:
     It carries no mention: a press by a user who may not press the button must not reach an agent.
     """
     action = next((action for action in payload.get("actions") or () if action.get("type") == "button"), None)
-    if payload.get("type") != BLOCK_ACTIONS or action is None:
+    if payload.get("type") != "block_actions" or action is None:
         return None
     key, _, number = str(action.get("value") or "").rpartition(":")
     channel, at = str((payload.get("channel") or {}).get("id") or ""), str(action.get("action_ts") or "")
@@ -148,11 +144,11 @@ class SlackInbound:
         return ""
 
     async def _event(self, payload: Event) -> None:
-        if payload.get("type") == RATE_LIMITED:
+        if payload.get("type") == "app_rate_limited":
             self._catch_up.look_again()  # Slack reported that it dropped events above its rate limit
             return
         event = payload.get("event") or {}
-        if event.get("type") in REMOVED:
+        if event.get("type") in frozenset({"app_uninstalled", "tokens_revoked"}):
             self._connector.refuse(AccountRefused(APP_REMOVED))
             return
         channel = str(event.get("channel") or "")
@@ -171,7 +167,7 @@ class SlackInbound:
     async def _command(self, command: Event) -> str:
         message = command_in(command, self._bot, datetime.now(UTC))
         if message is None:
-            return KNOWN_COMMANDS
+            return "I know /stop, /status and /new."
         await self._context.accept(message)
         return ""
 

@@ -31,7 +31,6 @@ SKEW = timedelta(minutes=5)
 CONTENT_SKEW = timedelta(seconds=30)
 """The same for messages without metadata: an earlier one with the same text is another message."""
 PAGE = 200
-ALREADY_THERE = "already_reacted"
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 """The parts of a text that Slack rewrites after a send: the brackets of links, white space, emoji."""
 
@@ -117,7 +116,7 @@ async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: s
     try:
         await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji), spare=True)
     except PermanentSend as refused:
-        if refused.code != ALREADY_THERE:
+        if refused.code != "already_reacted":
             raise
 
 

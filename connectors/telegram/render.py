@@ -30,12 +30,6 @@ WORD_JOINER = "\u2060"
 _NAME = re.compile(r"(?<!\w)@(?=\w)")
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
 _ITALIC_TOO = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SOME}?)(?<=[^\s_])_(?!\w)"
-_AROUND = {
-    "both": ("<b><i>", "</i></b>"),
-    "bold": ("<b>", "</b>"),
-    "struck": ("<s>", "</s>"),
-    "italic": ("<i>", "</i>"),
-}
 
 
 def render(text: str) -> str:
@@ -102,6 +96,11 @@ DIALECT = MarkdownDialect(
     code=lambda text: f"<code>{_escaped(text)}</code>",
     block=_escaped,
     link=_link,
-    around=_AROUND,
+    around={
+        "both": ("<b><i>", "</i></b>"),
+        "bold": ("<b>", "</b>"),
+        "struck": ("<s>", "</s>"),
+        "italic": ("<i>", "</i>"),
+    },
     inline=re.compile("|".join((*PIECES, _BARE, *MARKS, _ITALIC_TOO))),
 )

@@ -36,7 +36,6 @@ MAX_FILENAME = 200
 PREFIX = "maestro-upload-"
 BLOCK = 64 * 1024
 
-UNKNOWN_TYPE = "application/octet-stream"
 FILE_HEADERS = {
     "Cache-Control": "private, no-store",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -172,7 +171,9 @@ def file_response(message: OutgoingMessage) -> Response:
     path = Path(message.path)
     if not path.is_file():
         raise NotFound("The file is not kept any more.")
-    return FileResponse(path, headers=_file_headers(message), media_type=message.content_type or UNKNOWN_TYPE)
+    return FileResponse(
+        path, headers=_file_headers(message), media_type=message.content_type or "application/octet-stream"
+    )
 
 
 def _file_headers(message: OutgoingMessage) -> dict[str, str]:

@@ -87,11 +87,13 @@ def read_credentials(fields: Fields) -> WebCredentials:
     bot = fields.get("bot")
     if bot is not None and not isinstance(bot, bool):
         raise InvalidMessage("bot must be true or false")
+    name = _text(fields, "userName", MAX_CREDENTIAL)
+    printable = "".join(character if character.isprintable() else " " for character in name)
     return WebCredentials(
         api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
         ticket=_text(fields, "ticket", MAX_CREDENTIAL),
         resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
-        user_name=_display_name(_text(fields, "userName", MAX_CREDENTIAL)),
+        user_name=" ".join(printable.split())[:MAX_USER_NAME].strip(),
         bot=bool(bot),
     )
 
@@ -210,11 +212,6 @@ def _text(fields: Fields, name: str, limit: int) -> str:
     if len(value) > limit:
         raise InvalidMessage(f"{name} is longer than {limit} characters")
     return clean(value)
-
-
-def _display_name(name: str) -> str:
-    visible = "".join(character if character.isprintable() else " " for character in name)
-    return " ".join(visible.split())[:MAX_USER_NAME].strip()
 
 
 def _attachments(value: object) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ LIFETIME = timedelta(days=30)
 PURPOSE = b"maestro web resume token 1\n"
 OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
-LOCAL_USER = "local"
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class WebAuthenticator:
         if knows_key:
             return _bot(WebUser(Identity(f"web-{ULID()}", given.user_name, IdentityRole.USER)), given)
         if self._config.local_owner:
-            return WebUser(Identity(LOCAL_USER, given.user_name or "you", IdentityRole.OWNER), dashboard=True)
+            return WebUser(Identity("local", given.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
     def bearer(self, value: str) -> WebCredentials:

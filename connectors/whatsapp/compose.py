@@ -19,7 +19,6 @@ MAX_REPLY, MAX_ROW, MAX_DESCRIPTION = 20, 24, 72
 MENU = "Choose"
 """The label of the button that opens a list."""
 PLAIN = "text/plain"
-ANY_FILE = "application/octet-stream"
 
 _TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 
@@ -104,7 +103,7 @@ def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
 
 def uploaded_as(message: OutgoingMessage) -> str:
     """Return the content type of an upload: any text is uploaded as plain text, under its own name."""
-    kind = message.content_type or (PLAIN if message.path is None else ANY_FILE)
+    kind = message.content_type or (PLAIN if message.path is None else "application/octet-stream")
     return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
 
 

@@ -11,7 +11,6 @@ PLATFORM = "whatsapp"
 ACCESS_TOKEN = "accessToken"  # noqa: S105 - the name of the option, not a secret
 APP_SECRET = "appSecret"  # noqa: S105 - the name of the option, not a secret
 VERIFY_TOKEN = "verifyToken"  # noqa: S105 - the name of the option, not a secret
-API_VERSION = "v26.0"
 
 Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
 GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v26.0")]
@@ -23,7 +22,7 @@ class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
     phone_number_id: Digits = Field(
         default="", description="the id of the number, from the app's page; not the number itself"
     )
-    api_version: GraphVersion = Field(default=API_VERSION, description="the version of Meta's Graph API")
+    api_version: GraphVersion = Field(default="v26.0", description="the version of Meta's Graph API")
     pair_seconds: float = Field(
         default=6.0,
         ge=0,

@@ -53,7 +53,6 @@ TYPING_SECONDS = 20.0
 LOOK_SECONDS = 300.0
 """Seconds between two checks of the token."""
 FIELDS = "display_phone_number,verified_name,quality_rating"
-LOW_QUALITY = "RED"
 
 
 class WhatsAppInbound:
@@ -225,7 +224,7 @@ class WhatsAppConnector(AccountConnector):
     def _describe(self, number: Fields) -> str:
         who = f"{number.get('verified_name') or 'a number'} ({number.get('display_phone_number') or 'unnamed'})"
         poor = "; people report or block it, see Phone numbers in WhatsApp Manager"
-        warning = poor if number.get("quality_rating") == LOW_QUALITY else ""
+        warning = poor if number.get("quality_rating") == "RED" else ""
         return f"{who}, webhook /platforms/{PLATFORM}/{self.account}{warning}"
 
 

@@ -27,7 +27,6 @@ STANDINGS: Mapping[str, ReceiptState] = {
     "failed": ReceiptState.FAILED,
 }
 EDIT, SYSTEM = "edit", "system"
-NEW_NUMBER = "user_changed_number"
 _PRESS = re.compile(r"([A-Za-z0-9]{1,25}):([0-9]{1,2})")
 """The payload of a sent button: the key of its message and its number."""
 _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
@@ -210,7 +209,7 @@ def _message(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) ->
     if kind == SYSTEM:
         system = _object(message.get(SYSTEM))
         before, after = author_of(message), str(system.get("wa_id") or "")
-        return NumberChange(before, after) if system.get("type") == NEW_NUMBER and before and after else None
+        return NumberChange(before, after) if system.get("type") == "user_changed_number" and before and after else None
     if message.get("group_id"):
         return SkippedEvent("a message in a group")
     if kind != EDIT:

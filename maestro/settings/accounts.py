@@ -16,9 +16,6 @@ from maestro.settings.problems import refuse, translate
 
 _LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 
-NOT_COLUMNS = {"status", "api_key"}
-"""The fields of a configured account without a column of the same value in the store."""
-
 NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
     "and restart to talk to a real one, or add an account with `maestro accounts add`."
@@ -83,7 +80,7 @@ def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         )
     models = " ".join(own_name(entry.provider, model) for model in entry.models)
     converted = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
-    return {**entry.model_dump(by_alias=False, exclude=NOT_COLUMNS), **converted}
+    return {**entry.model_dump(by_alias=False, exclude={"status", "api_key"}), **converted}
 
 
 def describe_unknown_window(model: str) -> str:

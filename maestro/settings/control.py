@@ -6,6 +6,7 @@ See docs/decisions.md: secrets at rest.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -73,10 +74,7 @@ def secret_hint(secret: str) -> str:
 
 def value_of(settings: Settings, key: Key) -> Any:
     """Return the value of a key."""
-    value: Any = settings
-    for name in key.names:
-        value = getattr(value, name)
-    return value
+    return reduce(getattr, key.names, settings)
 
 
 def _view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingView:

@@ -22,7 +22,6 @@ from maestro.settings.problems import translate, unknown_key
 from maestro.store.store import Store
 from maestro.supervision import end
 
-NEEDS_RESTART = "{path}: it is read at the start only; set it in {file} or in {variable}, and restart Maestro"
 DEFAULT_FILE = "maestro.json"
 
 Values = Mapping[str, object]
@@ -75,8 +74,8 @@ def not_settable(path: str, loaded: Loaded) -> str | None:
         return f"{path}: it is a section; name a key in it, such as {below.path}"
     if key is None:
         return f"{path}: {unknown_key(tuple(path.split('.')))}"
-    file = loaded.file or DEFAULT_FILE
-    return None if key.live else NEEDS_RESTART.format(path=key.path, file=file, variable=key.variables[0])
+    where = f"in {loaded.file or DEFAULT_FILE} or in {key.variables[0]}"
+    return None if key.live else f"{key.path}: it is read at the start only; set it {where}, and restart Maestro"
 
 
 def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
