@@ -161,13 +161,13 @@ class ConnectorContext(Protocol):
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return the deliveries to this channel after the given one, oldest first, at most ``limit``."""
+        """Return the deliveries to this channel after the one with ``after_id``, oldest first, at most ``limit``."""
         ...
 
     async def newest_delivery(self) -> int:
         """Return an upper bound of all present delivery ids: a larger cursor comes from another store.
 
-        It is the highest id ever given in this store, or the start of its ids at the last start of Maestro.
+        It is the highest id ever used in this store, or the start of its ids at the last start of Maestro.
         """
         ...
 

@@ -129,7 +129,7 @@ class ConnectorContract:
         """A message that is not stored is not acknowledged; in the end it is stored once."""
         bench.context.failure = StoreBusy("the database is locked")
         speaking = asyncio.create_task(_say_all(bench, ["not lost"]))
-        await until(lambda: bench.context.refused > 0, "the store was never asked")
+        await until(lambda: bench.context.refused > 0, "no message was refused")
         bench.context.failure = None
         await bench.come_back()
         await received(bench, 1)
@@ -251,7 +251,7 @@ class ConnectorContract:
     async def test_no_report_holds_the_token(self, bench: Bench) -> None:
         """No state or error contains the token, because operators see them and they are stored."""
         states = bench.context.states
-        await until(lambda: ConnectorState.RUNNING in dict(states), "a state that says that it is connected")
+        await until(lambda: ConnectorState.RUNNING in dict(states), "the state RUNNING")
         reports = [detail for _, detail in bench.context.states]
         for number, fault in enumerate(sorted(bench.faults)):
             bench.arm(fault)

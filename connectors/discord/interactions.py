@@ -62,7 +62,7 @@ class CommandReplies:
         if interaction is None or message.filename:
             return None
         try:
-            shown = await interaction.edit_original_response(
+            reply = await interaction.edit_original_response(
                 content=message.content, allowed_mentions=discord.AllowedMentions.none()
             )
         except discord.HTTPException as error:
@@ -71,7 +71,7 @@ class CommandReplies:
             del self._waiting[message.reply_to]
             return None
         del self._waiting[message.reply_to]
-        return Receipt(platform_message_id=str(shown.id))
+        return Receipt(platform_message_id=str(reply.id))
 
     async def give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
         """Tell the user that there is no reply, if none was sent by then."""

@@ -138,7 +138,7 @@ class WebAuthenticator:
         self._tokens = tokens
         self._throttle = Throttle(clock, "keys")
 
-    async def admit(self, given: WebCredentials, caller: str) -> WebUser:
+    async def admit(self, credentials: WebCredentials, caller: str) -> WebUser:
         """Return the user of these credentials; ``caller`` is the client's network address.
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
@@ -146,49 +146,46 @@ class WebAuthenticator:
         A ticket has precedence; then a resume token restores its user; the key alone makes a new user. Without
         credentials the local user is the owner, if the configuration allows it.
         """
-        if given.ticket:
-            identity = await self._context.redeem(given.ticket)
+        if credentials.ticket:
+            identity = await self._context.redeem(credentials.ticket)
             if identity is None:
                 raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
-            return _named(WebUser(identity, dashboard=True), given.user_name)
-        knows_key = await self._knows_key(given.api_key, caller)
-        if given.resume_token:
-            return _named(_bot(self._tokens.read(given.resume_token), given), given.user_name)
+            return _with_name(WebUser(identity, dashboard=True), credentials.user_name)
+        knows_key = await self._knows_key(credentials.api_key, caller)
+        if credentials.resume_token:
+            return _with_name(
+                _mark_bot(self._tokens.read(credentials.resume_token), credentials), credentials.user_name
+            )
         if knows_key:
-            return _bot(WebUser(Identity(f"web-{ULID()}", given.user_name, IdentityRole.USER)), given)
+            return _mark_bot(WebUser(Identity(f"web-{ULID()}", credentials.user_name, IdentityRole.USER)), credentials)
         if self._config.local_owner:
-            return WebUser(Identity("local", given.user_name or "you", IdentityRole.OWNER), dashboard=True)
+            return WebUser(Identity("local", credentials.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
     def bearer(self, value: str) -> WebCredentials:
         """Read an Authorization header's token: a resume token, or else the key."""
         return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
 
-    async def _knows_key(self, given: str, caller: str) -> bool:
+    async def _knows_key(self, api_key: str, caller: str) -> bool:
         expected = self._config.api_key
-        if not given or (self._config.local_owner and not expected):
+        if not api_key or (self._config.local_owner and not expected):
             return False
         if expected:
             await asyncio.sleep(self._throttle.delay(caller).total_seconds())
-        if not expected or not _same(given, expected):
+        if not expected or not hmac.compare_digest(_digest(api_key), _digest(expected)):
             if expected:
                 self._throttle.refuse(caller)
             raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
         return True
 
 
-def _bot(web_user: WebUser, given: WebCredentials) -> WebUser:
+def _mark_bot(web_user: WebUser, credentials: WebCredentials) -> WebUser:
     """Mark a user as a bot if the client declares it; the owner never is one."""
-    return replace(web_user, bot=web_user.bot or (given.bot and not web_user.owns))
+    return replace(web_user, bot=web_user.bot or (credentials.bot and not web_user.owns))
 
 
-def _named(web_user: WebUser, user_name: str) -> WebUser:
+def _with_name(web_user: WebUser, user_name: str) -> WebUser:
     return replace(web_user, identity=replace(web_user.identity, user_name=user_name)) if user_name else web_user
-
-
-def _same(given: str, expected: str) -> bool:
-    """Compare in constant time, whatever the lengths."""
-    return hmac.compare_digest(_digest(given), _digest(expected))
 
 
 def _digest(text: str) -> bytes:

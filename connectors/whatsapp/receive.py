@@ -19,7 +19,7 @@ UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
 MAX_CONTACTS = 10
 
 FIELD = "messages"
-STANDINGS: Mapping[str, ReceiptState] = {
+STATES: Mapping[str, ReceiptState] = {
     "sent": ReceiptState.SENT,
     "delivered": ReceiptState.DELIVERED,
     "read": ReceiptState.READ,
@@ -239,11 +239,11 @@ def _received(message: Json, number: WhatsAppNumber, names: Mapping[str, str]) -
 
 
 def _status(status: Json) -> StatusReport | None:
-    key, standing = str(status.get("biz_opaque_callback_data") or ""), STANDINGS.get(str(status.get("status")))
-    if standing is None or not _KEY.fullmatch(key):
+    key, state = str(status.get("biz_opaque_callback_data") or ""), STATES.get(str(status.get("status")))
+    if state is None or not _KEY.fullmatch(key):
         return None
-    error = failure_sentence(status.get("errors")) if standing is ReceiptState.FAILED else ""
-    return StatusReport(key, ReceiptReport(platform_message_id=str(status["id"]), standing=standing, error=error))
+    error = failure_sentence(status.get("errors")) if state is ReceiptState.FAILED else ""
+    return StatusReport(key, ReceiptReport(platform_message_id=str(status["id"]), standing=state, error=error))
 
 
 def _names(value: Json) -> Mapping[str, str]:

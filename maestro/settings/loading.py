@@ -225,9 +225,9 @@ class Survey:
     written: Mapping[str, object]
 
 
-def named_file(given: Path | None, environment: Mapping[str, str]) -> Path:
+def named_file(option: Path | None, environment: Mapping[str, str]) -> Path:
     """Return the file that ``--config`` or ``MAESTRO_CONFIG`` names, else ``maestro.json``; it need not exist."""
-    return given or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
+    return option or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
 
 
 def survey_settings(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
