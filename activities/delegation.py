@@ -59,7 +59,7 @@ def task_turn(tx: Transaction, job: Job) -> HistoryEntry:
     See docs/decisions.md: delegation, schedules.
     """
     if job.parent_id is None:
-        schedule = tx.background.runs.find(job.schedule)
+        schedule = tx.background.schedules.find(job.schedule)
         return _turn(background_text(job, read_zone(schedule.zone if schedule is not None else "UTC")))
     delegator = tx.jobs.delegations.lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""

@@ -67,7 +67,7 @@ class ScheduleActivities:
                 if earlier.status is JobStatus.RUNNING and earlier.run == 1:
                     return RunAdmission(begun=True)
                 return RunAdmission(begun=False, reason=f"the job of this time is {earlier.status}")
-            planned = tx.background.runs.find(firing.schedule)
+            planned = tx.background.schedules.find(firing.schedule)
             agent = tx.agents.get(planned.agent_id) if planned is not None else None
             if planned is not None:
                 _pause_failing(tx, planned, self._schedules().pause_after_failures)
@@ -108,7 +108,7 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
 
     A skipped run is no failure: a spent budget or an outage must not pause a schedule.
     """
-    planned = tx.background.runs.find(job.schedule)
+    planned = tx.background.schedules.find(job.schedule)
     if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
         return False
     planned.skipped += 1
@@ -118,7 +118,7 @@ def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> 
 
 def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
     """Pause the schedule of an ended job after too many consecutive failures, and notify its channel."""
-    planned = tx.background.runs.find(tx.jobs.read(job_id).schedule)
+    planned = tx.background.schedules.find(tx.jobs.read(job_id).schedule)
     if planned is not None:
         _pause_failing(tx, planned, limit)
 
@@ -171,7 +171,7 @@ class ScriptActivities:
 
     def _read_script(self, ref: StepRef) -> Script:
         with self._store.view() as tx:
-            planned = tx.background.runs.find(tx.jobs.read(ref.job_id).schedule)
+            planned = tx.background.schedules.find(tx.jobs.read(ref.job_id).schedule)
         if not isinstance(planned, Heartbeat) or not planned.script:
             raise ScriptFailed("the schedule has no script any more")
         return read_script(planned.script)

@@ -189,7 +189,7 @@ class ScheduleKeeper:
         once = [(planned.ref, want.id) for planned, want in sent if planned.ended_at is None and runs_once(planned)]
         if once:
             with self._store.begin() as tx:
-                begun = [ref for ref, its_id in once if tx.background.starts.begin_late(ref, its_id)]
+                begun = [ref for ref, its_id in once if tx.background.runs.begin_late(ref, its_id)]
             for ref in begun:
                 log.info("schedule.late", schedule=ref)
 

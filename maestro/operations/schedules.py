@@ -75,10 +75,10 @@ class ScheduleOperations:
     def run_now(self, ref: str, actor: str) -> StartedRun:
         """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
         with self._store.begin() as tx:
-            return StartedRun(job_id=tx.background.starts.run_now(tx.background.schedules.get(ref), actor))
+            return StartedRun(job_id=tx.background.runs.run_now(tx.background.schedules.get(ref), actor))
 
     def backfill(self, ref: str, request: BackfillRequest, actor: str) -> BackfillView:
         """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
         with self._store.begin() as tx:
             planned = tx.background.schedules.get(ref)
-            return tx.background.starts.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)
+            return tx.background.runs.backfill(planned, request, f"{self._main_queue}-{planned.ref}", actor)

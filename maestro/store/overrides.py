@@ -19,7 +19,7 @@ class SettingsOverrides(Repository):
     def values(self) -> Mapping[str, object]:
         """Return the overrides in effect, by key."""
         newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
-        kept = self._session.exec(newest).first()
+        kept = self._first(newest)
         values: dict[str, object] = json.loads(kept) if kept else {}
         return values
 

@@ -17,8 +17,8 @@ from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
 from maestro.store.agents.edits import AgentEdits, AgentVersions
 from maestro.store.agents.skills import Skills
 from maestro.store.agents.tokens import AgentTokens
-from maestro.store.background.runs import ScheduleFollowing, ScheduleRuns, ScheduleStarts
-from maestro.store.background.schedules import ScheduleEdits
+from maestro.store.background.runs import ScheduleFollowing, ScheduleRuns
+from maestro.store.background.schedules import Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat, ChatReminders
@@ -232,9 +232,8 @@ class UserTables(WebUsers):
 class BackgroundTables(Repository):
     """Heartbeats, crons and webhooks, and the runs that they begin."""
 
-    schedules = LazyRepository(ScheduleEdits)
+    schedules = LazyRepository(Schedules)
     runs = LazyRepository(ScheduleRuns)
-    starts = LazyRepository(ScheduleStarts)
     following = LazyRepository(ScheduleFollowing)
     webhooks = LazyRepository(WebhookEndpoints)
 

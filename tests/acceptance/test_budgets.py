@@ -101,7 +101,7 @@ async def test_a_heartbeat_beyond_the_budget_is_skipped_and_counted_and_goes_on(
         ref = beat.ref
     for count in range(1, 5):
         with maestro.operator() as operator, operator.store.begin() as tx:
-            tx.background.starts.run_now(tx.background.schedules.get(ref), "a test")
+            tx.background.runs.run_now(tx.background.schedules.get(ref), "a test")
         await maestro.until("SELECT 1 FROM heartbeat_configs WHERE skipped = ? AND failures = 0", count)
     (row,) = maestro.query("SELECT paused_reason FROM heartbeat_configs")
     jobs = maestro.query("SELECT status, error, reason FROM queue WHERE schedule = ?", ref)

@@ -16,7 +16,7 @@ from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import JobEnding, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.llm.prompts import ImageRef
+from maestro.domain.llm.prompts import ImageRef, Role
 from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageSum
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
@@ -52,8 +52,8 @@ def ended(rows: JobRows, job_id: str) -> int:
     """Send the answer of a job and end it; return its conversation."""
     with rows.store.begin() as tx:
         job = tx.jobs.get(job_id)
-        answer = tx.conversations.answer_of_job(job_id)
-        assert answer is not None
+        messages = tx.conversations.all_of(job.conversation_id or 0)
+        answer = next(said for said in messages if said.job_id == job_id and said.role is Role.ASSISTANT)
         tx.deliveries.add(
             Delivery(
                 job_id=job_id,

@@ -63,14 +63,14 @@ def end(store: Store, job_id: str, status: JobStatus) -> None:
 
 def row(store: Store, ref: str) -> ScheduleColumns:
     with store.view() as tx:
-        found = tx.background.runs.find(ref)
+        found = tx.background.schedules.find(ref)
     assert found is not None
     return found
 
 
 def change(store: Store, ref: str, **values: object) -> None:
     with store.begin() as tx:
-        planned = tx.background.runs.find(ref)
+        planned = tx.background.schedules.find(ref)
         for name, value in values.items():
             setattr(planned, name, value)
 

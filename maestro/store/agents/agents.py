@@ -12,6 +12,7 @@ from maestro.domain.agents.routing import RoutableAgent, RoutingSnapshot, dashbo
 from maestro.domain.connectors import BotInstance, ChannelCursor, DisabledChannel, MovedChannel
 from maestro.domain.context.layers import AgentDirectory, AgentListing, Colleague
 from maestro.domain.conversations.conversation import Conversation, conversation_key
+from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
 from maestro.domain.settings.access import RoutingSettings
@@ -27,23 +28,21 @@ MOST_KNOWN = 10_000
 class Agents(Repository):
     """Queries for agents and for the bindings of channels to them."""
 
-    _OF_CHANNEL = select(AgentChannel).where(
-        same(AgentChannel, *CHANNEL_KEY),
-    )
+    _OF_CHANNEL = select(AgentChannel).where(same(AgentChannel, *CHANNEL_KEY))
     _BINDING = PreparedStatement(_OF_CHANNEL)
     _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
 
     def all(self) -> Sequence[Agent]:
         """Return all agents by slug."""
-        return self._session.exec(select(Agent).order_by(Agent.slug)).all()
+        return self._all(select(Agent).order_by(Agent.slug))
 
     def slugs(self) -> Sequence[str]:
         """Return the sorted slugs of all agents; reads no other column."""
-        return self._session.exec(select(Agent.slug).order_by(Agent.slug)).all()
+        return self._all(select(Agent.slug).order_by(Agent.slug))
 
     def active(self) -> Sequence[Agent]:
         """Return the agents that may answer, oldest first."""
-        return self._session.exec(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id))).all()
+        return self._all(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id)))
 
     def get(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist."""
@@ -56,7 +55,7 @@ class Agents(Repository):
 
     def by_slug(self, slug: str) -> Agent | None:
         """Return the agent with this slug, None when there is none."""
-        return self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+        return self._first(select(Agent).where(Agent.slug == slug))
 
     def put(self, agent: Agent) -> Agent:
         """Add or change an agent."""
@@ -65,7 +64,7 @@ class Agents(Repository):
 
     def binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel, None when it has none."""
-        return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
+        return self._session.exec(self._OF_CHANNEL, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
         """Return the binding of a channel as a read-only value, which is cheaper than ``binding``."""
@@ -77,7 +76,7 @@ class Agents(Repository):
 
     def bindings(self) -> Sequence[AgentChannel]:
         """Return the bindings of all channels."""
-        return self._session.exec(select(AgentChannel)).all()
+        return self._all(select(AgentChannel))
 
     def unbind(self, binding: AgentChannel) -> None:
         """Delete the binding of a channel."""
@@ -87,9 +86,21 @@ class Agents(Repository):
         """Add or change a binding."""
         self._save(binding)
 
+    def named(self, slug: str) -> Agent:
+        """Return the agent with this slug; raises ``NotFound``."""
+        return required(self.by_slug(slug), f"there is no agent {slug!r}")
 
-def _channel(address: Address) -> dict[str, str]:
-    return {"platform": address.platform, "account": address.account, "channel": address.channel}
+    def unarchived(self, slug: str) -> Agent:
+        """Return the agent with this slug; raises ``NotFound``, and ``Conflict`` for an archived one."""
+        agent = self.named(slug)
+        require_unarchived(agent)
+        return agent
+
+
+def require_unarchived(agent: Agent) -> None:
+    """Raise ``Conflict`` for an archived agent."""
+    if agent.status is AgentStatus.ARCHIVED:
+        raise Conflict(f"agent {agent.slug} is archived; restore it first")
 
 
 class Colleagues(Repository):
@@ -107,8 +118,8 @@ class Colleagues(Repository):
         """Return the active agents."""
         return AgentDirectory(
             [
-                AgentListing(agent_id, Colleague(*told), frozenset(people.split()) if people is not None else None)
-                for agent_id, *told, people in self._rows(self._ACTIVE)
+                AgentListing(agent_id, Colleague(*names), frozenset(users.split()) if users is not None else None)
+                for agent_id, *names, users in self._rows(self._ACTIVE)
             ]
         )
 
@@ -161,12 +172,9 @@ class RoutingSnapshots(Repository):
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
-        tied = (own or bound) and not (
-            group and is_marked
-        )  # if a group message mentions several agents, the first one answers
-        these = [agent for agent in agents if agent.id in (own, bound)]
-        if tied and these:
-            agents = these
+        # If a group message mentions several agents, the first one answers, whatever agent the channel has.
+        if (own or bound) and not (group and is_marked):
+            agents = [agent for agent in agents if agent.id in (own, bound)] or agents
         takes_part = bool(group) and self._takes_part(own or 0, message, binding)
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
@@ -176,9 +184,9 @@ class RoutingSnapshots(Repository):
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
         key = conversation_key(agent, message.address, alone)
-        if self._row(self._TALKED, its_key=key) is not None:
-            return True
-        return binding is None and self._row(self._ABOUT_TO, its_lane=lane_of(message.address, None)) is not None
+        return self._exists(self._TALKED, its_key=key) or (
+            binding is None and self._exists(self._ABOUT_TO, its_lane=lane_of(message.address, None))
+        )
 
     @cached_by_version("agents", "bot_instances")
     def _agents_of(
@@ -189,12 +197,9 @@ class RoutingSnapshots(Repository):
         ``others`` are the fallback agent, the agent of a dashboard, and the agent bound to the channel; without them,
         every active agent may be mentioned.
         """
-        place = {"platform": platform, "account": account}
-        if not others:
-            rows = self._rows(self._ACTIVE, **place)
-        else:
-            fallback, dashboard, bound = others
-            rows = self._rows(self._UNMENTIONED, **place, fallback=fallback, dashboard=dashboard, bound=bound)
+        values: dict[str, object] = {"platform": platform, "account": account}
+        values |= dict(zip(("fallback", "dashboard", "bound"), others, strict=False))
+        rows = self._rows(self._UNMENTIONED if others else self._ACTIVE, **values)
         return rows[0][0], [RoutableAgent(*agent) for _, *agent in rows if agent[0] is not None]
 
 
@@ -203,54 +208,28 @@ class Channels(Repository):
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
-    _SEEN = PreparedStatement(
-        _ADD.on_conflict_do_update(
-            index_elements=["platform", "account", "channel", "thread"], set_={"seen_at": _NEW.seen_at}
-        )
-    )
+    _KEY = (*CHANNEL_KEY, "thread")
+    _SEEN = PreparedStatement(_ADD.on_conflict_do_update(index_elements=_KEY, set_={"seen_at": _NEW.seen_at}))
     _LATER = or_(
         func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
         and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
     )
     """The condition that a message id is later: ids are numbers or times, so a longer one is later."""
     _ADVANCE = PreparedStatement(
-        _ADD.on_conflict_do_update(
-            index_elements=["platform", "account", "channel", "thread"],
-            set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at},
-            where=_LATER,
-        )
+        _ADD.on_conflict_do_update(index_elements=_KEY, set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at}, where=_LATER)
     )
-    _MARK = PreparedStatement(
-        select(ChannelCursor.mark).where(
-            same(ChannelCursor, *CHANNEL_KEY),
-            ChannelCursor.thread == bindparam("thread"),
-        )
-    )
-    _MOVED_TO = PreparedStatement(
-        select(MovedChannel.moved_to).where(
-            *(col(getattr(MovedChannel, name)) == bindparam(name) for name in ("platform", "account", "channel"))
-        )
-    )
-    _REASON = PreparedStatement(
-        select(DisabledChannel.reason).where(
-            same(DisabledChannel, *CHANNEL_KEY),
-        )
-    )
-
-    _LAST_HEARD = PreparedStatement(
-        select(func.max(col(InboxRow.sent_at))).where(
-            same(InboxRow, *CHANNEL_KEY),
-        )
-    )
+    _MARK = PreparedStatement(select(ChannelCursor.mark).where(same(ChannelCursor, *_KEY)))
+    _MOVED_TO = PreparedStatement(select(MovedChannel.moved_to).where(same(MovedChannel, *CHANNEL_KEY)))
+    _REASON = PreparedStatement(select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)))
+    _LAST_HEARD = PreparedStatement(select(func.max(col(InboxRow.sent_at))).where(same(InboxRow, *CHANNEL_KEY)))
 
     def last_heard(self, place: Address) -> datetime | None:
         """Return the platform's time of the newest message in a channel, None for a channel without messages.
 
         The newest message may not be the last to arrive, because platforms deliver unacknowledged messages again.
         """
-        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
-        heard: datetime | None = self._value(self._LAST_HEARD, **at)
-        return heard
+        sent_at: datetime | None = self._value(self._LAST_HEARD, **place.model_dump())
+        return sent_at
 
     def moved_to(self, place: Address) -> str:
         """Return the id to which the platform moved a channel, or its own id if it was never moved."""
@@ -272,30 +251,25 @@ class Channels(Repository):
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
         """Return the channels and threads in which an account received messages, the most recent first."""
-        own = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
-        return self._session.exec(own.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN)).all()
+        of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
+        return self._all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
     def disable(self, place: Address, reason: str) -> None:
         """Disable sending to a channel until it is enabled again."""
-        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
-        self._session.merge(DisabledChannel(**at, reason=reason, disabled_at=self._now))
+        key = place.model_dump(include=set(CHANNEL_KEY))
+        self._session.merge(DisabledChannel(**key, reason=reason, disabled_at=self._now))
         self._session.flush()
 
     def enable(self, place: Address) -> bool:
         """Enable sending to a channel; false when it was not disabled."""
-        closed = delete(DisabledChannel).where(
-            col(DisabledChannel.platform) == place.platform,
-            col(DisabledChannel.account) == place.account,
-            col(DisabledChannel.channel) == place.channel,
-        )
-        return self._run(closed).rowcount > 0
+        of_channel = delete(DisabledChannel).where(same(DisabledChannel, *CHANNEL_KEY))
+        return self._run(of_channel, **place.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
     def why_disabled(self, place: Address) -> str | None:
         """Return the reason why sending to a channel is disabled, None where it is enabled."""
-        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
-        reason: str | None = self._value(self._REASON, **at)
+        reason: str | None = self._value(self._REASON, **place.model_dump())
         return reason
 
     def disabled(self) -> Sequence[DisabledChannel]:
         """Return the channels to which sending is disabled, the most recent first."""
-        return self._session.exec(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc())).all()
+        return self._all(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc()))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Integer, Table, delete
+from sqlalchemy import Integer, delete
 from sqlmodel import SQLModel, col, func, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
@@ -24,7 +24,7 @@ from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.connectors import BotInstance
 from maestro.domain.errors import Conflict
 from maestro.domain.messages import Address
-from maestro.store.agents.agents import Agents
+from maestro.store.agents.agents import Agents, require_unarchived
 from maestro.store.agents.tokens import AgentTokens
 from maestro.store.engine.repository import Repository, required
 from maestro.store.jobs.jobs import Jobs
@@ -43,22 +43,17 @@ class AgentVersions(Repository):
 
     def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
         """Store the current state of an agent under its version number."""
-        version = AgentVersion(
-            agent_id=agent.id or 0,
-            version=agent.version,
-            at=self._now,
-            actor=actor,
-            reason=reason,
-            snapshot=snapshot,
+        number, agent_id = agent.version, agent.id or 0
+        return self._save(
+            AgentVersion(agent_id=agent_id, version=number, at=self._now, actor=actor, reason=reason, snapshot=snapshot)
         )
-        return self._save(version)
 
     def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
         """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
-        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
+        versions = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
-            wanted = wanted.where(AgentVersion.version < before)
-        return self._session.exec(wanted.order_by(col(AgentVersion.version).desc()).limit(limit)).all()
+            versions = versions.where(AgentVersion.version < before)
+        return self._all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
     def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
         """Return a version and the one to compare with: ``against``, or else the preceding one; raises ``NotFound``."""
@@ -71,17 +66,15 @@ class AgentVersions(Repository):
         """Return the editable fields of an agent at a moment, at least its first ones; None without any version."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
-        found = (
-            self._session.exec(earlier).first() or self._session.exec(mine.order_by(col(AgentVersion.version))).first()
-        )
+        found = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
         return fields_at(found) if found is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
-        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
+        query = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
         # The number from a request may exceed SQLite's largest integer, which would raise an error.
         return required(
-            self._session.exec(wanted).first() if 1 <= number <= agent.version else None,
+            self._first(query) if 1 <= number <= agent.version else None,
             f"agent {agent.slug} has no version {number}; the newest is {agent.version}",
         )
 
@@ -89,14 +82,10 @@ class AgentVersions(Repository):
 class Bindings(Agents):
     """Edits of channel bindings by operators; ``actor`` is the author in the audit log."""
 
-    def named(self, slug: str) -> Agent:
-        """Return the agent with this slug; raises ``NotFound``."""
-        return required(self.by_slug(slug), f"there is no agent {slug!r}")
-
     def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
         """Return the bindings of an agent, oldest first."""
-        wanted = select(AgentChannel).where(AgentChannel.agent_id == agent.id).order_by(col(AgentChannel.id))
-        return self._session.exec(wanted).all()
+        of_agent = select(AgentChannel).where(AgentChannel.agent_id == agent.id)
+        return self._all(of_agent.order_by(col(AgentChannel.id)))
 
     def channel(self, binding_id: int) -> AgentChannel:
         """Return the binding with this id; raises ``NotFound``."""
@@ -108,7 +97,7 @@ class Bindings(Agents):
         Raises ``Conflict`` when the channel is bound already or the agent is archived, and ``InvalidEdit`` for an
         unknown client.
         """
-        _require_present(agent)
+        require_unarchived(agent)
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
         if taken is not None:
             raise Conflict(
@@ -124,9 +113,7 @@ class Bindings(Agents):
         """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
         _require_ours(binding)
         if change.agent:
-            agent = self.named(change.agent)
-            _require_present(agent)
-            binding.agent_id = agent.id or 0
+            binding.agent_id = self.unarchived(change.agent).id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
         Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
         return binding
@@ -147,7 +134,7 @@ class Bindings(Agents):
         wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
-        found = self._session.exec(wanted.limit(limit + 1)).all()
+        found = self._all(wanted.limit(limit + 1))
         items = tuple(map(self.view, found[:limit]))
         return BindingPage(items=items, next=str(items[-1].id) if len(found) > limit else None)
 
@@ -190,18 +177,10 @@ class Bindings(Agents):
         binding.client_id = PayingClients(self._link, self._now).id_of(fields.client)
         self.bind(binding)
 
-    def _free_channels(self, agent: Agent) -> None:
-        self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
-
 
 def place(binding: AgentChannel) -> str:
     """Return a readable name of a binding's channel."""
     return f"{binding.platform}/{binding.account}/{binding.channel}"
-
-
-def _require_present(agent: Agent) -> None:
-    if agent.status is AgentStatus.ARCHIVED:
-        raise Conflict(f"agent {agent.slug} is archived; restore it first")
 
 
 def _require_ours(binding: AgentChannel) -> None:
@@ -251,7 +230,7 @@ class AgentEdits(Bindings):
         agent.version += 1
         self.put(agent)
         if agent.status is AgentStatus.ARCHIVED:
-            self._free_channels(agent)
+            self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
         self._record(agent, actor, reason)
         self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
         if MODEL_FIELDS.intersection(one.field for one in different):
@@ -299,9 +278,14 @@ class AgentEdits(Bindings):
     def _referring_tables(self, agent: Agent) -> str:
         """Return the names of the tables that refer to an agent, except those that are deleted with it."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
-        tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]
+        # The chat tables refer to agents by slug instead of by id.
+        tables = [
+            table
+            for name, table in SQLModel.metadata.tables.items()
+            if name not in own and "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)
+        ]
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
-        return ", ".join(sorted(name for name, rows in of_agent if self._session.exec(rows.limit(1)).first()))
+        return ", ".join(sorted(name for name, rows in of_agent if self._first(rows.limit(1))))
 
     def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
         others = select(func.count()).where(
@@ -320,8 +304,3 @@ class AgentEdits(Bindings):
     @property
     def _audit(self) -> Audit:
         return Audit(self._link, self._now)
-
-
-def _has_agents(table: Table) -> bool:
-    """Return whether a table refers to agents by id; the chat tables refer to them by slug instead."""
-    return "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)

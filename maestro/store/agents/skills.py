@@ -35,7 +35,7 @@ class Skills(Repository):
 
     def all(self) -> Sequence[SkillRow]:
         """Return all skills, by slug."""
-        return self._session.exec(self._ALL).all()
+        return self._all(self._ALL)
 
     def known(self) -> Sequence[KnownSkill]:
         """Return the file of each stored skill, by slug."""
@@ -43,7 +43,7 @@ class Skills(Repository):
 
     def problems(self) -> Sequence[SkillProblem]:
         """Return the current problems of skill files, by file."""
-        return self._session.exec(self._PROBLEMS).all()
+        return self._all(self._PROBLEMS)
 
     def by_slug(self, slug: str) -> SkillRow | None:
         """Return the skill with this slug, None when there is none."""

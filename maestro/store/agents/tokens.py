@@ -65,7 +65,7 @@ class AgentTokens(Repository):
         page = select(AgentToken).where(AgentToken.agent_id == agent.id)
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
-        return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
+        return self._all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
     def all_valid(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
         """Return up to ``limit`` valid tokens older than ``before``, newest first, with their agents."""

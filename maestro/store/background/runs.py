@@ -15,18 +15,15 @@ from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.schedules.edits import BackfillRequest
 from maestro.domain.schedules.expressions import read_zone, recall_schedule
 from maestro.domain.schedules.firing import job_of, overdue, runs_once, why_no_run
-from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
+from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.times import times_after
 from maestro.domain.schedules.views import BackfilledTime, BackfillView
 from maestro.store.agents.agents import Agents
+from maestro.store.background.schedules import KINDS, Schedules
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
-
-SCHEDULE_TABLES: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
-
-KINDS: dict[str, type[ScheduleColumns]] = {str(kind.kind): kind for kind in (Heartbeat, Cron)}
 
 MOST_TIMES = 100
 """The most runs of one backfill."""
@@ -48,22 +45,25 @@ class ScheduleFollowing(Repository):
 
     def all(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
         """Return all schedules with their agents."""
-        wanted = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in SCHEDULE_TABLES)
-        return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
+        queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
+        return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
 
     def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
         """Store the digest of the definition that Temporal now has for each schedule, and the error if it refused one.
 
         A schedule that was changed meanwhile no longer has that digest, so the keeper sends it again.
         """
-        for one in outcomes:
-            kind = type(one.planned)
-            values = {"followed": one.digest, "follow_error": one.error}
-            self._run(update(kind).where(col(kind.id) == one.planned.id).values(values))
+        for outcome in outcomes:
+            kind = type(outcome.planned)
+            of_schedule = update(kind).where(col(kind.id) == outcome.planned.id)
+            self._run(of_schedule.values(followed=outcome.digest, follow_error=outcome.error))
 
 
 class ScheduleRuns(Repository):
-    """Queries for the runs of schedules, by the schedule's ``ref``."""
+    """Queries for the runs of schedules by the schedule's ``ref``, and runs that operators begin, also of paused ones.
+
+    ``actor`` is the author in the audit log.
+    """
 
     _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
     _OPEN_JOB = PreparedStatement(
@@ -92,14 +92,9 @@ class ScheduleRuns(Repository):
         .limit(1)
     )
 
-    def find(self, ref: str | None) -> ScheduleColumns | None:
-        """Return the schedule with this ref, such as cron-3; None when it was removed."""
-        kind, _, number = (ref or "").rpartition("-")
-        return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
-
     def is_instructed(self, job: Job) -> bool:
         """Return whether a job's task is exactly its schedule's prompt, without any fetched content."""
-        planned = self.find(job.schedule) if job.parent_id is None else None
+        planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def open_job(self, ref: str) -> str | None:
@@ -108,12 +103,12 @@ class ScheduleRuns(Repository):
         Jobs begun by operators count, and so do tasks that the last job delegated: without them, delegated tasks could
         pile up behind short runs.
         """
-        found: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
-        return found
+        job_id: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
+        return job_id
 
     def began(self, job: Job) -> None:
         """Count a run that begins; a one-time schedule ends with it, unless an operator began the run in addition."""
-        planned = self.find(job.schedule)
+        planned = self._schedules.find(job.schedule)
         if planned is not None:
             planned.runs += 1
             planned.last_job_id = job.id
@@ -126,15 +121,13 @@ class ScheduleRuns(Repository):
         A run of a script that started a model job has succeeded only when that job has.
         """
         ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
-        planned = self.find(ref)
+        planned = self._schedules.find(ref)
         if planned is not None and status is JobStatus.FAILED:
             planned.failures += 1
-        elif planned is not None and status is JobStatus.COMPLETED and not self._row(self._LATER, ref=ref, turn=turn):
+        elif (
+            planned is not None and status is JobStatus.COMPLETED and not self._exists(self._LATER, ref=ref, turn=turn)
+        ):
             planned.failures = 0
-
-
-class ScheduleStarts(Repository):
-    """Runs that operators begin, also of paused schedules; ``actor`` is the author in the audit log."""
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
         """Begin a run and return its job's id; raises ``Conflict`` if one is open or the agent is not active."""
@@ -152,14 +145,14 @@ class ScheduleStarts(Repository):
         ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
         """
         wish.check(self._now)
-        found = self._times(planned, wish, prefix)
-        missed = [one for one in found if not one.ran]
+        times = self._times(planned, wish, prefix)
+        missed = [time for time in times if not time.ran]
         if missed and not wish.preview:
             agent = self._ready(planned)
-            for one in missed:
-                self._begin(planned, agent, one.job_id, one.time)
+            for time in missed:
+                self._begin(planned, agent, time.job_id, time.time)
             Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
-        return BackfillView(preview=wish.preview, count=len(missed), times=found)
+        return BackfillView(preview=wish.preview, count=len(missed), times=times)
 
     def begin_late(self, ref: str, prefix: str) -> bool:
         """Begin the missed run of a one-time schedule; return whether there was one.
@@ -167,14 +160,13 @@ class ScheduleStarts(Repository):
         Temporal does not begin a run whose time has passed before Temporal knew of it. If it does, both runs have the
         same job id, and only one begins.
         """
-        planned = ScheduleRuns(self._link, self._now).find(ref)
+        planned = self._schedules.find(ref)
         moment = overdue(planned, self._now) if planned is not None else None
         agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
         if planned is None or agent is None or moment is None:
             return False
         job_id = _job_id(prefix, moment)
-        open_job = ScheduleRuns(self._link, self._now).open_job(ref)
-        if why_no_run(planned, agent, open_job) or Jobs(self._link, self._now).find(job_id) is not None:
+        if why_no_run(planned, agent, self.open_job(ref)) or Jobs(self._link, self._now).find(job_id) is not None:
             return False
         self._begin(planned, agent, job_id, moment)
         return True
@@ -199,7 +191,7 @@ class ScheduleStarts(Repository):
         assert agent is not None  # guaranteed by the foreign key
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
-        present = ScheduleRuns(self._link, self._now).open_job(planned.ref)
+        present = self.open_job(planned.ref)
         if present is not None:
             raise Conflict(f"job {present} of {planned.ref} is not over; wait for its end, or cancel it")
         return agent
@@ -209,7 +201,11 @@ class ScheduleStarts(Repository):
         job = job_of(planned, payer_of(agent, binding), job_id, slot)
         if slot is not None:
             job.lane = f"schedule:{planned.ref}"
-        ScheduleRuns(self._link, self._now).began(Jobs(self._link, self._now).add(job))
+        self.began(Jobs(self._link, self._now).add(job))
+
+    @property
+    def _schedules(self) -> Schedules:
+        return Schedules(self._link, self._now)
 
 
 def _job_id(prefix: str, time: datetime) -> str:

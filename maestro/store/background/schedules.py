@@ -8,12 +8,13 @@ from sqlalchemy import ColumnElement, and_, not_, or_
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
 from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_work
 from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns, free_name
 from maestro.domain.schedules.views import ScheduleFilter, ScheduleRecord, ScheduleState, ScheduleView, schedule_view
+from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
@@ -21,13 +22,20 @@ KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 
 class Schedules(Repository):
-    """Queries for heartbeats and crons by ``ref``, such as cron-3."""
+    """Queries for heartbeats and crons by ``ref``, such as cron-3, and edits of them by operators.
+
+    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is the author in the audit log, and
+    ``shortest`` the shortest interval that may be set.
+    """
 
     def get(self, ref: str) -> ScheduleColumns:
         """Return the schedule with this ref; raises ``NotFound``."""
-        return required(
-            self._find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are"
-        )
+        return required(self.find(ref), f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
+
+    def find(self, ref: str | None) -> ScheduleColumns | None:
+        """Return the schedule with this ref, None when there is none."""
+        kind, number = _split_ref(ref or "")
+        return self._session.get(kind, number) if kind is not None else None
 
     def all(self) -> Sequence[ScheduleColumns]:
         """Return all schedules: heartbeats before crons, each oldest first."""
@@ -40,13 +48,18 @@ class Schedules(Repository):
 
     def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
         """Return up to ``limit`` schedules after the ref ``after``: heartbeats before crons, each oldest first."""
-        kinds = [kind for kind in KINDS if wanted.kind in (None, str(kind.kind))]
-        found: list[ScheduleView] = []
-        for kind in kinds:
-            page = _joined(kind).where(*_conditions(kind, wanted), *_after_ref(kind, after)).order_by(col(kind.id))
-            rows = self._session.exec(page.limit(limit - len(found)))
-            found += [schedule_view(ScheduleRecord(*row), self._now) for row in rows]
-        return found
+        views: list[ScheduleView] = []
+        for kind in KINDS:
+            if wanted.kind not in (None, str(kind.kind)):
+                continue
+            page = _joined(kind).where(*_after_ref(kind, after)).order_by(col(kind.id))
+            if wanted.agent is not None:
+                page = page.where(Agent.slug == wanted.agent)
+            if wanted.state is not None:
+                page = page.where(_state_condition(kind, wanted.state))
+            rows = self._session.exec(page.limit(limit - len(views)))
+            views += [schedule_view(ScheduleRecord(*row), self._now) for row in rows]
+        return views
 
     def view(self, planned: ScheduleColumns) -> ScheduleView:
         """Return a schedule as an API view."""
@@ -54,16 +67,79 @@ class Schedules(Repository):
         row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
         return schedule_view(ScheduleRecord(*row), self._now)
 
-    def _find(self, ref: str) -> ScheduleColumns | None:
-        kind, number = _split_ref(ref)
-        return self._session.get(kind, number) if kind is not None else None
+    def add(
+        self, kind: type[ScheduleColumns], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST
+    ) -> ScheduleColumns:
+        """Add a schedule.
+
+        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
+        ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
+        already, and for an unnamed copy of one of its schedules: processing the same answer twice then adds nothing
+        twice.
+        """
+        columns = new.columns()
+        check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
+        check_work(kind.kind, new.prompt, str(columns.get("script", "")))
+        agent = self._agents.unarchived(new.agent)
+        planned = kind(
+            agent_id=agent.id or 0,
+            anchored_at=self._now,
+            created_by=actor,
+            created_at=self._now,
+            updated_at=self._now,
+            **columns,
+        )
+        twin = next((one.name for one in self.of(agent) if one.is_like(planned)), None)
+        if not planned.name and twin is not None:
+            raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
+        planned.name = self._name(planned, agent)
+        self._save(planned)
+        self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
+        return planned
+
+    def change(
+        self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
+    ) -> ScheduleColumns:
+        """Apply ``changes`` to a schedule; raises the errors of ``add``."""
+        found = changed_columns(planned, change, self._now, shortest)
+        agent = self._agents.unarchived(change.agent) if change.agent is not None else None
+        if agent is not None and agent.id != planned.agent_id:
+            found["agent_id"] = agent.id
+        for name, value in found.items():
+            setattr(planned, name, value)
+        if found.keys() & {"name", "agent_id"}:
+            planned.name = self._name(planned, self._agents.get(planned.agent_id))
+        if found:
+            planned.updated_at = self._now
+            self._session.flush()
+            self._audit(actor, "change", planned, ", ".join(sorted(found)))
+        return planned
+
+    def remove(self, planned: ScheduleColumns, actor: str) -> None:
+        """Delete a schedule; its jobs are kept, and a running one continues."""
+        self._remove(planned)
+        self._audit(actor, "remove", planned, planned.name)
+
+    def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
+        Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
+
+    def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
+        """Return a name that no other schedule of the agent has."""
+        present = {one.name for one in self.of(agent) if one.ref != planned.ref}
+        if planned.name in present:
+            raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
+        return planned.name or free_name(planned.unnamed, present)
+
+    @property
+    def _agents(self) -> Agents:
+        return Agents(self._link, self._now)
 
 
 def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
     """Split a ref into the kind of schedule and its number; no kind when the ref is invalid."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
-    fits = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    fits = number.isascii() and number.isdecimal() and len(number) <= 18
     return (kind, int(number)) if kind is not None and fits else (None, 0)
 
 
@@ -84,13 +160,6 @@ def _joined(kind: type[ScheduleColumns]) -> Any:
     )
 
 
-def _conditions(kind: type[ScheduleColumns], wanted: ScheduleFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.agent is not None:
-        yield col(Agent.slug) == wanted.agent
-    if wanted.state is not None:
-        yield _state_condition(kind, wanted.state)
-
-
 def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> ColumnElement[bool]:
     """Return the SQL condition of a schedule's state, equivalent to ``state_of``."""
     ended = col(kind.ended_at).is_not(None)
@@ -105,90 +174,3 @@ def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> Colum
             return and_(not_(ended), not_(paused), not_(works))
         case _:
             return and_(not_(ended), not_(paused), works)
-
-
-_MOST_DIGITS = 18
-
-
-class ScheduleEdits(Schedules):
-    """Edits of schedules by operators; ``actor`` is the author in the audit log.
-
-    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``shortest`` is the shortest interval that may
-    be set.
-    """
-
-    def add(
-        self, kind: type[ScheduleColumns], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST
-    ) -> ScheduleColumns:
-        """Add a schedule.
-
-        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
-        ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
-        already, and for an unnamed copy of one of its schedules: processing the same answer twice then adds nothing
-        twice.
-        """
-        columns = new.columns()
-        check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
-        check_work(kind.kind, new.prompt, str(columns.get("script", "")))
-        agent = self._agent(new.agent)
-        planned = kind(
-            agent_id=agent.id or 0,
-            anchored_at=self._now,
-            created_by=actor,
-            created_at=self._now,
-            updated_at=self._now,
-            **columns,
-        )
-        self._refuse_twin(planned, agent)
-        planned.name = self._name(planned, agent)
-        self._save(planned)
-        self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
-        return planned
-
-    def change(
-        self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
-    ) -> ScheduleColumns:
-        """Apply ``changes`` to a schedule; raises the errors of ``add``."""
-        found = changed_columns(planned, change, self._now, shortest)
-        agent = self._agent(change.agent) if change.agent is not None else None
-        if agent is not None and agent.id != planned.agent_id:
-            found["agent_id"] = agent.id
-        for name, value in found.items():
-            setattr(planned, name, value)
-        if found.keys() & {"name", "agent_id"}:
-            owner = self._session.get(Agent, planned.agent_id)
-            assert owner is not None  # guaranteed by the foreign key
-            planned.name = self._name(planned, owner)
-        if found:
-            planned.updated_at = self._now
-            self._session.flush()
-            self._audit(actor, "change", planned, ", ".join(sorted(found)))
-        return planned
-
-    def remove(self, planned: ScheduleColumns, actor: str) -> None:
-        """Delete a schedule; its jobs are kept, and a running one continues."""
-        self._remove(planned)
-        self._audit(actor, "remove", planned, planned.name)
-
-    def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
-        Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
-
-    def _refuse_twin(self, new: ScheduleColumns, agent: Agent) -> None:
-        twin = next((one.name for one in self.of(agent) if one.is_like(new)), None)
-        if not new.name and twin is not None:
-            raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
-
-    def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
-        """Return a name that no other schedule of the agent has."""
-        present = {one.name for one in self.of(agent) if one.ref != planned.ref}
-        if planned.name in present:
-            raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
-        return planned.name or free_name(planned.unnamed, present)
-
-    def _agent(self, slug: str) -> Agent:
-        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
-        if agent is None:
-            raise NotFound(f"there is no agent {slug!r}")
-        if agent.status is AgentStatus.ARCHIVED:
-            raise Conflict(f"agent {slug} is archived; restore it first")
-        return agent

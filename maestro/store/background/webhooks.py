@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, func, tuple_, update
 from sqlmodel import col, select
 
-from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.agents.agent import Agent
+from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import BACKGROUND, Job, JobStatus
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.webhooks.views import NewWebhook, WebhookChange, WebhookView, webhook_view
 from maestro.domain.webhooks.webhook import SignedDelivery, Webhook, WebhookDelivery
+from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
 
@@ -42,7 +43,7 @@ class WebhookEndpoints(Repository):
 
     def all(self) -> Sequence[Webhook]:
         """Return all webhooks, by path."""
-        return self._session.exec(select(Webhook).order_by(Webhook.path)).all()
+        return self._all(select(Webhook).order_by(Webhook.path))
 
     def page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
         """Return up to ``limit`` webhooks after the path ``after``, by path."""
@@ -53,9 +54,7 @@ class WebhookEndpoints(Repository):
 
     def view(self, webhook: Webhook) -> WebhookView:
         """Return a webhook as an API view."""
-        agent = self._session.get(Agent, webhook.agent_id)
-        assert agent is not None  # guaranteed by the foreign key
-        return webhook_view(webhook, agent)
+        return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
     def create(self, new: NewWebhook, kept: StoredKey, actor: str) -> Webhook:
         """Add a webhook; raises ``Conflict`` for a path in use, and the errors of ``change`` for its agent."""
@@ -63,7 +62,7 @@ class WebhookEndpoints(Repository):
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
             **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
-            agent_id=self._agent(new.agent).id or 0,
+            agent_id=self._agents.unarchived(new.agent).id or 0,
             secret=kept.secret,
             last4=kept.last4,
             created_by=actor,
@@ -79,7 +78,7 @@ class WebhookEndpoints(Repository):
         """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
         wanted = change.fields()
         if "agent" in wanted:
-            wanted["agent_id"] = self._agent(str(wanted.pop("agent"))).id
+            wanted["agent_id"] = self._agents.unarchived(str(wanted.pop("agent"))).id
         if wanted.get("name") == "":
             wanted["name"] = webhook.path
         different = sorted(name for name, value in wanted.items() if getattr(webhook, name) != value)
@@ -104,9 +103,8 @@ class WebhookEndpoints(Repository):
 
     def refused(self, webhook: Webhook, reason: str, address: str) -> None:
         """Count an event that was refused for an invalid signature."""
-        self._run(
-            update(Webhook).where(col(Webhook.id) == webhook.id).values(refused_count=col(Webhook.refused_count) + 1)
-        )
+        of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
+        self._run(of_webhook.values(refused_count=col(Webhook.refused_count) + 1))
         self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
     # Events
@@ -118,17 +116,14 @@ class WebhookEndpoints(Repository):
 
     def has_taken(self, webhook: Webhook, digest: str) -> bool:
         """Return whether an event with this signature was accepted before."""
-        same = select(WebhookDelivery.job_id).where(
-            WebhookDelivery.webhook_id == webhook.id, WebhookDelivery.digest == digest
-        )
-        return self._session.exec(same).first() is not None
+        of_webhook = select(WebhookDelivery.job_id).where(WebhookDelivery.webhook_id == webhook.id)
+        return self._any(of_webhook.where(WebhookDelivery.digest == digest))
 
     def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
         """Return the number of events in the period of this length that ends now."""
-        since = self._now - length
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
-            WebhookDelivery.received_at > since,
+            WebhookDelivery.received_at > self._now - length,
             WebhookDelivery.received_at <= self._now,  # times in the future mean that the clock was set back
         )
         return WebhookRate(*self._session.exec(counted).one())
@@ -144,11 +139,8 @@ class WebhookEndpoints(Repository):
                 received_at=self._now,
             )
         )
-        self._run(
-            update(Webhook)
-            .where(col(Webhook.id) == webhook.id)
-            .values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now)
-        )
+        of_webhook = update(Webhook).where(col(Webhook.id) == webhook.id)
+        self._run(of_webhook.values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now))
 
     def waiting(self) -> int:
         """Count the pending background jobs."""
@@ -167,15 +159,11 @@ class WebhookEndpoints(Repository):
         self._run(delete(WebhookDelivery).where(key.in_(oldest)))
 
     def _at(self, path: str) -> Webhook | None:
-        return self._session.exec(select(Webhook).where(Webhook.path == path)).first()
+        return self._first(select(Webhook).where(Webhook.path == path))
 
-    def _agent(self, slug: str) -> Agent:
-        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
-        if agent is None:
-            raise NotFound(f"there is no agent {slug!r}")
-        if agent.status is AgentStatus.ARCHIVED:
-            raise Conflict(f"agent {slug} is archived; restore it first")
-        return agent
+    @property
+    def _agents(self) -> Agents:
+        return Agents(self._link, self._now)
 
     def _put(self, webhook: Webhook) -> None:
         webhook.updated_at = self._now

@@ -142,9 +142,6 @@ class Conversations(Repository):
     _UNARCHIVED = PreparedStatement(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
     _MESSAGE = PreparedStatement(select(Message).where(Message.id == bindparam("of_id")))
     _ARCHIVED = PreparedStatement(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
-    _ANSWER = PreparedStatement(
-        select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
-    )
     # Columns instead of ``Message`` objects, because a prompt reads hundreds of messages.
     _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
     _UP_TO = (
@@ -286,10 +283,6 @@ class Conversations(Repository):
         found = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
         return dict(self._run(found.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
 
-    def answer_of_job(self, job_id: str) -> Message | None:
-        """Return the assistant's message that is the answer of this job, as a value."""
-        return self._read(self._ANSWER, Message, of_job=job_id)
-
     @read_once
     def message(self, message_id: int | None) -> MessageColumns:
         """Return a message that must exist, in the conversation or in the archive, as a value."""
@@ -301,9 +294,7 @@ class Conversations(Repository):
 
     def all_of(self, conversation_id: int) -> Sequence[Message]:
         """Return all messages in a conversation, oldest first, without archived ones."""
-        return self._session.exec(
-            select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
-        ).all()
+        return self._all(select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id)))
 
     def add(self, said: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
         """Record a message, update the counters, and return the message with its id.

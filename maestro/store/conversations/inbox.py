@@ -92,13 +92,11 @@ class MediaFiles(Repository):
         """Return the files of each of these messages in order; one never downloaded counts as unavailable."""
         if not inbox_ids:
             return {}
-        rows = self._session.exec(
-            select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
-        ).all()
+        rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]"))
         if not rows:
             return {}
         ids = [row.id for row in rows]
-        fetched = self._session.exec(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids))).all()
+        fetched = self._all(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
         known = {(file.inbox_id, file.seq): file for file in fetched}
         return {
             row.id: tuple(
@@ -111,11 +109,11 @@ class MediaFiles(Repository):
 
     def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
         """Return those voice messages, among these messages, that have no transcript, in order."""
-        kept = self._session.exec(
+        kept = self._all(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
             .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
-        ).all()
+        )
         return [file for file in kept if file.lacks_transcript]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
@@ -347,7 +345,7 @@ class IgnoredMessages(Repository):
         """Return the counts, the largest first."""
         place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
         page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
-        return self._session.exec(page.limit(limit).offset(offset)).all()
+        return self._all(page.limit(limit).offset(offset))
 
     def by_reason(self) -> Mapping[str, int]:
         """Return the number of ignored messages for each reason."""

@@ -79,8 +79,8 @@ class ConversationLists(Repository):
             listed=ListedConversation(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
             archived=self._count(ArchivedMessage.conversation_id, conversation_id),
             facts=self._count(MemoryFact.source_conversation_id, conversation_id),
-            open_jobs=self._session.exec(open_jobs.order_by(col(Job.created_at))).all(),
-            compactions=self._session.exec(compactions.order_by(col(Compaction.id))).all(),
+            open_jobs=self._all(open_jobs.order_by(col(Job.created_at))),
+            compactions=self._all(compactions.order_by(col(Compaction.id))),
         )
 
     def messages_after(
@@ -114,7 +114,7 @@ class ConversationLists(Repository):
             .limit(1)
             for table in (Message, ArchivedMessage)
         )
-        return max(self._session.exec(one).first() or 0 for one in newest)
+        return max(self._session.exec(query).first() or 0 for query in newest)
 
     def facts_learned(self, conversation_id: int, stretch: MessageRange) -> Sequence[MemoryFact]:
         """Return the facts that the agent learned in a part of a conversation and has not forgotten."""
@@ -123,7 +123,7 @@ class ConversationLists(Repository):
             facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
         if stretch.until is not None:
             facts = facts.where(col(MemoryFact.created_at) < stretch.until)
-        return self._session.exec(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED)).all()
+        return self._all(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED))
 
     def containing(
         self, text: str, before: int | None, limit: int, conversation_id: int | None = None
@@ -148,9 +148,8 @@ class ConversationLists(Repository):
         return found, since if since > self._first_id() else None
 
     def _next_id(self) -> int:
-        return (
-            max(self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)) + 1
-        )
+        ids = [self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)]
+        return max(ids) + 1
 
     def _first_id(self) -> int:
         ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))

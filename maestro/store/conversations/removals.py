@@ -3,8 +3,7 @@
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Select, delete, func, update
 from sqlalchemy.orm import aliased
@@ -32,13 +31,10 @@ from maestro.domain.questions.question import Question
 from maestro.domain.tags.actions import Action
 from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import batches
 
-AT_ONCE = 500
-"""The most ids in one statement."""
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
 """The patterns of a conversation's folders, relative to the data folder."""
-
-Row = TypeVar("Row")
 
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
@@ -72,10 +68,9 @@ class Removals(Repository):
             raise Conflict(f"something was said in conversation {plan.conversation_id} meanwhile. Delete it again.")
         since = self._elsewhere(plan.parts, jobs, _queries_since(plan))
         self._forget(conversation, facts=facts)
-        inbox = self._inbox_rows(jobs, plan.conversation_id)
-        self._empty_inbox(inbox)
+        self._empty_inbox(self._inbox_rows(jobs, plan.conversation_id))
         self._empty_jobs(jobs)
-        for ids in _batches(sorted(plan.parts - since)):
+        for ids in batches(sorted(plan.parts - since)):
             self._run(delete(PromptPart).where(col(PromptPart.digest).in_(ids)))
         for table in (Message, ArchivedMessage, Compaction):
             self._run(delete(table).where(col(table.conversation_id) == plan.conversation_id))
@@ -95,7 +90,7 @@ class Removals(Repository):
 
     def discarded(self) -> Sequence[str]:
         """Return the paths, relative to the data folder, of files that are to be removed."""
-        return self._session.exec(select(DiscardedFile.path).order_by(DiscardedFile.path)).all()
+        return self._all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
     def wanted_again(self, digest: str) -> bool:
         """Return whether a row refers again to the file with this digest."""
@@ -115,12 +110,11 @@ class Removals(Repository):
             select(Job.id).join(own, col(Job.parent_id) == own.c.id),
             select(Job.id).join(beside, col(beside.inbox_id) == Job.inbox_id).join(own, own.c.id == beside.id),
         )
-        rows = self._run(
-            select(Job.id, Job.status).join(found, found.c.id == Job.id).where(_is_of(conversation_id))
-        ).all()
-        working = next((job_id for job_id, status in rows if not status.ended), None)
-        if working is not None:
-            raise Conflict(f"job {working} of conversation {conversation_id} is still open. Cancel it first, or wait.")
+        of_no_other = or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
+        rows = self._run(select(Job.id, Job.status).join(found, found.c.id == Job.id).where(of_no_other)).all()
+        open_job = next((job_id for job_id, status in rows if not status.ended), None)
+        if open_job is not None:
+            raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel it first, or wait.")
         return {job_id for job_id, _ in rows}
 
     def _newest(self, column: Any) -> int:
@@ -129,18 +123,17 @@ class Removals(Repository):
     def _parts(self, jobs: Collection[str]) -> set[str]:
         """Return the digests of all stored texts to which these jobs refer."""
         found: set[str] = set()
-        for ids in _batches(sorted(jobs)):
+        for ids in batches(sorted(jobs)):
             for _, texts in self._references(_reference_queries(ids)):
                 found |= texts
         return found
 
     def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
         """Return those of these digests to which other jobs refer."""
-        left, found = set(wanted), set[str]()
+        found = set[str]()
         for job_id, texts in self._references(where):
-            if job_id not in jobs and not left.isdisjoint(texts):
-                found |= left & texts
-                left -= texts
+            if job_id not in jobs:
+                found.update(texts.intersection(wanted))
         return found
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
@@ -153,22 +146,19 @@ class Removals(Repository):
     def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
         """Return the inbox ids of the messages that these jobs answer, and of answers to their questions."""
         rows: set[int | None] = set()
-        for ids in _batches(sorted(jobs)):
+        for ids in batches(sorted(jobs)):
             rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
             rows |= set(self._session.exec(select(Question.inbox_id).where(col(Question.job_id).in_(ids))))
         for table in (Message, ArchivedMessage):
-            said = select(table.inbox_id).where(table.conversation_id == conversation_id)
-            rows |= set(self._session.exec(said))
+            rows |= set(self._session.exec(select(table.inbox_id).where(table.conversation_id == conversation_id)))
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
         """Delete texts and attachments of messages, and note for removal the files that no other message uses."""
         digests: set[str] = set()
-        for ids in _batches(sorted(inbox)):
+        for ids in batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
-            rows = self._session.exec(
-                select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]")
-            ).all()
+            rows = self._all(select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]"))
             self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
             digests |= self._uploads([file.id for row in rows for file in row.files()])
             self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
@@ -176,7 +166,7 @@ class Removals(Repository):
 
     def _uploads(self, ids: Sequence[str]) -> set[str]:
         """Delete uploads, except files that another conversation also has; return the deleted digests."""
-        rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
+        rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
         for row in rows:
@@ -195,7 +185,7 @@ class Removals(Repository):
             (Action, {"detail": ""}),
         )
         digests: set[str] = set()
-        for ids in _batches(sorted(jobs)):
+        for ids in batches(sorted(jobs)):
             for table, values in emptied:
                 self._run(update(table).where(table.job_id.in_(ids)).values(**values))
             for files in (JobFile, ToolPicture):
@@ -230,17 +220,6 @@ def media_path(digest: str) -> str:
     return f"media/{digest[:2]}/{digest}"
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
-    left = iter(rows)
-    while batch := tuple(islice(left, AT_ONCE)):
-        yield batch
-
-
-def _is_of(conversation_id: int) -> Any:
-    """Return the condition that a job belongs to no other conversation."""
-    return or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
-
-
 def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
     """Return queries for references to texts, of these jobs or of all: each row is a job id and a text with digests."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
@@ -251,9 +230,7 @@ def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]
         select(ToolRun.job_id, ToolRun.arguments),
         select(ToolRun.job_id, ToolRun.result),
     ]
-    if jobs is not None:
-        return [query.where(query.selected_columns[0].in_(jobs)) for query in queries]
-    return queries
+    return queries if jobs is None else [query.where(query.selected_columns[0].in_(jobs)) for query in queries]
 
 
 def _queries_since(plan: RemovalPlan) -> list[Select[Any]]:

@@ -151,11 +151,11 @@ class Deliveries(Repository):
 
     def held_by_ended_jobs(self) -> Sequence[str]:
         """Return the ended jobs that still hold an outbound lane; any such job is a bug."""
-        return self._session.exec(
+        return self._all(
             select(OutboundLane.job_id)
             .join(Job, col(Job.id) == OutboundLane.job_id)
             .where(col(Job.completed_at).is_not(None))
-        ).all()
+        )
 
     def chunks(self, job_id: str, purpose: DeliveryPurpose) -> Sequence[Delivery]:
         """Return the chunks of a job as values, in order."""
@@ -225,9 +225,7 @@ class Deliveries(Repository):
         sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
         unconfirmed chunk keeps both.
         """
-        left = self._session.exec(
-            select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
-        ).all()
+        left = self._all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
         for chunk in left:
             self._session.delete(chunk)
         self._session.flush()
@@ -264,7 +262,7 @@ class Deliveries(Repository):
 
     def of(self, job_id: str) -> Sequence[Delivery]:
         """Return all chunks of a job, sent or not."""
-        return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()
+        return self._all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 
 
 def _start_values(job: Job, purpose: DeliveryPurpose) -> dict[str, object]:

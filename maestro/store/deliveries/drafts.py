@@ -97,7 +97,7 @@ class Drafts(Repository):
 
     def write(self, job_id: str, number: int, text: str) -> None:
         """Store the answer so far; ignored once the final answer replaces it, or when its job is not running."""
-        if self._row(self._IS_RUNNING, of_job=job_id) is not None:
+        if self._exists(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._change(self._WRITE, **vars(draft))
 
@@ -153,5 +153,5 @@ class Drafts(Repository):
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:
-    """Return the condition that a streamed message is still growing, so that another message would split it."""
+    """Return whether a streamed answer is still being written, so that another message would split it."""
     return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -36,10 +36,8 @@ class DeliveryReports(Repository):
             return False
         if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
             return True
-        undelivered = report.standing is ReceiptState.FAILED and row.standing not in (
-            ReceiptState.DELIVERED,
-            ReceiptState.READ,
-        )
+        arrived = row.standing in (ReceiptState.DELIVERED, ReceiptState.READ)
+        undelivered = report.standing is ReceiptState.FAILED and not arrived
         settled = row.state in CLOSED
         reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
         self._run(
@@ -55,7 +53,7 @@ class DeliveryReports(Repository):
             )
         )
         if undelivered and settled and row.purpose is DeliveryPurpose.ANSWER:
-            self._reopen(row.job_id, report.error)
+            self._fail(row.job_id, report.error)
         return True
 
     def receipt(self, place: Address, key: str) -> Receipt | None:
@@ -72,7 +70,7 @@ class DeliveryReports(Repository):
     def has_held_chunk(self, job_id: str) -> bool:
         """Return whether a chunk of a job's answer is held back because the platform may already have it."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
-        return self._session.exec(held.limit(1)).first() is not None
+        return self._any(held)
 
     def release(self, job_id: str) -> None:
         """Let held chunks be sent, marked as possible duplicates, when the job is resumed."""
@@ -88,26 +86,18 @@ class DeliveryReports(Repository):
         """
         if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
             return None
-        own = (Delivery.platform == place.platform, Delivery.account == place.account)
-        wanted = select(Delivery).where(Delivery.key == key, *own).order_by(col(Delivery.id).desc()).limit(1)
-        return self._session.exec(wanted, execution_options={"populate_existing": True}).first()
+        of_account = (Delivery.platform == place.platform, Delivery.account == place.account)
+        query = select(Delivery).where(Delivery.key == key, *of_account).order_by(col(Delivery.id).desc()).limit(1)
+        return self._session.exec(query, execution_options={"populate_existing": True}).first()
 
-    def _reopen(self, job_id: str, why: str) -> None:
+    def _fail(self, job_id: str, why: str) -> None:
         """Turn a completed job into one that failed at its last step."""
-        closed = (
-            update(Job)
-            .where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
-            .values(status=JobStatus.FAILED, error=why)
-        )
-        if self._run(closed).rowcount:
+        completed = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
+        if self._run(completed.values(status=JobStatus.FAILED, error=why)).rowcount:
             self._undo(job_id, why)
 
     def _undo(self, job_id: str, why: str) -> None:
         """Turn the step that sent an answer into a failed step."""
-        sending = (
-            col(JobStep.job_id) == job_id,
-            col(JobStep.step) == StepKind.DELIVER,
-            col(JobStep.state) == StepState.DONE,
-        )
+        sent = (col(JobStep.job_id) == job_id, col(JobStep.step) == StepKind.DELIVER)
         failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
-        self._run(update(JobStep).where(*sending).values(**failed))
+        self._run(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
+from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.columns import RowVersions
 from maestro.domain.errors import NotFound
@@ -39,14 +40,14 @@ class Link:
 
     def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
         """Note values to be written before the commit; all values under one repository and key share one call."""
-        noted, _ = self._unwritten.get((name, key), ({}, write))
-        self._unwritten[(name, key)] = ({**noted, **values}, write)
+        pending, _ = self._unwritten.get((name, key), ({}, write))
+        self._unwritten[(name, key)] = ({**pending, **values}, write)
 
     def write_noted(self, *names: str) -> None:
         """Write the noted values of these repositories, or of all repositories if none is named."""
-        for place in [place for place in self._unwritten if not names or place[0] in names]:
-            noted, write = self._unwritten.pop(place)
-            write(noted)
+        for key in [key for key in self._unwritten if not names or key[0] in names]:
+            values, write = self._unwritten.pop(key)
+            write(values)
 
     def committed(self) -> None:
         """Make the calls that were registered for after the commit."""
@@ -118,21 +119,20 @@ def read_once(method: Query) -> Query:
 
     @wraps(method)
     def reading(self: "Repository", *arguments: Any) -> Any:
-        known, key = self._known(), (method.__name__, arguments)
-        if key not in known:
-            found = method(self, *arguments)
-            self._known()[key] = found
-            return found
-        return known[key]
+        key = (method.__name__, arguments)
+        if key not in self._known():
+            result = method(self, *arguments)
+            self._known()[key] = result
+        return self._known()[key]
 
     return cast("Query", reading)
 
 
 def with_values(row: Row, **values: object) -> Row:
     """Return a copy of a row that was read as a value, with other values in some columns."""
-    changed: Row = type(row).__new__(type(row))
-    changed.__dict__.update(row.__dict__, **values)
-    return changed
+    copy: Row = type(row).__new__(type(row))
+    copy.__dict__.update(row.__dict__, **values)
+    return copy
 
 
 def required(found: Found | None, missing: str) -> Found:
@@ -168,6 +168,18 @@ class Repository:
     def _session(self) -> Session:
         return self._link.session
 
+    def _all(self, query: SelectOfScalar[Found]) -> Sequence[Found]:
+        """Return all results of a query; rows are objects of the session."""
+        return self._session.exec(query).all()
+
+    def _first(self, query: SelectOfScalar[Found]) -> Found | None:
+        """Return the first result of a query, None when there is none; a row is an object of the session."""
+        return self._session.exec(query).first()
+
+    def _any(self, query: SelectOfScalar[Any]) -> bool:
+        """Return whether a query has a result."""
+        return self._session.exec(query.limit(1)).first() is not None
+
     def _known(self) -> dict[object, Any]:
         """Return the values that were read in this transaction and are still valid."""
         return self._link.known.setdefault(self._noun, {})
@@ -192,6 +204,10 @@ class Repository:
         """Return the first row that a statement reads, None when there is none."""
         first = prepared.run(self._link.driver, values).fetchone()
         return prepared.rows((first,))[0] if first is not None else None
+
+    def _exists(self, prepared: PreparedStatement, **values: object) -> bool:
+        """Return whether a statement reads any row."""
+        return prepared.run(self._link.driver, values).fetchone() is not None
 
     def _value(self, prepared: PreparedStatement, **values: object) -> Any:
         """Return the first column of the first row that a statement reads, None when there is none."""
@@ -218,9 +234,9 @@ class Repository:
 
         The row is not part of the session: a later change of a column needs its own statement.
         """
-        number = self._insert(row_insert(type(row)), **vars(row))
-        if getattr(row, "id", number) is None:
-            row.__dict__["id"] = number
+        row_id = self._insert(row_insert(type(row)), **vars(row))
+        if getattr(row, "id", row_id) is None:
+            row.__dict__["id"] = row_id
         return row
 
     def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
@@ -249,8 +265,8 @@ class Repository:
 
     def _highest_id(self, table: type[SQLModel]) -> int:
         """Return the highest id ever assigned in a table that does not reuse ids, or the floor that was set."""
-        found = self._link.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.__tablename__,))
-        row = found.fetchone()
+        sequence = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+        row = self._link.driver.execute(sequence, (table.__tablename__,)).fetchone()
         return int(row[0]) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
@@ -258,8 +274,8 @@ class Repository:
         name, driver = table.__tablename__, self._link.driver
         if self._highest_id(table) >= floor:
             return
-        changed = driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount
-        if not changed:  # SQLite creates the counter with the first row of the table
+        if not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
+            # SQLite creates the counter with the first row of the table
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:

@@ -7,9 +7,10 @@ branches in two modules only.
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Dialect, and_, bindparam, func, inspect, or_, select, update
@@ -21,9 +22,11 @@ from sqlalchemy.sql.selectable import ReturnsRows
 from sqlmodel import SQLModel
 
 __all__ = [
+    "BATCH",
     "CHANNEL_KEY",
     "NO_LIMIT",
     "PreparedStatement",
+    "batches",
     "greatest",
     "in_list",
     "insert",
@@ -36,9 +39,13 @@ __all__ = [
 
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row", bound=SQLModel)
+Key = TypeVar("Key")
 
 CHANNEL_KEY = ("platform", "account", "channel")
 """The columns that identify a channel."""
+
+BATCH = 500
+"""The most values that a statement gets as separate parameters, which SQLite limits."""
 
 NO_LIMIT = -1
 """The value of a ``limit`` parameter that returns every row."""
@@ -79,9 +86,8 @@ class PreparedStatement:
         """Run the statement; raises ``KeyError`` for a parameter without a value, and the driver's errors."""
         ready = self._ready
         arguments = list(ready.fixed)
-        for place, name, convert in ready.open:
-            value = values[name]
-            arguments[place] = value if convert is None else convert(value)
+        for index, name, convert in ready.open:
+            arguments[index] = values[name] if convert is None else convert(values[name])
         return driver.execute(ready.sql, arguments)
 
     def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -90,10 +96,10 @@ class PreparedStatement:
         if not results:
             return list(cells)
         converted = []
-        for one in cells:
-            row = list(one)
-            for place, convert in results:
-                row[place] = convert(row[place])
+        for cell in cells:
+            row = list(cell)
+            for index, convert in results:
+                row[index] = convert(row[index])
             converted.append(tuple(row))
         return converted
 
@@ -116,18 +122,18 @@ class PreparedStatement:
             raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or in_list")
         binds = [compiled.binds[name] for name in compiled.positiontup or ()]
         converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
-        places = list(zip(binds, converts, strict=True))
+        pairs = list(zip(binds, converts, strict=True))
         columns = list(self._statement.exported_columns)
         results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
         return _CompiledStatement(
             sql=compiled.string,
             fixed=[
                 None if bind.required else convert(bind.effective_value) if convert else bind.effective_value
-                for bind, convert in places
+                for bind, convert in pairs
             ],
-            open=[(place, bind.key, convert) for place, (bind, convert) in enumerate(places) if bind.required],
+            open=[(index, bind.key, convert) for index, (bind, convert) in enumerate(pairs) if bind.required],
             names=[column.key for column in columns],
-            results=[(place, convert) for place, convert in enumerate(results) if convert is not None],
+            results=[(index, convert) for index, convert in enumerate(results) if convert is not None],
         )
 
 
@@ -157,9 +163,16 @@ def json_list(values: Iterable[object]) -> str:
     return json.dumps(list(values))
 
 
-def greatest(one: Any, other: Any) -> ColumnElement[Any]:
+def batches(values: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
+    """Yield values in batches of at most ``BATCH``."""
+    remaining = iter(values)
+    while batch := tuple(islice(remaining, BATCH)):
+        yield batch
+
+
+def greatest(first: Any, second: Any) -> ColumnElement[Any]:
     """Return the larger of two values."""
-    return func.max(one, other)
+    return func.max(first, second)
 
 
 @cache

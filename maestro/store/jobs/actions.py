@@ -39,15 +39,13 @@ class Actions(Repository):
 
     def of(self, job_id: str) -> Sequence[Action]:
         """Return the outcomes of the tags in a job's answer, in their order."""
-        return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
+        return self._all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
     def latest(self, agent: Agent, limit: int) -> Sequence[Action]:
         """Return the outcomes of an agent's latest tags, newest first, among the newest ``LATELY`` of all agents."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
-        return self._session.exec(
-            of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit)
-        ).all()
+        return self._all(of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit))
 
 
 class ToolRuns(Repository):
@@ -55,32 +53,29 @@ class ToolRuns(Repository):
 
     def of(self, job_id: str) -> Sequence[ToolRun]:
         """Return the tool calls of a job in the order in which the model made them."""
-        return self._session.exec(
+        return self._all(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
-        ).all()
+        )
 
     def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
         """Return the sorted names of the tools whose results in these jobs came from outside Maestro."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
-        found = select(ToolRun.tool).where(
-            col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INTERNAL_TOOLS)
-        )
-        return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
+        outside = col(ToolRun.tool).not_in(INTERNAL_TOOLS)
+        found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, outside)
+        return self._all(found.distinct().order_by(col(ToolRun.tool)))
 
     def get(self, job_id: str, number: int, place: int) -> ToolRun:
         """Return a call that must exist; raises ``NotFound``."""
         return required(
-            self._session.exec(
+            self._first(
                 select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
-            ).first(),
+            ),
             f"job {job_id} has no tool call {place} of answer {number}",
         )
 
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
         """Return the images that the tool calls of a job returned, by number of the model call and index."""
-        rows = self._session.exec(
-            select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq))
-        ).all()
+        rows = self._all(select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq)))
         found: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
         for row in rows:
             image = ImageRef(digest=row.digest, content_type=row.content_type)

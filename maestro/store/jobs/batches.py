@@ -74,7 +74,7 @@ class Batches(Repository):
     def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
         """Return up to ``limit`` batches with a lower id than ``after``, newest first."""
         found = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
-        return self._session.exec(found.where(ReplayBatch.id < after) if after is not None else found).all()
+        return self._all(found.where(ReplayBatch.id < after) if after is not None else found)
 
     def open(self) -> Sequence[ReplayBatch]:
         """Return the batches that have not ended, oldest first, as values."""

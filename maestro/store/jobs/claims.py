@@ -31,7 +31,7 @@ from maestro.domain.precedence import (
     precedence_of,
 )
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, one_of
 
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
@@ -43,8 +43,6 @@ FEW = 10
 
 LOOKED_AT = 20
 """If many jobs wait, this multiple of the limit of claims is read."""
-
-_COLUMNS = len(ClaimCandidate._fields)
 
 LEAST = Priority.SCHEDULED
 """The lowest priority."""
@@ -109,11 +107,7 @@ class Claims(Repository):
         .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
         .outerjoin(
             AgentChannel,
-            and_(
-                col(AgentChannel.platform) == Job.platform,
-                col(AgentChannel.account) == Job.account,
-                col(AgentChannel.channel) == Job.channel,
-            ),
+            and_(*(getattr(AgentChannel, name) == getattr(Job, name) for name in CHANNEL_KEY)),
         )
         .outerjoin(
             BotInstance, and_(col(BotInstance.platform) == Job.platform, col(BotInstance.account) == Job.account)
@@ -197,7 +191,7 @@ class Claims(Repository):
 
     def any_unclaimed(self) -> bool:
         """Return whether any pending job is unclaimed, whatever its position in its lane."""
-        return self._row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now) is not None
+        return self._exists(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now)
 
     def background_full(self, limit: int) -> bool:
         """Return whether this many background jobs are running, or claimed and about to begin."""
@@ -208,7 +202,8 @@ class Claims(Repository):
         order = order or ClaimOrder()
         found = self.claimable(limit + 1, abandoned_before)
         if len(found) > FEW:
-            limit = min(limit, order.in_hand - self._in_hand(abandoned_before))
+            in_hand = int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
+            limit = min(limit, order.in_hand - in_hand)
         if limit <= 0:
             return []
         behind = sum(is_background_priority(one.priority) for one in found)
@@ -236,9 +231,8 @@ class Claims(Repository):
 
     def unclaim(self, ids: Iterable[str]) -> None:
         """Release claims of jobs that could not be started."""
-        self._run(
-            update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
-        )
+        pending = update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING)
+        self._run(pending.values(claimed_at=None))
 
     def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
         """Return a job's precedence, for the time after routing, when its paying client is known."""
@@ -252,11 +246,8 @@ class Claims(Repository):
     def _candidates(
         self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int
     ) -> list[ClaimCandidate]:
-        found = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
-        return [ClaimCandidate(*row[:_COLUMNS]) for row in found]
-
-    def _in_hand(self, abandoned_before: datetime) -> int:
-        return int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
+        rows = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
+        return [ClaimCandidate(*row[: len(ClaimCandidate._fields)]) for row in rows]
 
     def _running_behind(self, abandoned_before: datetime) -> int:
         return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
@@ -318,8 +309,8 @@ class MergedJobs(Repository):
 
     def open_in(self, lane: LaneKey) -> Sequence[QueuedMessage]:
         """Return a lane's open jobs that answer messages, in order, also jobs that gave their position up."""
-        found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
-        open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
+        messages = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        open_ones = messages.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
     def merged_into(self, ids: Sequence[str]) -> Sequence[Job]:
@@ -350,5 +341,5 @@ class MergedJobs(Repository):
             Delivery.purpose == DeliveryPurpose.ANSWER,
             col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
         )
-        delivered = self._session.exec(with_delivery).all()
-        return [one for one in ids if one not in delivered]
+        delivered = self._all(with_delivery)
+        return [job_id for job_id in ids if job_id not in delivered]

@@ -91,7 +91,7 @@ class Delegations(Repository):
             return self.newest(self._fresh(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
         restarts = restarts.order_by(col(Job.created_at).desc())
-        again = self._session.exec(restarts).first()
+        again = self._first(restarts)
         return self.newest(again) if again is not None else job
 
     def results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
@@ -126,7 +126,7 @@ class Delegations(Repository):
         )
         if user_id is not None:
             found = found.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
-        return self._session.exec(found.order_by(col(Job.turn))).all()
+        return self._all(found.order_by(col(Job.turn)))
 
     def _hand_over(self, job_id: str) -> None:
         """Mark the tasks of a job as claimed by its workflow; background tasks are left to the dispatcher."""

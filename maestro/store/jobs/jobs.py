@@ -161,7 +161,7 @@ class Jobs(Claims):
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job now."""
-        return self.snapshot(job_id).status
+        return self.read(job_id).status
 
     def pending(self) -> int:
         """Count the pending jobs."""
@@ -238,7 +238,7 @@ class Jobs(Claims):
 
     def any_due(self) -> bool:
         """Return whether any job's wait is over."""
-        return self._row(self._ANY_DUE, present=self._now) is not None
+        return self._exists(self._ANY_DUE, present=self._now)
 
     def resume_due(self) -> None:
         """Make every job whose wait is over pending again, at its old position, for a new run."""
@@ -246,25 +246,22 @@ class Jobs(Claims):
 
     def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
         """Return the waiting jobs of a lane, newest first."""
-        found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
-        return self._session.exec(found.order_by(col(Job.turn).desc())).all()
+        waiting = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
+        return self._all(waiting.order_by(col(Job.turn).desc()))
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
         """Return whether the user was notified that an open job of the lane waits, even if it runs again by now."""
-        notified = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
-        return self._session.exec(notified.limit(1)).first() is not None
+        return self._any(select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait)))
 
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; false when it had ended already."""
-        asked = self._run(
-            update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN)).values(stop_requested=True)
-        )
-        return asked.rowcount > 0
+        open_job = update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
+        return self._run(open_job.values(stop_requested=True)).rowcount > 0
 
     def stopping(self, ids: Iterable[str]) -> Sequence[str]:
         """Return those of these jobs that were asked to stop or have ended."""
         unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
-        return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
+        return self._all(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted))
 
     def stopped_while_waiting(self) -> Sequence[str]:
         """Return the running jobs with a stop request that are inside no step, so that no step can notice it."""
@@ -272,21 +269,17 @@ class Jobs(Claims):
 
     def is_pending_notice(self, address: Address, text: str) -> bool:
         """Return whether this notice is about to be sent to this address."""
-        place = (Job.platform, Job.account, Job.channel, Job.thread)
-        here = (col(part) == value for part, value in zip(place, address.model_dump().values(), strict=True))
-        found = select(Job.id).where(col(Job.status) == JobStatus.PENDING, col(Job.notice) == text, *here)
-        return self._session.exec(found.limit(1)).first() is not None
+        at_address = (getattr(Job, name) == value for name, value in address.model_dump().items())
+        return self._any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
 
     def head_of(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
-        return self._session.exec(
-            holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
-        ).first()
+        return self._first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))
 
     def running_in(self, lane: LaneKey) -> Sequence[str]:
         """Return the job that holds this lane now, if any."""
-        return self._session.exec(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING)).all()
+        return self._all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
 
     def waiting_in(self, lane: LaneKey) -> int:
         """Count the pending jobs of this lane."""
@@ -294,20 +287,19 @@ class Jobs(Claims):
 
     def running(self) -> Sequence[Job]:
         """Return all jobs whose workflow should exist."""
-        return self._session.exec(select(Job).where(Job.status == JobStatus.RUNNING)).all()
+        return self._all(select(Job).where(Job.status == JobStatus.RUNNING))
 
     def ancestors(self, job: Job) -> list[str]:
         """Return the jobs that this one restarts, directly or through others, nearest first."""
-        found: list[str] = []
+        ancestors: list[str] = []
         earlier = job.restarted_from
-        while earlier is not None and earlier not in found:
-            found.append(earlier)
+        while earlier is not None and earlier not in ancestors:
+            ancestors.append(earlier)
             earlier = self.get(earlier).restarted_from
-        return found
+        return ancestors
 
     def _next_turn(self) -> int:
-        last: int | None = self._value(self._LAST_TURN)
-        return (last or 0) + 1
+        return int(self._value(self._LAST_TURN) or 0) + 1
 
     def _spread(self, wait: Wait) -> datetime | None:
         """Return a time for a job to retry a failing provider, later than other jobs, to spread the requests."""

@@ -85,7 +85,7 @@ class Questions(Repository):
         own = (self._OF_NO_JOB, Question.agent_id == question.agent_id)
         lasting = or_(and_(*waiting), col(Question.status) == QuestionStatus.ANSWERED)
         alike = select(Question).where(*own, Question.text == question.text, Question.context == question.context)
-        before = self._session.exec(alike.where(lasting).order_by(col(Question.id).desc()).limit(1)).first()
+        before = self._first(alike.where(lasting).order_by(col(Question.id).desc()).limit(1))
         if before is not None:
             return before
         if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
@@ -98,7 +98,7 @@ class Questions(Repository):
 
     def get(self, question_id: int) -> QuestionRecord:
         """Return a question that must exist, with its agent and job; raises ``NotFound``."""
-        row = self._session.exec(_records().where(Question.id == question_id)).first()
+        row = self._first(_records().where(Question.id == question_id))
         if row is None:
             raise NotFound(f"there is no question {question_id}")
         return QuestionRecord(*row)

@@ -314,7 +314,7 @@ class StepRecords(Repository):
     def last(self, job_id: str, state: StepState) -> JobStep | None:
         """Return the newest attempt of a job that ended in a state."""
         found = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
-        return self._session.exec(found.order_by(col(JobStep.id).desc()).limit(1)).first()
+        return self._first(found.order_by(col(JobStep.id).desc()).limit(1))
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark running attempts at other steps of this job as interrupted, so that their results do not count."""
@@ -329,7 +329,7 @@ class StepRecords(Repository):
 
     def of(self, job_id: str) -> Sequence[JobStep]:
         """Return the journal of a job in the order it was written."""
-        return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
+        return self._all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 
     def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
         """End the running attempt; with ``own`` only if the current code runs in it."""

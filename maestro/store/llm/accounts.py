@@ -27,21 +27,9 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.jobs.jobs import Jobs
 
-_DESCRIBED = (
-    "type",
-    "provider",
-    "model",
-    "models",
-    "base_url",
-    "home_dir",
-    "priority",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "concurrency",
-    "source",
-    "fingerprint",
-    "secret",
-    "last4",
+_CONFIGURED = (
+    *("type", "provider", "model", "models", "base_url", "home_dir", "priority", "requests_per_minute"),
+    *("tokens_per_minute", "concurrency", "source", "fingerprint", "secret", "last4"),
 )
 """The columns of an account that come from the configuration; the others are its state."""
 
@@ -116,13 +104,12 @@ class Accounts(Repository):
 
     def by_name(self, name: str) -> ModelAccount | None:
         """Return the account with this name, None when there is none."""
-        return self._session.exec(select(ModelAccount).where(ModelAccount.name == name)).first()
+        return self._first(select(ModelAccount).where(ModelAccount.name == name))
 
     def get(self, name: str) -> ModelAccount:
         """Return an account that must exist."""
-        return required(
-            self.by_name(name), f"there is no account {name!r}; `maestro accounts list` shows which there are"
-        )
+        missing = f"there is no account {name!r}; `maestro accounts list` shows which there are"
+        return required(self.by_name(name), missing)
 
     def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
         """Return the ends of cool-downs at a moment, by account and model; models that are not listed are free.
@@ -245,9 +232,9 @@ class Accounts(Repository):
             self._wake()
             return
         renewed = row.fingerprint != account.fingerprint
-        if not renewed and all(getattr(row, name) == getattr(account, name) for name in _DESCRIBED):
+        if not renewed and all(getattr(row, name) == getattr(account, name) for name in _CONFIGURED):
             return
-        for name in _DESCRIBED:
+        for name in _CONFIGURED:
             setattr(row, name, getattr(account, name))
         if renewed and row.last_error == AuthenticationFailed.__name__:
             row.status = AccountStatus.ACTIVE

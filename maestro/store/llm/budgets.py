@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, func, select, union_all, update
 from sqlmodel import col
@@ -50,25 +50,18 @@ from maestro.store.engine.statements import PreparedStatement, insert, row_inser
 from maestro.store.jobs.related import ModelCallers
 from maestro.store.llm.usage_sums import parts, sums, total
 
-_OF_CALL = (
-    "job_id",
-    "purpose",
-    "number",
-    "attempt",
-    "provider",
-    "model",
-    "account",
-    "state",
-    "input_tokens",
-    "output_tokens",
-    "cached_tokens",
-    "cost_usd",
-    "duration_ms",
-    "error",
-)
+_OF_CALL = tuple(name for name in UsageRow.model_fields if name in LLMCall.model_fields and name != "id")
+"""The columns that a usage row takes from its call."""
 _OF_JOB = ("agent_id", "client_id", "conversation_id")
+"""The columns that a usage row takes from its payer."""
 
 _PARTS = ("scope", "subject")
+_LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+"""The columns of which ``_levels_by_scope`` makes levels."""
+
+
+def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel]:
+    return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +85,14 @@ class UsageLog(Repository):
 
     def note(self, call: LLMCall, payer: Payer) -> CallCharge:
         """Write the usage row of an attempt, charged to a payer; return its charge."""
-        of_call = {name: getattr(call, name) for name in _OF_CALL}
-        of_job = {name: getattr(payer, name) for name in _OF_JOB}
-        self._insert(row_insert(UsageRow), id=None, at=self._now, **of_job, **of_call)
+        values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
+        self._insert(row_insert(UsageRow), id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
     def of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the rows of a job in the order of its calls and their attempts."""
-        found = select(UsageRow).where(col(UsageRow.job_id) == job_id)
-        return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
+        of_job = select(UsageRow).where(col(UsageRow.job_id) == job_id)
+        return self._session.scalars(of_job.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
     def add(self, row: UsageRow) -> int:
         """Write the row of a request other than a model call, charged to the job's payer; return its id.
@@ -141,22 +133,16 @@ class UsageLog(Repository):
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return a page of usage sums, with the total of the period, and that of the preceding period."""
-        wish = query.page_request(today)
-        found = self.sums(wish, query.limit + 1)
-        totals = self.total(wish.period, wish.scope), self.total(wish.period.before, wish.scope)
-        return usage_page(found, query.limit, wish.period, totals)
+        request = query.page_request(today)
+        totals = self.total(request.period, request.scope), self.total(request.period.before, request.scope)
+        return usage_page(self.sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt whose outcome is revised; return the cost in the removed row."""
-        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **_usage_values(key, attempt)))
+        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
-def _usage_values(key: CallKey, attempt: int) -> dict[str, object]:
-    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedAmount:
+class ReservedAmount(NamedTuple):
     """The reserved amount of one call, with its day and scopes."""
 
     day: date
@@ -213,27 +199,27 @@ class Budgets(Repository):
             number=key.number,
             day=self.today,
             amount_usd=amount_usd,
-            scopes=_text(payer.scopes),
+            scopes=" ".join(f"{scope}:{subject}" for scope, subject in payer.scopes),
         )
         if not self._change(self._RESERVE, **vars(reservation)):
             self.release(key)
             self._add(reservation)
         levels = self._count(self.today, payer.scopes, reserved_usd=amount_usd)
-        before = {
-            scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()
-        }
-        return exceeded_limit(limits, before)
+        return exceeded_limit(
+            limits,
+            {scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()},
+        )
 
     def release(self, key: CallKey) -> None:
         """Release the reservation of a call, if there is one."""
-        self._give_back(self._returned(self._TAKE, **_values(key)))
+        self._give_back(self._returned(self._TAKE, **key_values(key)))
 
     def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Replace the reservation of a call by its cost, on the day of the reservation.
 
         A caller that has read the payer in this transaction passes it on.
         """
-        reservations = [_held(row) for row in self._returned(self._TAKE, **_values(key))]
+        reservations = [_held(row) for row in self._returned(self._TAKE, **key_values(key))]
         for held in reservations:
             self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
@@ -246,7 +232,7 @@ class Budgets(Repository):
         """
         if not cost_usd:
             return
-        row = self._row(self._HELD, **_values(key))
+        row = self._row(self._HELD, **key_values(key))
         held = _held(row) if row is not None else None
         day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
         self._count(day, scopes, spent_usd=cost_usd)
@@ -280,12 +266,10 @@ class Budgets(Repository):
     ) -> Mapping[Scope, SpendingLevel]:
         """Add amounts to the levels of these scopes, and return the new levels."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        rows = self._returned(_spending(len(scopes)), **values, **_numbered(scopes))
-        return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}
+        return _levels_by_scope(self._returned(_spending(len(scopes)), **values, **_numbered(scopes)))
 
     def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
-        found = self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes))
-        return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in found}
+        return _levels_by_scope(self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes)))
 
 
 @cache
@@ -309,7 +293,7 @@ def _spending(count: int) -> PreparedStatement:
                 "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
             },
         )
-        .returning(col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+        .returning(*_LEVEL)
     )
 
 
@@ -320,9 +304,7 @@ def _levels(count: int) -> PreparedStatement:
     return PreparedStatement(
         union_all(
             *(
-                select(
-                    col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
-                ).where(
+                select(*_LEVEL).where(
                     col(Spending.day) == bindparam("day"),
                     col(Spending.scope) == bindparam(f"scope_{place}"),
                     col(Spending.subject) == bindparam(f"subject_{place}"),
@@ -339,19 +321,13 @@ def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:
 
 
 def _held(row: tuple[Any, ...]) -> ReservedAmount:
-    return ReservedAmount(row[0], row[1], _scopes(row[2]))
+    day, amount_usd, scopes = row
+    words = (word.partition(":") for word in scopes.split())
+    return ReservedAmount(day, amount_usd, tuple((BudgetScope(scope), subject) for scope, _, subject in words))
 
 
-def _text(scopes: Iterable[Scope]) -> str:
-    return " ".join(f"{scope}:{subject}" for scope, subject in scopes)
-
-
-def _scopes(text: str) -> tuple[Scope, ...]:
-    words = (word.partition(":") for word in text.split())
-    return tuple((BudgetScope(scope), subject) for scope, _, subject in words)
-
-
-def _values(key: CallKey) -> dict[str, object]:
+def key_values(key: CallKey) -> dict[str, object]:
+    """Return the parameters of a statement for the attempts of one call."""
     return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}
 
 
@@ -360,31 +336,22 @@ class UsedBudgets(Budgets):
 
     def used(self, budgets: DailyBudgets) -> BudgetPage:
         """Return every budget that has a limit, with what is used and reserved of it today."""
-        levels = self._levels()
-        return budget_page(budgets, self._spenders(levels), levels, self.today)
-
-    def _levels(self) -> Mapping[Scope, SpendingLevel]:
-        found = select(
-            col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
-        ).where(col(Spending.day) == self.today)
-        return {
-            (scope, subject): SpendingLevel(spent, held) for scope, subject, spent, held in self._session.execute(found)
-        }
-
-    def _spenders(self, levels: Mapping[Scope, SpendingLevel]) -> Spenders:
+        today = select(*_LEVEL).where(col(Spending.day) == self.today)
+        levels = _levels_by_scope(self._session.execute(today).tuples())
         agents = (
             select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
             .where(col(Agent.status) != AgentStatus.ARCHIVED)
             .order_by(col(Agent.slug))
         )
         clients = select(col(Client.id), col(Client.name), col(Client.daily_budget_usd)).order_by(col(Client.name))
-        talk = [
+        conversations = [
             (level.spent_usd + level.reserved_usd, subject)
             for (scope, subject), level in levels.items()
             if scope is BudgetScope.CONVERSATION
         ]
-        return Spenders(
+        spenders = Spenders(
             agents=[Spender(*row) for row in self._session.execute(agents)],
             clients=[Spender(*row) for row in self._session.execute(clients)],
-            conversations=[subject for _, subject in sorted(talk, reverse=True)[:CONVERSATIONS]],
+            conversations=[subject for _, subject in sorted(conversations, reverse=True)[:CONVERSATIONS]],
         )
+        return budget_page(budgets, spenders, levels, self.today)

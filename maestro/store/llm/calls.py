@@ -19,14 +19,14 @@ from maestro.store.engine.statements import PreparedStatement, in_list, json_lis
 from maestro.store.jobs.related import ModelCallers
 from maestro.store.jobs.steps import StepRecords, recorded_attempt
 from maestro.store.llm.accounts import Accounts
-from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog
+from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog, key_values
 
 FREE = Expense()
 """The columns of an attempt that never reached a model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Last:
+class LastAttempt:
     """The last attempt at a model call, and the digest of its request."""
 
     attempt: int
@@ -77,7 +77,7 @@ class Calls(Repository):
     @read_once
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the stored answer of this call, the first if there are two; None without any."""
-        return self._read(self._ANSWERED, LLMCall, **_values(key))
+        return self._read(self._ANSWERED, LLMCall, **key_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the answer to a call that must have one; raises ``NotFound``."""
@@ -85,7 +85,7 @@ class Calls(Repository):
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest stored answer of this purpose in the conversation, among all its jobs."""
-        return self._session.exec(
+        return self._first(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
             .where(
@@ -95,7 +95,7 @@ class Calls(Repository):
             )
             .order_by(col(LLMCall.id).desc())
             .limit(1)
-        ).first()
+        )
 
     def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
         """Return the known cost of each of these jobs; jobs without any are left out."""
@@ -111,20 +111,19 @@ class Calls(Repository):
         """
         own = recorded_attempt()
         job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
-        last, state, kept = None, None, set()
-        mine = {"own_job": job_id, "of_step": step, "its_attempt": number}
-        values = {"digests": json_list(digests), **mine, **_values(key)}
-        for attempt, digest, word in self._rows(self._BEFORE_SENDING, **values):
+        last, step_state, stored = None, None, set()
+        values = {"own_job": job_id, "of_step": step, "its_attempt": number, **key_values(key)}
+        for attempt, digest, state in self._rows(self._BEFORE_SENDING, digests=json_list(digests), **values):
             if attempt is not None:
-                last = Last(attempt, CallState(word), digest)
+                last = LastAttempt(attempt, CallState(state), digest)
             elif digest is not None:
-                kept.add(digest)
+                stored.add(digest)
             else:
-                state = StepState(word)
+                step_state = StepState(state)
         self._known()["_last", (key,)] = last
         if own is not None:
-            StepRecords(self._link, self._now).assume_state(own, state)
-        return frozenset(kept)
+            StepRecords(self._link, self._now).assume_state(own, step_state)
+        return frozenset(stored)
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
@@ -208,12 +207,12 @@ class Calls(Repository):
         """Count the failed attempts of this call."""
         return self._session.exec(
             select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
-            params=_values(key),
+            params=key_values(key),
         ).one()
 
     def of(self, job_id: str) -> Sequence[LLMCall]:
         """Return all attempts of a job's calls in the order they were made."""
-        return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
+        return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     @property
     def _budgets(self) -> Budgets:
@@ -230,9 +229,9 @@ class Calls(Repository):
             Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
     @read_once
-    def _last(self, key: CallKey) -> Last | None:
-        row = self._row(self._LAST, **_values(key))
-        return Last(*row) if row else None
+    def _last(self, key: CallKey) -> LastAttempt | None:
+        row = self._row(self._LAST, **key_values(key))
+        return LastAttempt(*row) if row else None
 
     def _end(
         self,
@@ -247,7 +246,7 @@ class Calls(Repository):
 
         Returns None and changes nothing if the attempt is already in the state ``unless``, or does not exist.
         """
-        which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
+        which = {**key_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
         names, counted = ("finished_at", *values), 0.0
         usage = UsageLog(self._link, self._now)
@@ -283,8 +282,3 @@ def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = 
         ended = ended.where(col(LLMCall.state) == state if is_open else col(LLMCall.state) != state)
     changed = ended.values({name: bindparam(f"new_{name}") for name in names})
     return PreparedStatement(changed.returning(*inspect(LLMCall).c))
-
-
-def _values(key: CallKey) -> dict[str, object]:
-    """Return the parameters for the attempts of one call."""
-    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}

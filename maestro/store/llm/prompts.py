@@ -68,22 +68,13 @@ class Prompts(Repository):
 
     def text(self, digest: str) -> str:
         """Return a stored text; raises ``NotFound``."""
-        body: bytes | None = self._value(self._TEXT, its_digest=digest)
-        if body is None:
-            raise NotFound(f"the prompt part {digest} does not exist")
+        body = required(self._value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
     def beginning(self, digest: str) -> str:
         """Return the beginning of a stored text, empty when the text is missing or was deleted."""
         body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
-
-    def pack(self, messages: Sequence[PromptMessage]) -> tuple[StoredTurn, ...]:
-        """Convert a prompt to references, and store those texts that are not in a message row."""
-        texts = TextsByDigest()
-        turns = tuple(_packed(message, texts) for message in messages)
-        self._keep(texts)
-        return turns
 
     def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
         """Store all parts of a request, and return its digest.
@@ -116,6 +107,11 @@ class Prompts(Repository):
     def of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job as a value; raises ``NotFound``."""
         return required(self._read(self._OF_JOB, Prompt, of_job=job_id), f"job {job_id} has no prompt yet")
+
+    def layers(self, job_id: str) -> tuple[LayerSize, ...]:
+        """Return the sizes of the layers of a job's prompt, none without a prompt."""
+        sizes = self._first(select(Prompt.layers).where(Prompt.job_id == job_id))
+        return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
     def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
         """Store texts that are not stored yet; most texts of a prompt are, and need not be compressed again."""
@@ -194,9 +190,7 @@ class PromptTexts:
 
     def part(self, digest: str) -> str:
         """Return a part; raises ``NotFound``."""
-        body = self.parts.get(digest)
-        if body is None:
-            raise NotFound(f"the prompt part {digest} does not exist")
+        body = required(self.parts.get(digest), f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
 
 
@@ -204,14 +198,14 @@ def _reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
     """Return the fields of the turn that differ from the defaults of ``Turn``."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
-        found = StoredTurnJson(role=role, message_id=message_id)
+        stored = StoredTurnJson(role=role, message_id=message_id)
     elif stable:
-        found = StoredTurnJson(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
+        stored = StoredTurnJson(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
     else:
-        found = StoredTurnJson(role=role, digest=texts.add(content))
+        stored = StoredTurnJson(role=role, digest=texts.add(content))
     if images:
-        found["images"] = [image.model_dump() for image in images]
-    return found
+        stored["images"] = [image.model_dump() for image in images]
+    return stored
 
 
 def _packed(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
@@ -263,7 +257,7 @@ class ModelRequests(Repository):
     def calls(self, job_id: str) -> Sequence[LLMCall]:
         """Return every attempt at a job's calls in the order they were made."""
         self._job(job_id)
-        return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
+        return self._all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def last(self, job_id: str) -> int:
         """Return the call to show by default: the last one that wrote an answer, else the last.
@@ -295,12 +289,8 @@ class ModelRequests(Repository):
             request=request,
             messages=prompts.unpack(request.turns),
             tools=TOOL_SPECS.validate_json(prompts.text(request.tools)) if request.tools else (),
-            layers=self._layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
+            layers=prompts.layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
         )
 
     def _job(self, job_id: str) -> Job:
         return required(self._session.get(Job, job_id), f"job {job_id} does not exist")
-
-    def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
-        kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()
-        return LAYER_SIZES.validate_json(kept) if kept else ()

@@ -27,11 +27,11 @@ class MemoryEdits(Memory):
         """
         words, conditions = search_terms(chosen.q or ""), tuple(_conditions(chosen))
         if words:
-            return self._session.exec(found_by(words, agent.id or 0).where(*conditions).limit(limit)).all(), None
+            return self._all(found_by(words, agent.id or 0).where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
         if after is not None:
             facts = facts.where(col(MemoryFact.id) < after)
-        found = self._session.exec(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1)).all()
+        found = self._all(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1))
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:

@@ -102,7 +102,7 @@ class States(Repository):
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
             kept = kept.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
-        return self._session.exec(kept.order_by(MemoryState.key, MemoryState.place).limit(limit)).all()
+        return self._all(kept.order_by(MemoryState.key, MemoryState.place).limit(limit))
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
         """Return the state of a key in this scope alone."""
@@ -140,7 +140,7 @@ class States(Repository):
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
 
     def _count(self, agent_id: int, place: str) -> int:
-        return len(self._session.exec(select(MemoryState.id).where(*_under(agent_id, place))).all())
+        return self._session.exec(select(func.count()).where(*_under(agent_id, place))).one()
 
 
 def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
@@ -182,10 +182,7 @@ class Memory(States):
     _STANDINGS = PreparedStatement(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
     _SUREST_WRITTEN = (
         columns(
-            _OTHERS.c.id,
-            _OTHERS.c.category,
-            _OTHERS.c.content,
-            _OTHERS.c.is_counted,
+            *(_OTHERS.c.id, _OTHERS.c.category, _OTHERS.c.content, _OTHERS.c.is_counted),
             (_OTHERS.c.last_used > bindparam("fresh_since")).label("is_fresh"),
             _OTHERS.c.confidence,
             _OTHERS.c.last_used,
@@ -283,7 +280,7 @@ class Memory(States):
         if not words:
             return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
-        return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
+        return self._all(found_by(words, agent_id).where(seen).limit(limit))
 
     def note_used(self, facts: Sequence[RecalledFact]) -> None:
         """Note the use of facts in a prompt, for those whose last use was not counted lately."""

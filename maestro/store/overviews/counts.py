@@ -72,7 +72,7 @@ class Overview(Repository):
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
         found: list[JobStatus] = list(self._run(recent).scalars())
         return WorkOverview(
-            any_job=self._session.exec(select(Job.id).limit(1)).first() is not None,
+            any_job=self._first(select(Job.id).limit(1)) is not None,
             open=self._open(),
             ended={status: count for status, count in Counter(found[:MOST]).items() if status.ended},
             capped=len(found) > MOST,

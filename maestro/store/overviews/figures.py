@@ -5,8 +5,8 @@ Each query finds its rows by an index, so its cost grows with the number of chan
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Select, case, func, select
@@ -28,9 +28,7 @@ from maestro.domain.metrics import (
 )
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository
-
-BATCH = 500
-"""The most keys in one query, because SQLite limits the number of parameters."""
+from maestro.store.engine.statements import batches
 
 
 class MonitoringFigures(Repository):
@@ -91,17 +89,7 @@ class MonitoringFigures(Repository):
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
         """Return the model calls after the mark, and those with these ids."""
-        wanted = select(
-            col(LLMCall.id),
-            col(LLMCall.state),
-            col(LLMCall.provider),
-            col(LLMCall.model),
-            col(LLMCall.error),
-            col(LLMCall.input_tokens),
-            col(LLMCall.output_tokens),
-            col(LLMCall.cached_tokens),
-            col(LLMCall.cost_usd),
-        )
+        wanted = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
         return [CallSample(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
 
     def open_calls(self) -> set[int]:
@@ -142,11 +130,5 @@ class MonitoringFigures(Repository):
     ) -> Iterator[Any]:
         """Yield the rows after a mark, and rows with known keys, in separate queries: one query would read all rows."""
         yield from self._session.execute(wanted.where(key > after))
-        for batch in _batches(known):
+        for batch in batches(known):
             yield from self._session.execute(wanted.where(key.in_(batch), key <= after))
-
-
-def _batches(keys: Collection[int]) -> Iterator[list[int]]:
-    rest = iter(keys)
-    while batch := list(islice(rest, BATCH)):
-        yield batch

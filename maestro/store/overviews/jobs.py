@@ -8,7 +8,6 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.layers import LAYER_SIZES, LayerSize
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.job_texts import JobPageTexts, RecordedAnswer
@@ -16,11 +15,10 @@ from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import Job, JobStatus, model_for
 from maestro.domain.jobs.timeline import JobQuestionView, ToolTexts
 from maestro.domain.jobs.views import JobRecord, ListedJob
-from maestro.domain.llm.calls import LLMCall, Prompt
+from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
 from maestro.domain.messages import InboxRow
 from maestro.domain.questions.question import Question
-from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.agents.edits import AgentVersions
 from maestro.store.deliveries.deliveries import Deliveries
@@ -48,7 +46,7 @@ class JobTexts(Repository):
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.answer(job),
-            layers=self._layers(job.id),
+            layers=Prompts(self._link, self._now).layers(job.id),
             ahead=self._ahead(job),
         )
 
@@ -59,17 +57,13 @@ class JobTexts(Repository):
         said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
         return RecordedAnswer(said.content, said.created_at, said.superseded) if said is not None else None
 
-    def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
-        kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()
-        return LAYER_SIZES.validate_json(kept) if kept else ()
-
     def _ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
         # A waiting job holds no lane, so it blocks no other.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
-        return self._session.exec(earlier.order_by(col(Job.turn).desc()).limit(1)).first() or ""
+        return self._first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
 
 
 class JobLists(Repository):
@@ -104,10 +98,11 @@ class JobLists(Repository):
 
     def job(self, job_id: str, cheaper: str = "") -> JobRecord:
         """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the fallback model for used-up budgets."""
-        row = self._session.exec(_listed().where(Job.id == job_id)).first()
+        row = self._first(_listed().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         listed, calls = ListedJob(*row), Calls(self._link, self._now).of(job_id)
+        prompts = Prompts(self._link, self._now)
         return JobRecord(
             listed=listed,
             substitution=self._substitution(listed.job, calls, cheaper),
@@ -117,10 +112,11 @@ class JobLists(Repository):
             actions=Actions(self._link, self._now).of(job_id),
             led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
             merged=[job.id for job in MergedJobs(self._link, self._now).merged_into([job_id])],
-            restarts=self._session.exec(
-                select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
-            ).all(),
-            tools=[self._with_texts(run) for run in ToolRuns(self._link, self._now).of(job_id)],
+            restarts=self._all(select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))),
+            tools=[
+                ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
+                for run in ToolRuns(self._link, self._now).of(job_id)
+            ],
             questions=[
                 JobQuestionView(
                     **row.model_dump(include=set(JobQuestionView.model_fields) - {"status"}),
@@ -141,10 +137,6 @@ class JobLists(Repository):
         then = AgentVersions(self._link, self._now).fields_then(agent, answer.started_at) or agent
         limits = accounts.limits(answer.started_at)
         return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
-
-    def _with_texts(self, run: ToolRun) -> ToolTexts:
-        prompts = Prompts(self._link, self._now)
-        return ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
 
 
 def _listed() -> Any:

@@ -31,7 +31,7 @@ class Bots(Repository):
     def all(self) -> Sequence[BotInstance]:
         """Return all accounts by platform and account name."""
         order = (col(BotInstance.platform), col(BotInstance.account))
-        return self._session.exec(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order)).all()
+        return self._all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
 
     def find(self, platform: str, account: str) -> BotInstance | None:
         """Return the account with this name, None when there is none."""
@@ -122,12 +122,12 @@ class ChannelMoves(Repository):
 
     def _bindings(self, place: Address, to: str) -> None:
         taken = select(AgentChannel.id).where(*self._of(AgentChannel, place.model_copy(update={"channel": to})))
-        if self._session.exec(taken).first() is None:
+        if not self._any(taken):
             self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
 
     def _conversations(self, place: Address, to: str) -> None:
         """Move conversations with their facts; a moved one is closed where the new channel already has one."""
-        for row in self._session.exec(select(Conversation).where(*self._of(Conversation, place))).all():
+        for row in self._all(select(Conversation).where(*self._of(Conversation, place))):
             key = row.key_in(to)
             if row.status is ConversationStatus.ACTIVE and self._has_active(key):
                 row.status = ConversationStatus.CLOSED
@@ -137,8 +137,8 @@ class ChannelMoves(Repository):
             self._save(row)
 
     def _has_active(self, key: str) -> bool:
-        active = (Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)
-        return self._session.exec(select(Conversation.id).where(*active)).first() is not None
+        active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
+        return self._any(active.where(Conversation.key == key))
 
     def _in(self, table: Any, place: Address) -> tuple[Any, ...]:
         return (col(table.platform) == place.platform, col(table.account) == place.account)

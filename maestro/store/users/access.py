@@ -39,7 +39,7 @@ class Owners(Repository):
 
     def all(self) -> Sequence[Owner]:
         """Return all owners by platform and user id."""
-        return self._session.exec(select(Owner).order_by(col(Owner.platform), col(Owner.user_id))).all()
+        return self._all(select(Owner).order_by(col(Owner.platform), col(Owner.user_id)))
 
     def has(self, person: PersonId) -> bool:
         """Return whether this user is an owner."""
@@ -108,14 +108,14 @@ class Pairings(Repository):
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
-        return self._session.exec(page).all()
+        return self._all(page)
 
     # Pairing requests
 
     def newest_of(self, person: PersonId) -> Pairing | None:
         """Return the newest pairing request of this user, in any state."""
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
-        return self._session.exec(theirs.order_by(col(Pairing.id).desc()).limit(1)).first()
+        return self._first(theirs.order_by(col(Pairing.id).desc()).limit(1))
 
     def count_pending(self) -> int:
         """Count the open pairing requests."""
@@ -124,7 +124,7 @@ class Pairings(Repository):
     def pending(self) -> Sequence[Pairing]:
         """Return the open pairing requests, oldest first; there are ``MOST_PENDING`` at most."""
         pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
-        return self._session.exec(pending.order_by(col(Pairing.id))).all()
+        return self._all(pending.order_by(col(Pairing.id)))
 
     def add(self, pairing: Pairing) -> Pairing:
         """Store a pairing request, replacing an expired one of the same user.
@@ -151,7 +151,7 @@ class Pairings(Repository):
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
             wanted = Pairing.id == int(text)
         return required(
-            self._session.exec(select(Pairing).where(wanted)).first(),
+            self._first(select(Pairing).where(wanted)),
             f"there is no pairing {text!r}; list them with `maestro pairings list`",
         )
 
@@ -163,7 +163,7 @@ class Pairings(Repository):
     def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
         """Return pairing requests, newest first, those before the given id."""
         page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
-        return self._session.exec(page.where(col(Pairing.id) < before) if before is not None else page).all()
+        return self._all(page.where(col(Pairing.id) < before) if before is not None else page)
 
     # Invitations
 

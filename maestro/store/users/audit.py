@@ -47,7 +47,7 @@ class Audit(Repository):
 
     def latest(self, limit: int) -> Sequence[AuditEntry]:
         """Return the newest entries first."""
-        return self._session.exec(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit)).all()
+        return self._all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
 
     def page(self, wanted: AuditFilter, after: AuditPosition | None, limit: int) -> Sequence[AuditEntry]:
         """Return up to ``limit`` entries that follow the mark, newest first."""
@@ -56,7 +56,7 @@ class Audit(Repository):
         page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
         if after is not None:
             page = page.where(tuple_(AuditEntry.at, AuditEntry.id) < after)
-        return self._session.exec(page).all()
+        return self._all(page)
 
 
 def _conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:

@@ -83,20 +83,20 @@ class PayingClients(Repository):
 
     def leave_out(self, named: Container[str]) -> None:
         """Reset the configured fields of clients that are no longer in the configuration."""
-        for gone in self._session.exec(select(Client).where(Client.configured)).all():
+        for gone in self._all(select(Client).where(Client.configured)):
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
                 self._put(gone)
 
     def _uses(self, client: Client) -> str:
-        agent = self._session.exec(select(Agent.slug).where(Agent.client_id == client.id)).first()
+        agent = self._first(select(Agent.slug).where(Agent.client_id == client.id))
         if agent is not None:
             return f"the agent {agent} names it; give it another client first"
-        channel = self._session.exec(select(AgentChannel.channel).where(AgentChannel.client_id == client.id)).first()
+        channel = self._first(select(AgentChannel.channel).where(AgentChannel.client_id == client.id))
         if channel is not None:
             return f"the binding of the channel {channel} names it; give it another client first"
         for column in (col(UsageRow.client_id), col(Job.client_id)):
-            if self._session.exec(select(column).where(column == client.id).limit(1)).first() is not None:
+            if self._first(select(column).where(column == client.id).limit(1)) is not None:
                 return "there was work for it, and its usage is kept; take its budget away instead"
         return ""
 
@@ -104,10 +104,10 @@ class PayingClients(Repository):
         self._save(client)
 
     def _of_name(self, name: str) -> Client | None:
-        return self._session.exec(select(Client).where(Client.name == name)).first()
+        return self._first(select(Client).where(Client.name == name))
 
     def _of_slug(self, slug: str) -> Client | None:
-        return self._session.exec(select(Client).where(Client.slug == slug, Client.slug != "")).first()
+        return self._first(select(Client).where(Client.slug == slug, Client.slug != ""))
 
     def _require_free(self, slug: str, name: str) -> None:
         """Require that a slug is free or belongs to the client of this name."""

@@ -71,7 +71,7 @@ class WebUsers(Repository):
 
     def uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
         """Return uploads by id."""
-        rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
+        rows = self._all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         return {row.id: row for row in rows}
 
     def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
@@ -97,9 +97,7 @@ class WebUsers(Repository):
 
     def connectors(self) -> Sequence[ConnectorStatus]:
         """Return the states of all connectors."""
-        return self._session.exec(
-            select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account)
-        ).all()
+        return self._all(select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account))
 
 
 def _starting(platform: str, account: str, now: datetime) -> ConnectorStatus:
@@ -120,4 +118,4 @@ class EndedLogins(Repository):
 
     def ended(self, login: str) -> bool:
         """Return whether a login was ended."""
-        return self._session.exec(select(EndedLogin.id).where(EndedLogin.id == login)).first() is not None
+        return self._first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None

@@ -11,7 +11,7 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import CallEstimate
-from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, StoredTurn
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, Role, StoredTurn
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address, IncomingMessage
@@ -69,13 +69,7 @@ def test_archived_messages_are_gone_from_the_conversation_and_from_its_counters(
 
 
 def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
-    with store.begin() as tx:
-        turns = tx.llm.prompts.pack(
-            [
-                PromptMessage(role=Role.USER, content="text 1", message_id=1),
-                PromptMessage(role=Role.USER, content="text 3", message_id=3),
-            ]
-        )
+    turns = [StoredTurn(role=Role.USER, message_id=1), StoredTurn(role=Role.USER, message_id=3)]
     archive(store, 1)
     with store.view() as tx:
         assert [message.content for message in tx.llm.prompts.unpack(turns)] == ["text 1", "text 3"]

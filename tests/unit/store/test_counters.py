@@ -94,7 +94,9 @@ class Talk:
 
     def _answer(self, tx: Transaction, number: int) -> None:
         job = self._job(tx, number)
-        if tx.conversations.answer_of_job(job.id) is None and not _archived_answer(tx, job):
+        messages = tx.conversations.all_of(job.conversation_id or 0)
+        answered = any(said.job_id == job.id and said.role is Role.ASSISTANT for said in messages)
+        if not answered and not _archived_answer(tx, job):
             tx.conversations.add(_message(job.conversation_id, Role.ASSISTANT, job.id, number))
 
     def _archive(self, tx: Transaction, number: int) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.calls import CallState
-from maestro.store.overviews import figures
+from maestro.store.engine.statements import BATCH
 from maestro.store.overviews.figures import MonitoringFigures
 from tests.support.job_rows import JobRows
 
@@ -101,7 +101,7 @@ def test_many_known_keys_are_asked_for_in_parts(rows: JobRows) -> None:
         rows.failed()
     with rows.store.view() as tx:
         last = tx.system.figures.marks().position
-        assert len(tx.system.figures.ended_jobs(last, range(1, 3 * figures.BATCH))) == 3
+        assert len(tx.system.figures.ended_jobs(last, range(1, 3 * BATCH))) == 3
 
 
 def test_calls_and_chunks_are_told_with_their_states(rows: JobRows) -> None:

@@ -37,13 +37,13 @@ def change(rows: JobRows, ref: str, **fields: Any) -> None:
 
 def run(rows: JobRows, ref: str) -> str:
     with rows.store.begin() as tx:
-        return tx.background.starts.run_now(tx.background.schedules.get(ref), "operator")
+        return tx.background.runs.run_now(tx.background.schedules.get(ref), "operator")
 
 
 def backfill(rows: JobRows, ref: str, hours: int, *, preview: bool = False) -> BackfillView:
     wish = BackfillRequest(start=rows.clock.now - timedelta(hours=hours), end=rows.clock.now, preview=preview)
     with rows.store.begin() as tx:
-        return tx.background.starts.backfill(tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator")
+        return tx.background.runs.backfill(tx.background.schedules.get(ref), wish, f"maestro-{ref}", "operator")
 
 
 def test_an_interval_counts_from_when_it_was_written(rows: JobRows) -> None:

@@ -115,7 +115,8 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
 
 def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.llm.prompts.pack(request(key).messages)
+        for message in request(key).messages:
+            tx.llm.prompts.keep(message.content)
         attempt = tx.jobs.steps.begin(
             ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, StepHistory(())
         )
@@ -125,7 +126,8 @@ def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> N
 
 def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        tx.llm.prompts.pack(request(key).messages)
+        for message in request(key).messages:
+            tx.llm.prompts.keep(message.content)
     assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 3
     assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 1
 
