@@ -56,8 +56,6 @@ _OF_JOB = ("agent_id", "client_id", "conversation_id")
 """The columns that a usage row takes from its payer."""
 
 _PARTS = ("scope", "subject")
-_LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
-"""The columns of which ``_levels_by_scope`` makes levels."""
 
 
 def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel]:
@@ -153,6 +151,8 @@ class ReservedAmount(NamedTuple):
 class Budgets(Repository):
     """Queries for spending, reservations and clients."""
 
+    LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+    """The columns of which ``_levels_by_scope`` makes levels."""
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
@@ -293,7 +293,7 @@ def _spending(count: int) -> PreparedStatement:
                 "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
             },
         )
-        .returning(*_LEVEL)
+        .returning(*Budgets.LEVEL)
     )
 
 
@@ -304,7 +304,7 @@ def _levels(count: int) -> PreparedStatement:
     return PreparedStatement(
         union_all(
             *(
-                select(*_LEVEL).where(
+                select(*Budgets.LEVEL).where(
                     col(Spending.day) == bindparam("day"),
                     col(Spending.scope) == bindparam(f"scope_{place}"),
                     col(Spending.subject) == bindparam(f"subject_{place}"),
@@ -336,7 +336,7 @@ class UsedBudgets(Budgets):
 
     def used(self, budgets: DailyBudgets) -> BudgetPage:
         """Return every budget that has a limit, with what is used and reserved of it today."""
-        today = select(*_LEVEL).where(col(Spending.day) == self.today)
+        today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
         levels = _levels_by_scope(self._session.execute(today).tuples())
         agents = (
             select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
