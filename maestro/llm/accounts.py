@@ -51,7 +51,7 @@ Ladder = Callable[[], Sequence[timedelta]]
 Reveal = Callable[[str], SecretStr]
 """Decrypts a stored key; raises ``ConfigurationError``, whose message has the fix and never the key."""
 
-READ_AGAIN = 30.0
+REREAD_SECONDS = 30.0
 """Seconds after which a key that could not be read is read again."""
 
 TOO_SMALL = " Those that could answer now have too small a window for this message (see window in llm.models)."
@@ -70,7 +70,14 @@ WindowOf = Callable[[str], int]
 ANSWER_SHARE = 4
 """The share of a context window's reserve that is kept for the answer; tool definitions may use the remainder."""
 
-OF_THE_ACCOUNT = (RateLimited, QuotaExhausted, AuthenticationFailed, AccountUnusable, ProviderUnavailable, ModelTimeout)
+COUNTED_FAILURES = (
+    RateLimited,
+    QuotaExhausted,
+    AuthenticationFailed,
+    AccountUnusable,
+    ProviderUnavailable,
+    ModelTimeout,
+)
 """Failures that count against the account; Maestro's own limits and invalid requests do not."""
 
 MARGIN = 500
@@ -161,7 +168,7 @@ class AccountBook:
 
     ``own`` are the accounts of the configuration and the environment; their keys are never written to the store. The
     store has the keys of accounts that were added by the API. A key that cannot be read is tried again after
-    ``READ_AGAIN``, so repairing the key file needs no restart; ``clock`` is monotonic, in seconds.
+    ``REREAD_SECONDS``, so repairing the key file needs no restart; ``clock`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -199,7 +206,7 @@ class AccountBook:
 
     def report(self, choice: AccountChoice, failure: LLMFailure) -> None:
         """Record a failure at the called account, such as a cool-down; Maestro's own limits change nothing there."""
-        if not isinstance(failure, OF_THE_ACCOUNT):
+        if not isinstance(failure, COUNTED_FAILURES):
             return
         account, facts = choice.account, dict[str, object]()
         with self._store.begin() as tx:
@@ -227,7 +234,7 @@ class AccountBook:
             return own if own is not None and own.provider == row.provider else None
         before, now = self._revealed.get(row.name), self._clock()
         current = before is not None and before.version == row.updated_at
-        if before is not None and current and (before.account is not None or now < before.at + READ_AGAIN):
+        if before is not None and current and (before.account is not None or now < before.at + REREAD_SECONDS):
             return before.account
         account, reason = None, ""
         try:

@@ -202,8 +202,8 @@ def _moment(after: str, text: str) -> datetime | None:
     try:
         if after:
             moment = parsedate_to_datetime(after)
-        elif found := _ANTHROPIC_DATE.search(text):
-            moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
+        elif date := _ANTHROPIC_DATE.search(text):
+            moment = datetime.fromisoformat(f"{date[1]}T{date[2] or '00:00'}")
         else:
             return None
     except ValueError:  # an invalid date is ignored

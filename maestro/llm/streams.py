@@ -281,7 +281,7 @@ def _plain(part: Json) -> bool:
 def _object(written: str) -> Json:
     """Return the arguments of a tool call; text that is not a JSON object, as after a cut-off, is wrapped in one."""
     try:
-        found = json.loads(written or "{}")
+        arguments = json.loads(written or "{}")
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"unreadable": written}
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"unreadable": written}

@@ -12,7 +12,7 @@ from maestro.domain.llm.models import bare
 from maestro.domain.settings.llm import TranscriptionSettings
 from maestro.llm.accounts import AccountBook
 from maestro.llm.litellm_client import LiteLLMLibrary
-from maestro.llm.middleware.failover import MOVES_ON, FailoverProgress
+from maestro.llm.middleware.failover import FAILOVER_FAILURES, FailoverProgress
 from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url, key
 from maestro.supervision import uninterrupted
@@ -89,7 +89,7 @@ class Transcriber:
                 return True
             progress.note(choice, failure)
             await uninterrupted(asyncio.to_thread(self.book.report, choice, failure))
-            if not isinstance(failure, MOVES_ON):
+            if not isinstance(failure, FAILOVER_FAILURES):
                 break
         if progress.repeatable:
             raise progress.repeatable[-1]

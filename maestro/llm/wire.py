@@ -125,7 +125,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         of_encoding = (b"content-encoding", b"content-length")
         headers = [(name, value) for name, value in response.headers.raw if name.lower() not in of_encoding]
         if response.is_success:
-            limit = exchange.limit * (STREAM_FACTOR if _kind(response) in STREAMS else 1)
+            limit = exchange.limit * (STREAM_FACTOR if _content_type(response) in STREAMS else 1)
             body, extensions = _body_of(response, limit), response.extensions
             return httpx.Response(response.status_code, headers=headers, stream=body, extensions=extensions)
         content = await _read_beginning(response)
@@ -149,7 +149,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             self._unstreamed.add(target)
             exchange.body = ""
             return await self._send(exchange, request)
-        if not response.is_success or _kind(response) not in STREAMS:
+        if not response.is_success or _content_type(response) not in STREAMS:
             return response
         try:
             whole = await assemble(response.aiter_bytes(), stream_format.answer(), listener)
@@ -169,7 +169,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _kind(response: httpx.Response) -> str:
+def _content_type(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip()
 
 

@@ -58,7 +58,7 @@ def _without_secrets(rules: Rules, text: str, scan: ScanRules) -> str:
     try:
         spans = rules.spans(text, time.monotonic() + scan.timeout_ms / 1000, scan.allow)
     except OutOfTime as error:
-        spans = error.found if scan.fail_mode == "open" else whole
+        spans = error.spans if scan.fail_mode == "open" else whole
     except Exception:  # noqa: BLE001 - else logging would print the error with the unredacted line
         spans = whole
     return redact(text, spans) if spans else text

@@ -8,7 +8,7 @@ from maestro.scanner.keywords import Kind, kind_of, stems, words_of
 from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.shapes import is_random
 from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import FoundValue, value_at, whole
+from maestro.scanner.values import ValueSpan, value_at, whole_range
 
 _CLOSE = rb"(?:\\?[\"'`]|[*_\]]){0,4}"
 _GAP = rb"[ \t]{0,24}"
@@ -193,8 +193,8 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
     if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
         element = ELEMENT.match(data, name[1])
         if element is not None:
-            content = FoundValue(*element.span(1), True, data)
-            return whole(content) if is_secret(kind, content, literal=True) else None
+            content = ValueSpan(*element.span(1), True, data)
+            return whole_range(content) if is_secret(kind, content, literal=True) else None
     for pattern in _patterns(data, name, kind, paired=paired):
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
@@ -206,15 +206,15 @@ def _find_assigned(data: bytes, name: ByteRange, context: tuple[Kind, bool], tri
             if value is None or _closes_earlier_quote(data, name, match.end(), value):
                 continue
             if is_secret(kind, value, literal=whole_line or value.quoted):
-                return whole(value)
+                return whole_range(value)
     return None
 
 
-def _value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> FoundValue | None:
+def _value(data: bytes, at: int, kind: Kind, *, whole_line: bool) -> ValueSpan | None:
     """Return the value that begins at a position, or the several words that form a pass phrase."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
-        return FoundValue(*spaced.span(), True, data)
+        return ValueSpan(*spaced.span(), True, data)
     return value_at(data, at, whole_line=whole_line)
 
 
@@ -246,11 +246,11 @@ def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]]
             if _closes_earlier_quote(data, name, match.end(), value):
                 continue
             if is_secret_in_prose(kind, value, words, introduced=introduced):
-                return whole(value)
+                return whole_range(value)
     return None
 
 
-def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
+def _stands_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
     """Return whether a value is alone on a line below an unquoted name; ``KeyError: 'password'`` is a quoted one."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
@@ -263,7 +263,7 @@ def _is_noun_in_prose(data: bytes, name: ByteRange, words: list[str]) -> bool:
     return not is_random(text) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
-def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
+def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpan) -> bool:
     """Return whether the quote before a value closes a quote that opened before the name: then there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:
@@ -314,7 +314,7 @@ def _read_row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[Byte
         if cell is None:
             break
         at, group = cell.end(), next((number for number in (1, 2) if cell[number]), 0)
-        if kind is not None and group and is_secret(kind, FoundValue(*cell.span(group), True, data), literal=True):
+        if kind is not None and group and is_secret(kind, ValueSpan(*cell.span(group), True, data), literal=True):
             ranges.append(cell.span(group))
         if cell[4] == b")":
             break
@@ -357,6 +357,6 @@ def _find_in_cells(data: bytes, at: int, line: bytes, columns: list[tuple[bytes,
         cell = cells[column].rstrip(b"\n")
         start = at + sum(len(before) + len(separator) for before in cells[:column])
         start += len(cell) - len(cell.lstrip(_TRIM))
-        value = FoundValue(start, start + len(cell.strip(_TRIM)), True, data)
+        value = ValueSpan(start, start + len(cell.strip(_TRIM)), True, data)
         if value.start < value.end and is_secret(kind, value, literal=True):
             yield value.start, value.end

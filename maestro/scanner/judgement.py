@@ -18,7 +18,7 @@ from maestro.scanner.shapes import (
     is_uuid,
     worded,
 )
-from maestro.scanner.values import FoundValue
+from maestro.scanner.values import ValueSpan
 
 _CODE = re.compile(
     rb"[&*!(@]{0,2}[A-Za-z_$][A-Za-z0-9_$]*(?:(?:\.|->|::|\?\.|!\.)[A-Za-z_$][A-Za-z0-9_$]*)*[?!]?(?:[(\[{<].*)?[;,)]*",
@@ -53,43 +53,43 @@ _LEAST_IN_PROSE = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE
 """Bytes of the shortest value that may be a secret in a sentence; ``_LEAST`` is the same for an assignment."""
 
 
-def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
+def is_secret(kind: Kind, candidate: ValueSpan, *, literal: bool) -> bool:
     """Return whether an assigned value is a secret; ``literal``: it is quoted or in an .env file, so it is not code."""
-    value = found.value[:JUDGED]
+    value = candidate.value[:JUDGED]
     if len(value) < _LEAST[kind]:
         return False
     if b" " in value or kind is Kind.PHRASE:
-        if found.quoted and kind is Kind.PASSWORD and _is_spaced_password(value):
+        if candidate.quoted and kind is Kind.PASSWORD and _is_spaced_password(value):
             return True
-        return (kind is not Kind.MAYBE and is_phrase(found.value[:_LONGEST_PHRASE], kind)) or (
-            kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, found, literal=literal)
+        return (kind is not Kind.MAYBE and is_phrase(candidate.value[:_LONGEST_PHRASE], kind)) or (
+            kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, candidate, literal=literal)
         )
     if (
         is_placeholder(value)
         or is_harmless(value)
         or _is_template(value)
-        or (not found.quoted and is_code(value, literal=literal))
+        or (not candidate.quoted and is_code(value, literal=literal))
     ):
         return False
     if kind is Kind.PASSWORD:
-        return _is_password(value, literal=literal, quoted=found.quoted)
+        return _is_password(value, literal=literal, quoted=candidate.quoted)
     if kind is Kind.SECRET:
         return _is_key(value, literal=literal)
     return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row(value)
 
 
-def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, introduced: bool) -> bool:
+def is_secret_in_prose(kind: Kind, candidate: ValueSpan, words: list[str], *, introduced: bool) -> bool:
     """Return whether a value in a sentence is a secret; ``introduced``: the word "is" or a sign stands before it."""
-    value = found.value[:JUDGED]
+    value = candidate.value[:JUDGED]
     if len(value) < _LEAST_IN_PROSE[kind] or kind is Kind.MAYBE:
         return False
     if b" " in value:
-        return found.quoted and introduced and is_phrase(found.value[:_LONGEST_PHRASE], kind)
+        return candidate.quoted and introduced and is_phrase(candidate.value[:_LONGEST_PHRASE], kind)
     if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
         return False
     if kind is Kind.SECRET:
         return _is_key_in_prose(value, words, introduced=introduced)
-    return _is_password_in_prose(value, introduced=introduced, quoted=found.quoted)
+    return _is_password_in_prose(value, introduced=introduced, quoted=candidate.quoted)
 
 
 def _is_row(value: bytes) -> bool:

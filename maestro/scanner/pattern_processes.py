@@ -24,12 +24,12 @@ WARM = 2
 
 
 class PatternsFailed(Exception):
-    """Some patterns could not be searched for; ``found`` holds the matches of the others."""
+    """Some patterns could not be searched for; ``spans`` are the matches of the others."""
 
-    def __init__(self, reason: str, found: tuple[TextSpan, ...]) -> None:
+    def __init__(self, reason: str, spans: tuple[TextSpan, ...]) -> None:
         """Set the reason, which quotes neither the pattern nor the text."""
         super().__init__(reason)
-        self.found = found
+        self.spans = spans
 
 
 class PatternProcesses:
@@ -37,63 +37,65 @@ class PatternProcesses:
 
     def __init__(self) -> None:
         """Start no process yet, because most operators have no patterns of their own."""
-        self._places = BoundedSemaphore(MOST)
+        self._slots = BoundedSemaphore(MOST)
         self._lock = Lock()
         self._idle: list[_PatternProcess] = []
 
     def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
         """Return the ranges that the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
-        if not self._places.acquire(timeout=max(deadline - time.monotonic(), 0)):
+        if not self._slots.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise PatternsFailed("too many scans with patterns of your own hang", ())
         try:
-            return self._ask(self._take(), text, patterns, deadline)
+            return self._search(self._take(), text, patterns, deadline)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def close(self) -> None:
         """End the idle processes; they also end with this process, because they read its sockets."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for one in idle:
-            one.end()
+        for process in idle:
+            process.end()
 
-    def _ask(self, one: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float) -> tuple[TextSpan, ...]:
-        found: list[TextSpan] = []
-        unread = []
-        whole = False
+    def _search(
+        self, process: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float
+    ) -> tuple[TextSpan, ...]:
+        spans: list[TextSpan] = []
+        invalid = []
+        finished = False
         try:
-            one.ask(text, patterns, deadline)
+            process.ask(text, patterns, deadline)
             for number in range(1, len(patterns) + 1):
-                places = one.answer(deadline)
-                found += [TextSpan(*place) for place in places or ()]
-                if places is None:
-                    unread.append(str(number))
-            whole = True
+                matches = process.answer(deadline)
+                spans += [TextSpan(*match) for match in matches or ()]
+                if matches is None:
+                    invalid.append(str(number))
+            finished = True
         except (OSError, ValueError) as error:  # the process hangs, or was killed while it wrote its answer
-            raise PatternsFailed("a pattern of your own took too long", tuple(found)) from error
+            raise PatternsFailed("a pattern of your own took too long", tuple(spans)) from error
         finally:
-            self._give_back(one) if whole else self._replace(one)
-        if unread:
-            raise PatternsFailed(f"no regular expression: chat.scanner.patterns {', '.join(unread)}", tuple(found))
-        return tuple(found)
+            self._give_back(process) if finished else self._replace(process)
+        if invalid:
+            raise PatternsFailed(f"no regular expression: chat.scanner.patterns {', '.join(invalid)}", tuple(spans))
+        return tuple(spans)
 
     def _take(self) -> "_PatternProcess":
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return _started()
+        return _start_process()
 
-    def _give_back(self, one: "_PatternProcess") -> None:
+    def _give_back(self, process: "_PatternProcess") -> None:
         with self._lock:
             if len(self._idle) < WARM:
-                self._idle.append(one)
+                self._idle.append(process)
                 return
-        one.end()
+        process.end()
 
-    def _replace(self, one: "_PatternProcess") -> None:
-        one.end()
+    def _replace(self, process: "_PatternProcess") -> None:
+        process.end()
         with suppress(PatternsFailed):  # the next scan starts a process, or reports why it cannot
-            self._give_back(_started())
+            self._give_back(_start_process())
 
 
 class _PatternProcess:
@@ -139,7 +141,7 @@ class _PatternProcess:
         self._process.wait()
 
 
-def _started() -> _PatternProcess:
+def _start_process() -> _PatternProcess:
     try:
         return _PatternProcess()
     except OSError as error:

@@ -30,10 +30,10 @@ _MARK = re.compile(REDACTED.replace("[", r"\["))
 class OutOfTime(Exception):
     """The scan reached its deadline before the end of the text."""
 
-    def __init__(self, found: tuple[TextSpan, ...]) -> None:
+    def __init__(self, spans: tuple[TextSpan, ...]) -> None:
         """Store the findings up to the deadline."""
         super().__init__("out of time")
-        self.found = found
+        self.spans = spans
 
 
 class Rules:
@@ -55,15 +55,15 @@ class Rules:
 
     def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[TextSpan, ...]:
         """Return the ranges of secrets outside the allow-list; raises OutOfTime when the clock passes the deadline."""
-        found: list[TextSpan] = []
+        spans: list[TextSpan] = []
         for offset in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for reading in self._folder.readings(text[offset : offset + WINDOW]):
-                for start, end in self._find_ranges(reading.data, deadline, found):
+                for start, end in self._find_ranges(reading.data, deadline, spans):
                     span = reading.span(start, end)
                     span = TextSpan(span.start + offset, span.end + offset)
                     if not allow.covers(text, span):
-                        found.append(span)
-        return merge_spans(found)
+                        spans.append(span)
+        return merge_spans(spans)
 
     def _find_ranges(self, data: bytes, deadline: float, before: list[TextSpan]) -> Iterator[ByteRange]:
         """Scan again with the findings blanked, so that a second scan of a stored text finds nothing."""
@@ -104,18 +104,18 @@ class DetectSecretsScanner:
         """Return the findings made within the timeout ``rules.timeout_ms``."""
         deadline = time.monotonic() + rules.timeout_ms / 1000
         try:
-            found = self._rules.spans(text, deadline, rules.allow)
+            spans = self._rules.spans(text, deadline, rules.allow)
         except OutOfTime as error:
-            return ScanResult(text, error.found, "the text took too long")
+            return ScanResult(text, error.spans, "the text took too long")
         if not rules.patterns:
-            return ScanResult(text, found)
+            return ScanResult(text, spans)
         problem = ""
         try:
             matched = self._children.spans(text, rules.patterns, deadline)
         except PatternsFailed as error:
-            matched, problem = error.found, str(error)
+            matched, problem = error.spans, str(error)
         matched = tuple(span for span in matched if not rules.allow.covers(text, span))
-        return ScanResult(text, merge_spans((*found, *_outside_marks(text, matched))), problem)
+        return ScanResult(text, merge_spans((*spans, *_outside_marks(text, matched))), problem)
 
     def close(self) -> None:
         """End the processes at once; without this call they end with this process."""

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 LONGEST = 256
-"""The number of bytes of an unquoted value that are read before it is judged; ``whole`` adds the rest of a secret."""
+"""The number of bytes of an unquoted value that are read before it is judged; ``whole_range`` adds the rest."""
 
 _LEAD = re.compile(
     rb"[ \t]{0,16}(?:(?:!!?[A-Za-z]{1,12}|&[A-Za-z]{1,16})[ \t]{1,4})?(?:[|>][+\-]?[0-9]?[ \t]{0,4}\r?\n[ \t]{0,32})?"
@@ -25,7 +25,7 @@ _SENTENCE_ENDS = b".,;:"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundValue:
+class ValueSpan:
     """A value's position in a text; ``quoted`` means that quotes or the end of its line mark its end for certain."""
 
     start: int
@@ -39,7 +39,7 @@ class FoundValue:
         return self.data[self.start : self.end]
 
 
-def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | None:
+def value_at(data: bytes, at: int, *, whole_line: bool = False) -> ValueSpan | None:
     """Return the value that begins at a position; with ``whole_line`` only the end of the line ends it."""
     in_form = data[at - 1 : at] == b"="  # & ends a value only in name=value pairs, because a password may contain it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
@@ -57,13 +57,13 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | 
         while end > at and _ends_with_punctuation(data[at:end]):
             end -= 1
         end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
-    return FoundValue(at, end, False, data) if end > at else None
+    return ValueSpan(at, end, False, data) if end > at else None
 
 
-def whole(found: FoundValue) -> tuple[int, int]:
+def whole_range(value: ValueSpan) -> tuple[int, int]:
     """Return the full range of a value, of which only the beginning was read to judge it."""
-    long = not found.quoted and found.end - found.start >= LONGEST
-    return found.start, _end(_REST, found.data, found.end) if long else found.end
+    is_cut = not value.quoted and value.end - value.start >= LONGEST
+    return value.start, _end(_REST, value.data, value.end) if is_cut else value.end
 
 
 def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
@@ -71,7 +71,7 @@ def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _quoted_value(data: bytes, quote: bytes, start: int) -> FoundValue | None:
+def _quoted_value(data: bytes, quote: bytes, start: int) -> ValueSpan | None:
     """Return the text between quotes; without a closing quote, the text up to the first space."""
     mark = quote[:3] if len(quote) > 1 else quote
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
@@ -82,9 +82,9 @@ def _quoted_value(data: bytes, quote: bytes, start: int) -> FoundValue | None:
     if end >= 0:
         inner = data[start:end]
         lead = len(inner) - len(inner.lstrip())
-        return FoundValue(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
+        return ValueSpan(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
     run = _RUN.match(data, start)
-    return None if run is None else FoundValue(start, run.end(), False, data)
+    return None if run is None else ValueSpan(start, run.end(), False, data)
 
 
 def _escaped_quote_length(data: bytes, start: int, end: int, mark: bytes) -> int:

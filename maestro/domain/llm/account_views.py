@@ -105,15 +105,19 @@ class AccountChange(View):
 
 def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]) -> AccountView:
     """Return the view of an account; ``limited`` holds the end of each cool-down, by account and model."""
-    limits = [(model, until) for (owner, model), until in sorted(limited.items()) if owner == account.id]
+    limits = tuple(
+        LimitView(model=model, until=until)
+        for (account_id, model), until in sorted(limited.items())
+        if account_id == account.id
+    )
     state = AccountState.LIMITED if limits else AccountState.ACTIVE
     columns = account.model_dump(include=set(AccountView.model_fields) - {"models", "rate_limited_until"})
     return AccountView(
         **columns,
         models=tuple(account.models.split()),
         state=AccountState.DISABLED if account.status is AccountStatus.DISABLED else state,
-        limits=tuple(LimitView(model=model, until=until) for model, until in limits),
-        rate_limited_until=max((until for _, until in limits), default=None),
+        limits=limits,
+        rate_limited_until=max((limit.until for limit in limits), default=None),
         reference=account.secret if account.secret.startswith(REFERENCES) else "",
     )
 

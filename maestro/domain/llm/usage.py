@@ -194,7 +194,7 @@ NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 class UsagePart:
     """The usage of one agent, model and so on during one day.
 
-    The key of the sum is its name; a day may have several parts with the same key.
+    The key of ``sum`` is the agent's or model's name; a day may have several parts with the same key.
     """
 
     day: str

@@ -38,11 +38,11 @@ from maestro.supervision import uninterrupted
 
 log = structlog.get_logger(__name__)
 
-COUNTED = (ProviderUnavailable, ModelTimeout)
+BREAKER_FAILURES = (ProviderUnavailable, ModelTimeout)
 """Failures that count against a provider; a refusal, a limit or an empty answer shows that the provider works."""
 
 LIMITS = (RateLimited, QuotaExhausted)
-MOVES_ON = (
+FAILOVER_FAILURES = (
     *LIMITS,
     AuthenticationFailed,
     AccountUnusable,
@@ -56,10 +56,10 @@ MOVES_ON = (
 )
 """Failures after which another account is tried; an invalid request or a user's stop is raised at once."""
 
-OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)
+WHOLE_ACCOUNT_FAILURES = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)
 """Failures that concern all models of an account."""
 
-TIMEOUTS = 2
+MOST_TIMEOUTS = 2
 """The timeouts in one attempt after which no other account is called, because the user has waited long enough."""
 
 REQUESTS = 2
@@ -148,7 +148,7 @@ class CircuitBreaker:
         circuit.probing = probe
         try:
             response = await self.inner.complete(request)
-        except COUNTED as failure:
+        except BREAKER_FAILURES as failure:
             failure.instead = self._count_failure(circuit, began, account, request)
             raise
         else:
@@ -195,12 +195,12 @@ class FailoverProgress:
     def note(self, choice: AccountChoice, failure: LLMFailure) -> None:
         """Record a failure, so that this account or model is not called again in this attempt."""
         whole, model = choice.keys
-        self.tried.add(whole if isinstance(failure, OF_THE_WHOLE_ACCOUNT) else model)
+        self.tried.add(whole if isinstance(failure, WHOLE_ACCOUNT_FAILURES) else model)
         self.failures.append(failure)
 
     def may_go_on(self, now: float) -> bool:
         """Return whether the time and the timeouts so far allow to call another account."""
-        return now < self.until and len(self.of(ModelTimeout)) < TIMEOUTS
+        return now < self.until and len(self.of(ModelTimeout)) < MOST_TIMEOUTS
 
     def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
         """Return the failures of these classes."""
@@ -259,7 +259,7 @@ class Failover:
             self._underway[account.id or 0] += 1
             try:
                 return await self.inner.complete(chosen)
-            except MOVES_ON as failure:
+            except FAILOVER_FAILURES as failure:
                 failure.site = failure.site or CallSite(account.provider, account.name, model)
                 progress.note(choice, failure)
             finally:

@@ -76,6 +76,7 @@ class LimiterSlot:
         return self.admitted is not None and self.admitted.cancelled()
 
 
+@dataclass(slots=True)
 class AccountLimiter:
     """The limits of one account: requests per minute, tokens per minute, and concurrent requests.
 
@@ -84,15 +85,14 @@ class AccountLimiter:
     request in the queue blocks all behind it; otherwise a large request could wait for ever.
     """
 
-    def __init__(self, account: Account, rules: LlmSettings) -> None:
-        self.account = account
-        self.rules = rules
-        self._queues: dict[int, FairQueue[LimiterSlot]] = {}
-        self._inside = 0
-        self._background_inside = 0
-        self._requests = LeakyBucket()
-        self._tokens = LeakyBucket()
-        self._alarm: asyncio.TimerHandle | None = None
+    account: Account
+    rules: LlmSettings
+    _queues: dict[int, FairQueue[LimiterSlot]] = field(default_factory=dict, init=False)
+    _inside: int = field(default=0, init=False)
+    _background_inside: int = field(default=0, init=False)
+    _requests: LeakyBucket = field(default_factory=LeakyBucket, init=False)
+    _tokens: LeakyBucket = field(default_factory=LeakyBucket, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
         """Wait for admission; None if the request was not, or cannot be, admitted within these seconds."""
@@ -130,14 +130,14 @@ class AccountLimiter:
 
     def _admit(self) -> None:
         """Admit the requests that fit now, and set a timer for the next one."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while (queue := self._first_queue()) is not None and (slot := queue.first()) is not None:
             if not self._is_free(slot):
                 return
             if seconds := self._seconds_until_room(slot.tokens):
-                self._alarm = asyncio.get_running_loop().call_later(seconds, self._admit)
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
                 return
             queue.serve()
             self._take(slot)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import AccountSource
-from maestro.llm.accounts import READ_AGAIN, AccountBook
+from maestro.llm.accounts import REREAD_SECONDS, AccountBook
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.llm_accounts import LADDER, Clock, book, row
@@ -62,15 +62,15 @@ def test_a_key_that_could_not_be_read_is_found_soon_after_it_is_mended(store: St
         tx.llm.accounts.add(row("mine", source=AccountSource.API, secret="file:key"))
     with structlog.testing.capture_logs() as lines:
         accounts.read()
-        seconds[0] += READ_AGAIN
+        seconds[0] += REREAD_SECONDS
         assert accounts.read().usable == []
     assert len(lines) == 1, "the same reason is told once"
     keys["file:key"] = "sk-3"
-    seconds[0] += READ_AGAIN - 1
+    seconds[0] += REREAD_SECONDS - 1
     assert accounts.read().usable == []
     seconds[0] += 1
     assert [account.name for account in accounts.read().usable] == ["mine"]
-    seconds[0] += 10 * READ_AGAIN
+    seconds[0] += 10 * REREAD_SECONDS
     accounts.read()
     mine = accounts.find("mine")
     assert mine is not None

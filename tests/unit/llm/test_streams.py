@@ -45,7 +45,7 @@ async def test_a_stream_may_be_cut_anywhere(size: int, end: str) -> None:
 
 
 async def test_an_error_in_a_stream_is_no_answer() -> None:
-    with pytest.raises(StreamBroken, match="told of an error"):
+    with pytest.raises(StreamBroken, match="reported an error"):
         await assemble(split('data: {"error": {"message": "x"}, "choices": []}\n', 9), OpenAIAnswer(), print)
 
 

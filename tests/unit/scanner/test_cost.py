@@ -137,7 +137,7 @@ def test_what_was_found_before_the_deadline_is_told() -> None:
     looks = count()  # a clock that goes on by one at each look
     with pytest.raises(OutOfTime) as caught:
         Rules(lambda: next(looks)).spans(value + " and so on" * 10_000, 30)
-    assert caught.value.found == (TextSpan(0, len(value)),)
+    assert caught.value.spans == (TextSpan(0, len(value)),)
 
 
 def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
