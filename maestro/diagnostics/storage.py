@@ -13,7 +13,7 @@ from maestro.diagnostics.subject import Examined, broken, fine, note
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.health import Diagnosis
 from maestro.domain.schedules.schedule import ScheduleColumns
-from maestro.domain.skills.files import SkillSet, arrange
+from maestro.domain.skills.files import SkillSet, choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.keys import SEALED, SecretKeys
 from maestro.operations.skill_folder import SkillFolder
@@ -92,9 +92,9 @@ def _file_system(folder: Path) -> str:
 def skills(subject: Examined) -> list[Diagnosis]:
     """Read the skill files as a start does; an invalid file disables only its skill."""
     folder = SkillFolder(subject.settings.skills.folder)
-    library = arrange(folder.read(), known=())
-    own = sum(not file.shipped for file in library.taken.values())
-    counted = f"{len(library.taken) - own} of Maestro, {own} of your own in {folder.own}"
+    library = choose_files(folder.read(), stored={})
+    own = sum(not file.shipped for file in library.chosen.values())
+    counted = f"{len(library.chosen) - own} of Maestro, {own} of your own in {folder.own}"
     return [fine(SKILLS_CHECK, counted), *_invalid_skills(library), *_missing_skills(library, subject.settings)]
 
 
@@ -110,7 +110,7 @@ def _invalid_skills(library: SkillSet) -> Iterator[Diagnosis]:
 
 def _missing_skills(library: SkillSet, settings: Settings) -> Iterator[Diagnosis]:
     for agent in settings.agents:
-        for slug in sorted(set(agent.skills or ()) - library.taken.keys()):
+        for slug in sorted(set(agent.skills or ()) - library.chosen.keys()):
             found = f"the agent {agent.slug} lists the skill {slug}, which is not there"
             yield note(SKILLS_CHECK, found, "Correct the slug in agents, or put the skill into the folder.")
 

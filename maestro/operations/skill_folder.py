@@ -11,7 +11,7 @@ import structlog
 
 import maestro
 from maestro.domain.errors import ConfigurationError, Conflict, StoreBusy
-from maestro.domain.skills.files import MAX_BYTES, SkillSource, arrange
+from maestro.domain.skills.files import MAX_BYTES, SkillSource, choose_files
 from maestro.domain.texts import storable
 from maestro.store.store import Store
 
@@ -143,7 +143,7 @@ class SkillLoader:
             return
         files = self._folder.read()
         with self._store.begin() as tx:
-            library = arrange(files, tx.agents.skills.known())
+            library = choose_files(files, tx.agents.skills.sources())
             tx.agents.skills.enter(library)
         self._entered, self._missed = stamps, frozenset()
         for source, problem in library.problems:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -254,43 +254,35 @@ class SkillSource:
 
 
 @dataclass(frozen=True)
-class KnownSkill:
-    """A stored skill and the path of the file from which it was last read."""
-
-    slug: str
-    source: str
-
-
-@dataclass(frozen=True)
 class SkillSet:
-    """The result of a scan of all files: ``taken`` are skills to store, ``kept`` slugs whose stored row stays.
+    """The result of a scan of all files: the skills to store by slug, and the slugs whose stored row stays.
 
     ``problems`` are pairs of a file path and a sentence.
     """
 
-    taken: dict[str, SkillSource] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()
+    chosen: dict[str, SkillSource] = field(default_factory=dict)
+    retained: frozenset[str] = frozenset()
     problems: tuple[tuple[str, str], ...] = ()
 
 
-def arrange(files: Iterable[SkillSource], known: Sequence[KnownSkill]) -> SkillSet:
-    """Choose one file for each slug.
+def choose_files(files: Iterable[SkillSource], stored: Mapping[str, str]) -> SkillSet:
+    """Choose one file for each slug; ``stored`` has the file of each stored skill, by slug.
 
     A user's skill replaces a shipped one with the same slug; of two of the user's, the first by path wins. If a file is
     no longer valid, its stored skill stays.
     """
     ordered = sorted(files, key=lambda file: file.source)
-    taken: dict[str, SkillSource] = {}
+    chosen: dict[str, SkillSource] = {}
     problems: list[tuple[str, str]] = []
     for file in ordered:
         skill = file.skill
         problems += ((file.source, problem) for problem in (skill.problems if skill is not None else (file.problem,)))
-        if skill is not None and not file.shipped and taken.setdefault(skill.slug, file) is not file:
-            first = taken[skill.slug].source
+        if skill is not None and not file.shipped and chosen.setdefault(skill.slug, file) is not file:
+            first = chosen[skill.slug].source
             problems.append((file.source, f"its slug {skill.slug} is that of {first} already; give it another"))
-    broken = {file.source for file in ordered if file.skill is None}
-    kept_slugs = frozenset(before.slug for before in known if before.source in broken and before.slug not in taken)
+    invalid = {file.source for file in ordered if file.skill is None}
+    retained = frozenset(slug for slug, source in stored.items() if source in invalid and slug not in chosen)
     for file in ordered:
-        if file.skill is not None and file.skill.slug not in kept_slugs:
-            taken.setdefault(file.skill.slug, file)
-    return SkillSet(taken, kept_slugs, tuple(problems))
+        if file.skill is not None and file.skill.slug not in retained:
+            chosen.setdefault(file.skill.slug, file)
+    return SkillSet(chosen, retained, tuple(problems))

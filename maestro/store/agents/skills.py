@@ -1,12 +1,12 @@
 """Queries for skills, as read from their files."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import delete
 from sqlmodel import col, select
 
-from maestro.domain.skills.files import KnownSkill, SkillSet, SkillSource
+from maestro.domain.skills.files import SkillSet, SkillSource
 from maestro.domain.skills.skill import Skill, SkillIndex, SkillProblem, SkillRow
 from maestro.store.cache import cached_by_version
 from maestro.store.engine.repository import Repository, required
@@ -21,7 +21,7 @@ class Skills(Repository):
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
-    _KNOWN = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
+    _SOURCES = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
     def enabled(self) -> Sequence[Skill]:
@@ -37,9 +37,9 @@ class Skills(Repository):
         """Return all skills, by slug."""
         return self._all(self._ALL)
 
-    def known(self) -> Sequence[KnownSkill]:
-        """Return the file of each stored skill, by slug."""
-        return [KnownSkill(slug, source) for slug, source in self._run(self._KNOWN)]
+    def sources(self) -> Mapping[str, str]:
+        """Return the path of the file of each stored skill, by slug."""
+        return dict(list(self._run(self._SOURCES)))  # a list, because dict() would take the keys of a result
 
     def problems(self) -> Sequence[SkillProblem]:
         """Return the current problems of skill files, by file."""
@@ -55,8 +55,8 @@ class Skills(Repository):
 
     def enter(self, library: SkillSet) -> None:
         """Replace the stored skills by those of the files; delete skills that the set neither has nor keeps."""
-        self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.taken, *library.kept])))
-        for file in library.taken.values():
+        self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
+        for file in library.chosen.values():
             self.put(file)
         self._run(delete(SkillProblem))
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.skills.files import MAX_BYTES, InvalidSkill, KnownSkill, SkillFile, SkillSource, arrange, read_skill
+from maestro.domain.skills.files import MAX_BYTES, InvalidSkill, SkillFile, SkillSource, choose_files, read_skill
 
 WHOLE = """---
 slug: tea
@@ -160,25 +160,25 @@ def found(source: str, slug: str | None, *, shipped: bool = False) -> SkillSourc
 
 
 def test_an_own_skill_replaces_a_shipped_one() -> None:
-    library = arrange([found("/m/tea.md", "tea", shipped=True), found("/z/tea.md", "tea")], [])
-    assert {slug: file.source for slug, file in library.taken.items()} == {"tea": "/z/tea.md"}
+    library = choose_files([found("/m/tea.md", "tea", shipped=True), found("/z/tea.md", "tea")], {})
+    assert {slug: file.source for slug, file in library.chosen.items()} == {"tea": "/z/tea.md"}
     assert library.problems == ()
 
 
 def test_of_two_own_skills_with_one_slug_the_first_by_path_stays() -> None:
-    library = arrange([found("/own/b.md", "tea"), found("/own/a.md", "tea")], [])
-    assert library.taken["tea"].source == "/own/a.md"
+    library = choose_files([found("/own/b.md", "tea"), found("/own/a.md", "tea")], {})
+    assert library.chosen["tea"].source == "/own/a.md"
     assert library.problems == (("/own/b.md", "its slug tea is that of /own/a.md already; give it another"),)
 
 
 def test_a_broken_file_keeps_what_it_said_before() -> None:
-    known = [KnownSkill("tea", "/own/a.md"), KnownSkill("gone", "/own/gone.md")]
-    library = arrange([found("/own/a.md", None), found("/m/tea.md", "tea", shipped=True)], known)
-    assert library.kept == {"tea"}
-    assert not library.taken
+    known = {"tea": "/own/a.md", "gone": "/own/gone.md"}
+    library = choose_files([found("/own/a.md", None), found("/m/tea.md", "tea", shipped=True)], known)
+    assert library.retained == {"tea"}
+    assert not library.chosen
     assert [source for source, _ in library.problems] == ["/own/a.md"]
 
 
 def test_a_broken_file_does_not_keep_a_slug_that_another_file_has_now() -> None:
-    library = arrange([found("/own/a.md", None), found("/own/b.md", "tea")], [KnownSkill("tea", "/own/a.md")])
-    assert (library.kept, library.taken["tea"].source) == (frozenset(), "/own/b.md")
+    library = choose_files([found("/own/a.md", None), found("/own/b.md", "tea")], {"tea": "/own/a.md"})
+    assert (library.retained, library.chosen["tea"].source) == (frozenset(), "/own/b.md")
