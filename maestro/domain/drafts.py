@@ -87,8 +87,8 @@ class DraftStep(StrEnum):
     FORGET = "forget"
 
 
-def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> DraftStep:
-    """Return the next action for a draft; the platform shows its revision ``shown``, and ``job`` is the job's status.
+def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: bool) -> DraftStep:
+    """Return the next action for a draft; the platform shows ``shown_revision``, and ``job`` is the job's status.
 
     ``free`` means that no other job sends or streams in the channel: a new message between their chunks would separate
     them. A waiting job later continues in the same message. After the job has ended, its draft is marked as stopped,
@@ -101,7 +101,7 @@ def next_draft_step(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> 
     if job is not JobStatus.RUNNING or not draft.text:
         return DraftStep.NOTHING
     if draft.state is DraftState.SHOWN:
-        return DraftStep.EDIT if draft.revision != shown else DraftStep.NOTHING
+        return DraftStep.EDIT if draft.revision != shown_revision else DraftStep.NOTHING
     unplaced = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
     return DraftStep.PLACE if unplaced and free else DraftStep.NOTHING
 

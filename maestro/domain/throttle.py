@@ -60,11 +60,11 @@ class Throttle:
         """Return the delay before the next answer to this address, whether its guess is right or wrong."""
         now = self._clock()
         with self._lock:
-            known = self._known(_network(address), now)
-            if known is None or known.count < FREE_ATTEMPTS:
+            guesses = self._recent_guesses(_network(address), now)
+            if guesses is None or guesses.count < FREE_ATTEMPTS:
                 return timedelta()
-            known.next_answer = min(max(known.next_answer, now) + ANSWER_INTERVAL, now + LONGEST_DELAY)
-            return known.next_answer - now
+            guesses.next_answer = min(max(guesses.next_answer, now) + ANSWER_INTERVAL, now + LONGEST_DELAY)
+            return guesses.next_answer - now
 
     def refuse(self, address: str) -> None:
         """Count a wrong guess; raises ``TooManyAttempts`` if the guess should not be recorded in the audit log.
@@ -75,12 +75,12 @@ class Throttle:
         """
         now, network = self._clock(), _network(address)
         with self._lock:
-            known = self._known(network, now)
-            if known is not None and known.locked_until > now:
-                raise self._locked(known.locked_until - now)
-            count = known.count + 1 if known else 1
+            guesses = self._recent_guesses(network, now)
+            if guesses is not None and guesses.locked_until > now:
+                raise self._locked(guesses.locked_until - now)
+            count = guesses.count + 1 if guesses else 1
             self._guesses.pop(network, None)
-            next_answer = known.next_answer if known else now
+            next_answer = guesses.next_answer if guesses else now
             self._guesses[network] = _Guesses(count, now, now + _lock_after(count), next_answer)
             if len(self._guesses) > MOST_ADDRESSES:
                 # The dictionary is ordered by the last guess, so its first address has been quiet the longest.
@@ -91,9 +91,9 @@ class Throttle:
                 raise self._locked(self._recent[0] + MINUTE - now)
             self._recent.append(now)
 
-    def _known(self, network: str, now: datetime) -> _Guesses | None:
-        known = self._guesses.get(network)
-        return known if known and now - known.last < FORGOTTEN_AFTER else None
+    def _recent_guesses(self, network: str, now: datetime) -> _Guesses | None:
+        guesses = self._guesses.get(network)
+        return guesses if guesses and now - guesses.last < FORGOTTEN_AFTER else None
 
     def _locked(self, wait: timedelta) -> TooManyAttempts:
         error = TooManyAttempts(f"Too many wrong {self._noun}; wait before the next attempt.")

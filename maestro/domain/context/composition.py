@@ -162,7 +162,7 @@ class Composition:
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 
-def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
+def compose(persona: Persona, prompt: PromptInput, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
     It takes at most ``budget`` tokens, unless the parts that are never cut take more: the persona with the agent's own
@@ -174,40 +174,40 @@ def compose(own: Persona, asked: PromptInput, knowledge: Knowledge, today: date,
 
     See docs/decisions.md: prompt layers.
     """
-    room = TokenRoom(budget - MESSAGE_OVERHEAD - own.tokens)
-    moment = room.take(_moment_layer(asked, today))
+    room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
+    moment = room.take(_moment_layer(prompt, today))
     chat = room.take(Layer(LayerName.CHAT, knowledge.addendum))
     sticky = _take_facts(room, sticky_facts(knowledge.facts, room.share(4)))
-    rendered = render_input(asked.turns, max(room.remaining, SHORTEST_ASKED))
+    rendered = render_input(prompt.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
     skills = room.take(_skill_layer(knowledge.skills, room.share(3)))
     others = _take_facts(room, other_facts(knowledge.facts, room.share(4)))
     states = room.take(state(knowledge.states, room.share(4)))
-    past = room.take(summaries(asked.summaries, room.share(3)))
+    summary_layer = room.take(summaries(prompt.summaries, room.share(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
-    earlier = select_history(asked.earlier, room.remaining, images)
-    changing = (skills, sticky.layer, others.layer, states, moment, past, chat)
+    earlier = select_history(prompt.earlier, room.remaining, images)
+    changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
     # ``stable`` is the length of the beginning that is the same for every message.
-    content = SEPARATOR.join((own.text, joined(changing)))
-    system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
+    content = SEPARATOR.join((persona.text, joined(changing)))
+    system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(
         messages=(system, *(entry.turn for entry in (*earlier, *rendered))),
         layers=(
-            *own.sizes,
+            *persona.sizes,
             *sizes(changing),
-            _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(asked.earlier)} messages"),
+            _messages_size(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(prompt.earlier)} messages"),
             _messages_size(LayerName.ASKED, rendered, f"{left_out} characters left out" if left_out else ""),
         ),
         facts=(*sticky.facts, *others.facts),
     )
 
 
-def _moment_layer(asked: PromptInput, today: date) -> Layer:
+def _moment_layer(prompt: PromptInput, today: date) -> Layer:
     text = f"Today is {today.isoformat()}."
-    if asked.user_name.strip():
-        text += f" You are talking with a person called {quoted(asked.user_name, NAME_CHARS)}."
-    return Layer(LayerName.MOMENT, f"{text}\n\n{asked.note}" if asked.note else text)
+    if prompt.user_name.strip():
+        text += f" You are talking with a person called {quoted(prompt.user_name, NAME_CHARS)}."
+    return Layer(LayerName.MOMENT, f"{text}\n\n{prompt.note}" if prompt.note else text)
 
 
 def _take_facts(room: TokenRoom, facts: RecalledFacts) -> RecalledFacts:

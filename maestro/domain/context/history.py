@@ -98,7 +98,7 @@ class RenderedEntry(NamedTuple):
     left_out: int = 0
 
 
-def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
+def render_input(entries: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntry, ...]:
     """Return the messages to answer, oldest first, within ``room`` tokens: all of them, whole if they fit.
 
     If they do not fit, the longest are shortened first: the beginning and the end remain, with a mark between them.
@@ -106,20 +106,21 @@ def render_input(asked: Sequence[HistoryEntry], room: int) -> tuple[RenderedEntr
     the text.
     """
     remaining = room
-    plain = [_render(entry, ()) for entry in asked]
-    texts: dict[int, RenderedEntry] = {}
-    shortest_first = sorted(range(len(asked)), key=lambda index: plain[index].tokens)
+    rendered = [_render(entry, ()) for entry in entries]
+    shortest_first = sorted(range(len(entries)), key=lambda index: rendered[index].tokens)
     for done, index in enumerate(shortest_first):
-        room_for_entry = remaining // (len(asked) - done)
-        texts[index] = plain[index] if plain[index].tokens <= room_for_entry else _shorten(plain[index], room_for_entry)
-        remaining -= texts[index].tokens
+        share = remaining // (len(entries) - done)
+        if rendered[index].tokens > share:
+            rendered[index] = _shorten(rendered[index], share)
+        remaining -= rendered[index].tokens
     images = MAX_IMAGES
-    for index in reversed(range(len(asked))):
-        rendered = texts[index] if texts[index].left_out else _render_with_images(asked[index], remaining, images)
-        remaining -= rendered.tokens - texts[index].tokens
-        images -= len(rendered.turn.images)
-        texts[index] = rendered
-    return tuple(texts[index] for index in range(len(asked)))
+    for index in reversed(range(len(entries))):
+        if not rendered[index].left_out:
+            with_images = _render_with_images(entries[index], remaining, images)
+            remaining -= with_images.tokens - rendered[index].tokens
+            images -= len(with_images.turn.images)
+            rendered[index] = with_images
+    return tuple(rendered)
 
 
 def select_history(
