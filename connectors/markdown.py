@@ -17,33 +17,33 @@ BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
 QUOTE = re.compile(r" {0,3}>[> \t]*")
 RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 
-SOME = "{1,400}"
+SPAN = "{1,400}"
 """A quantifier that limits the characters between an opening and a closing mark, so that each search stays short."""
-_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{SOME}?)(?<!`)(?P=ticks)(?!`)"
+_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{SPAN}?)(?<!`)(?P=ticks)(?!`)"
 _URL = r"(?:https?://|mailto:)"
 _LINK = (
-    rf"!?\[(?P<label>[^\[\]\n]{SOME}?)\]"
-    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{SOME}?\")?\)"
+    rf"!?\[(?P<label>[^\[\]\n]{SPAN}?)\]"
+    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{SPAN}?\")?\)"
 )
 _ANGLED = rf"<(?P<angled>{_URL}[^\s<>]+)>"
-_BOTH = rf"\*\*\*(?=\S)(?P<both>.{SOME}?)(?<=\S)\*\*\*"
-_BOLD = rf"\*\*(?=\S)(?P<bold>.{SOME}?)(?<=\S)\*\*"
-_BOLD_TOO = rf"(?<!\w)__(?=\S)(?P<bold2>.{SOME}?)(?<=\S)__(?!\w)"
-_STRUCK = rf"~~(?=\S)(?P<struck>.{SOME}?)(?<=\S)~~"
-_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{SOME}?)(?<=[^\s*])\*(?![\w*])"
+_BOTH = rf"\*\*\*(?=\S)(?P<both>.{SPAN}?)(?<=\S)\*\*\*"
+_BOLD = rf"\*\*(?=\S)(?P<bold>.{SPAN}?)(?<=\S)\*\*"
+_BOLD_UNDERSCORES = rf"(?<!\w)__(?=\S)(?P<bold2>.{SPAN}?)(?<=\S)__(?!\w)"
+_STRUCK = rf"~~(?=\S)(?P<struck>.{SPAN}?)(?<=\S)~~"
+_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{SPAN}?)(?<=[^\s*])\*(?![\w*])"
 _ESCAPED = r"\\(?P<literal>[!-/:-@\[-`{-~])"
-PIECES = (_ESCAPED, _CODE, _LINK, _ANGLED)
+LEAF_PATTERNS = (_ESCAPED, _CODE, _LINK, _ANGLED)
 """The patterns of inline elements that contain no other element."""
-MARKS = (_BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC)
+MARK_PATTERNS = (_BOTH, _BOLD, _BOLD_UNDERSCORES, _STRUCK, _ITALIC)
 """The patterns of marked text, which may contain other elements."""
-INLINE = re.compile("|".join((*PIECES, *MARKS)))
+INLINE = re.compile("|".join((*LEAF_PATTERNS, *MARK_PATTERNS)))
 
 SHORT_MARKS = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
 """The marks of Slack and WhatsApp, one character each."""
 
 TICKS = "```"
 ZERO_WIDTH = "\u200b"
-APART = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
+SEPARATED_TICKS = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
 """Three backticks that neither open nor close a code block."""
 
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")

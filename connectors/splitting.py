@@ -14,7 +14,7 @@ Measure = Callable[[str], int]
 
 MINIMUM = 64
 """The smallest limit; below it a reopened fence would leave no room for text."""
-ENOUGH = 0.4
+MIN_FILL = 0.4
 """The share of a chunk's length that must be used before a paragraph, line or sentence border ends it."""
 MAX_MARKER = 12
 MAX_INDENT = 12
@@ -109,7 +109,7 @@ class _Splitter:
 
     def _border(self, text: str, window: int, fence: _Fence | None) -> int:
         breaks = list(self._breaks(text, window, fence))
-        enough = int(window * ENOUGH)
+        enough = int(window * MIN_FILL)
         outside = [b.at for b in breaks if b.fence is None and b.at >= enough]
         paragraphs = [at for at in outside if BLANK_LINE.match(text, at + 1)]
         if paragraphs or outside:

@@ -30,7 +30,7 @@ from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
 from connectors.discord.errors import TROUBLE, discord_errors, refusal, send_failure
 from connectors.discord.gateway import DiscordSession, point_to
 from connectors.discord.interactions import button_view
-from connectors.discord.receive import files_of, target
+from connectors.discord.receive import files_of
 from connectors.failures import NotDispatched, PermanentFetch, RetryableFetch, fetch_failure
 from connectors.markdown import blocks
 from connectors.media import MediaDownloads, read_content
@@ -41,7 +41,7 @@ DEEP_HEADING = re.compile(r"[ \t]{0,3}#{4,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
 IMAGE = re.compile(r"!(\[[^\]\n]*\]\([^)\s]+\))")
 
 SKEW = timedelta(seconds=30)
-"""How far Discord's clock and the local one may be apart."""
+"""The greatest difference between Discord's clock and the local one."""
 MAX_SEARCHED = 500
 """The most messages of a channel that are read in the search for a sent one."""
 _DROPPED_FROM_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
@@ -83,10 +83,10 @@ def _line(line: str) -> str:
 
 def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
     """Return the channel without a request; raises ``PermanentSend`` for an id that Discord cannot have."""
-    number = target(address)
-    if number is None:
+    number = address.thread or address.channel
+    if not (number.isascii() and number.isdecimal() and len(number) < 20):
         raise PermanentSend("this is not the id of a channel on Discord", FailureScope.CHANNEL)
-    return client.get_partial_messageable(number)
+    return client.get_partial_messageable(int(number))
 
 
 def _message_number(message_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Discord as a platform: what its secrets are and where the connector is."""
+"""Discord's entry in the list of platforms: its secrets, options and connector."""
 
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions, complete
 from connectors.platforms import Platform

@@ -52,12 +52,6 @@ class DiscordBot:
     every_line: bool = False
 
 
-def target(address: Address) -> int | None:
-    """Return the id that an address has on Discord, None when it is no address of Discord's."""
-    number = address.thread or address.channel
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
-
-
 def incoming(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
     """Return an incoming message; None for the bot's own, for announcements, and without readable content.
 

@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.routing import BaseRoute
 
 from connectors.account import AccountConnector, SendRateLimiter, run_together
@@ -48,30 +46,6 @@ TYPING_SECONDS = 90.0
 MAX_FILE_BYTES = 1024**3
 
 log = structlog.get_logger(__name__)
-
-
-def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
-    """Return the bot that a token belongs to; raises ``AccountRefused`` when the bot cannot post."""
-    granted = _granted_scopes(answer)
-    if granted and WRITE not in granted:
-        raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
-    if not answer.get("bot_id"):
-        raise AccountRefused(f"the {BOT_TOKEN} is a person's: copy the one that begins with xoxb-")
-    return SlackBot(account, str(answer["team_id"]), str(answer["user_id"]), str(answer["bot_id"]), str(answer["user"]))
-
-
-def missing_scopes(answer: AsyncSlackResponse, options: SlackOptions) -> str:
-    """Return a note for the operator that names the missing scopes, "" when none is missing."""
-    granted = _granted_scopes(answer)
-    expected = (*RECOMMENDED_SCOPES, REACT) if options.ack_reaction else RECOMMENDED_SCOPES
-    missing = [scope for scope in expected if granted and scope not in granted]
-    return f"; it lacks the scopes {', '.join(missing)}" if missing else ""
-
-
-def _granted_scopes(answer: AsyncSlackResponse) -> frozenset[str]:
-    """Return the scopes of a token, empty if Slack does not report them."""
-    header = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
-    return frozenset(scope.strip() for scope in header.split(",") if scope.strip())
 
 
 class SlackConnector(AccountConnector):
@@ -198,7 +172,17 @@ class SlackConnector(AccountConnector):
         await self.report_running(f"Socket Mode{self._missing}")
 
     async def _identify_bot(self) -> SlackBot:
+        """Return the bot that the token belongs to; raises ``AccountRefused`` when the bot cannot post."""
         with slack_errors(token=BOT_TOKEN):
             answer = await self._web.auth_test()
-        self._missing = missing_scopes(answer, self._options)
-        return replace(bot_of(self.account, answer), every_line=not self._options.require_mention)
+        header = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes", "")
+        granted = {scope.strip() for scope in header.split(",") if scope.strip()}  # empty if Slack reports no scopes
+        if granted and WRITE not in granted:
+            raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
+        if not answer.get("bot_id"):
+            raise AccountRefused(f"the {BOT_TOKEN} is a person's: copy the one that begins with xoxb-")
+        expected = (*RECOMMENDED_SCOPES, REACT) if self._options.ack_reaction else RECOMMENDED_SCOPES
+        missing = [scope for scope in expected if granted and scope not in granted]
+        self._missing = f"; it lacks the scopes {', '.join(missing)}" if missing else ""
+        team, user, bot, name = (str(answer[field]) for field in ("team_id", "user_id", "bot_id", "user"))
+        return SlackBot(self.account, team, user, bot, name, every_line=not self._options.require_mention)

@@ -87,9 +87,10 @@ def _message(event: Event, channel: str, bot: SlackBot, names: Names) -> Incomin
     if not TS.fullmatch(ts) or not channel or not (user or app) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
+    own_thread = "" if is_direct(channel) else ts  # in a channel, each message begins a thread
     return IncomingMessage(
         id=ts,
-        address=_address(bot, channel, ts, thread),
+        address=Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own_thread),
         user_id=user or app,
         user_name=names.get(user) or str(event.get("username") or ""),
         content=_content(text, bot, names),
@@ -110,12 +111,6 @@ def _addressing(event: Event, bot: SlackBot) -> Addressing:
     if event.get("parent_user_id") == bot.user_id:
         return Addressing.REPLY
     return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
-
-
-def _address(bot: SlackBot, channel: str, ts: str, thread: str) -> Address:
-    """Return the address of a message: in a channel each message begins a thread, a direct conversation has none."""
-    own = "" if is_direct(channel) else ts
-    return Address(platform=PLATFORM, account=bot.account, channel=channel, thread=thread or own)
 
 
 def _edited(event: Event, bot: SlackBot, names: Names) -> IncomingMessage | None:

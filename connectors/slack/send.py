@@ -10,7 +10,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.failures import PermanentSend
-from connectors.markdown import APART, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, lines
+from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, lines
 from connectors.media import read_content
 from connectors.slack.api import Fields, call_slack, slack_errors
 from connectors.splitting import split
@@ -55,7 +55,7 @@ DIALECT = MarkdownDialect(
     # mrkdwn has no escape, so a zero-width character after a mark keeps Slack from interpreting it.
     literal=lambda mark: escape(mark) + (ZERO_WIDTH if mark in "*_~`" else ""),
     code=lambda text: f"`{escape(text)}`",
-    block=lambda line: escape(line).replace(TICKS, APART),
+    block=lambda line: escape(line).replace(TICKS, SEPARATED_TICKS),
     link=_link,
     around=SHORT_MARKS,
 )

@@ -30,7 +30,7 @@ from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, Telegram
 from connectors.telegram.inbound import GroupMigrations, TelegramInbound, is_group
 from connectors.telegram.receive import TelegramBot
 from connectors.telegram.render import render
-from connectors.telegram.updates import TelegramEndpoint, TelegramPolling, WebhookSubscription
+from connectors.telegram.updates import TelegramEndpoint, TelegramPolling, keep_webhook
 from maestro.domain.errors import StoreBusy
 from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, OutgoingMessage, Receipt
 
@@ -178,8 +178,7 @@ class TelegramConnector(AccountConnector):
     async def _listen(self, inbound: TelegramInbound) -> None:
         if self._endpoint is not None:
             self._endpoint.take = inbound.take
-            subscription = WebhookSubscription(self._client, self._options.webhook_url, self._secret)
-            await subscription.keep(self, self._detail)
+            await keep_webhook(self, self._client, self._options.webhook_url, self._secret, self._detail)
         polling = TelegramPolling(self._client, inbound, lambda: self.report_running(self._detail))
         while True:
             await self.retry(polling.poll)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from connectors.markdown import (
-    MARKS,
-    PIECES,
+    LEAF_PATTERNS,
+    MARK_PATTERNS,
     QUOTE,
-    SOME,
+    SPAN,
     MarkdownDialect,
     block_line,
     end_of_code,
@@ -29,7 +29,7 @@ ADDRESS = re.compile(_WEB)
 WORD_JOINER = "\u2060"
 _NAME = re.compile(r"(?<!\w)@(?=\w)")
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
-_ITALIC_TOO = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SOME}?)(?<=[^\s_])_(?!\w)"
+_ITALIC_UNDERSCORES = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SPAN}?)(?<=[^\s_])_(?!\w)"
 
 
 def render(text: str) -> str:
@@ -102,5 +102,5 @@ DIALECT = MarkdownDialect(
         "struck": ("<s>", "</s>"),
         "italic": ("<i>", "</i>"),
     },
-    inline=re.compile("|".join((*PIECES, _BARE, *MARKS, _ITALIC_TOO))),
+    inline=re.compile("|".join((*LEAF_PATTERNS, _BARE, *MARK_PATTERNS, _ITALIC_UNDERSCORES))),
 )

@@ -121,42 +121,35 @@ class TelegramEndpoint(WebhookEndpoint):
         return await self.store([update])
 
 
-class WebhookSubscription:
-    """The registration of the webhook's address with Telegram, renewed after a change by another program."""
+async def keep_webhook(
+    connector: AccountConnector, client: TelegramClient, url: str, secret: str, detail: str
+) -> NoReturn:
+    """Register the webhook with Telegram, and check its registration and errors until cancelled.
 
-    def __init__(self, client: TelegramClient, url: str, secret: str) -> None:
-        self._client = client
-        self._url = url
-        self._secret = secret
-        self._seen = datetime.now(UTC)
+    Another program may change the registration; Telegram never returns the secret for a comparison. Raises
+    ``AccountRefused``.
+    """
+    seen = datetime.now(UTC)
 
-    async def keep(self, connector: AccountConnector, detail: str) -> NoReturn:
-        """Subscribe, and check the subscription until cancelled; raises ``AccountRefused``."""
-        await connector.retry(self.subscribe)
-        while True:
-            problem = await connector.retry(self.check)
-            await (connector.report_broken(problem) if problem else connector.report_running(detail))
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def subscribe(self) -> None:
-        """Register the address and the secret with Telegram, which never returns the secret for a comparison."""
+    async def subscribe() -> None:
         with telegram_errors():
-            await self._client.set_webhook(self._url, secret_token=self._secret, allowed_updates=KINDS)
+            await client.set_webhook(url, secret_token=secret, allowed_updates=KINDS)
 
-    async def check(self) -> str | None:
-        """Return the webhook error that Telegram reports since the last check, None without one."""
+    async def check() -> WebhookInfo:
         with telegram_errors():
-            info = await self._client.get_webhook_info()
-        if info.url != self._url or set(info.allowed_updates or KINDS) != set(KINDS):
+            info = await client.get_webhook_info()
+        if info.url != url or set(info.allowed_updates or KINDS) != set(KINDS):
             log.warning("telegram.webhook_changed")
-            await self.subscribe()
-        problem = new_problem(info, self._seen)
-        self._seen = (info.last_error_date if problem else None) or self._seen
-        return problem
+            await subscribe()
+        return info
 
-
-def new_problem(info: WebhookInfo, since: datetime) -> str | None:
-    """Return the webhook error that Telegram reports after ``since``, None without one."""
-    if info.last_error_date is None or info.last_error_date <= since:
-        return None
-    return f"Telegram cannot post to webhookUrl: {info.last_error_message or 'it does not say why'}"
+    await connector.retry(subscribe)
+    while True:
+        info = await connector.retry(check)
+        if info.last_error_date is not None and info.last_error_date > seen:
+            seen = info.last_error_date
+            reason = info.last_error_message or "it does not say why"
+            await connector.report_broken(f"Telegram cannot post to webhookUrl: {reason}")
+        else:
+            await connector.report_running(detail)
+        await asyncio.sleep(LOOK_SECONDS)

@@ -115,7 +115,9 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     with os.fdopen(handle, "wb") as target:
         shutil.copyfileobj(source, target)
         size = target.tell()
-    return Upload(path=Path(path), filename=safe_name(name), content_type=content_type, size=size)
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    filename = "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
+    return Upload(path=Path(path), filename=filename, content_type=content_type, size=size)
 
 
 def sweep(folder: Path, until: float) -> None:
@@ -138,12 +140,6 @@ def sniff(source: BinaryIO) -> str:
     if is_text(iter(lambda: source.read(BLOCK), b"")):
         return TEXT
     raise UnsupportedMedia("This kind of file is not accepted; send an image, audio, video, PDF or plain text.")
-
-
-def safe_name(name: str) -> str:
-    """Return the last part of a file name without control characters, at most 200 characters."""
-    last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
 
 
 async def find_file(services: WebServices, web_user: WebUser, channel: str, delivery: int) -> OutgoingMessage:

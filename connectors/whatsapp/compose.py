@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from connectors.failures import FailureScope, PermanentSend
-from connectors.markdown import APART, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
+from connectors.markdown import SEPARATED_TICKS, SHORT_MARKS, TICKS, ZERO_WIDTH, MarkdownDialect, blocks, lines
 from maestro.domain.messages import OutgoingMessage
 
 Body = Mapping[str, Any]
@@ -37,7 +37,7 @@ def marked(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return text in which no three backticks begin a code block."""
-    return text.replace(TICKS, APART)
+    return text.replace(TICKS, SEPARATED_TICKS)
 
 
 def _link(label: str, url: str) -> str:

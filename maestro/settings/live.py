@@ -136,16 +136,14 @@ class LiveSettings:
             with store.view() as tx:
                 newest = tx.system.settings.version()
                 values = tx.system.settings.values() if newest != self.version else None
-            if values is not None:
-                self._take(newest, values)
-
-    def _take(self, version: int, values: Mapping[str, object]) -> None:
-        overlaid = self.overlaid = overlay(self.loaded, values)
-        if self._tell is not None:  # a command of the CLI has no callback and logs nothing
-            for key, problem in overlaid.refused.items():
-                log.warning("a value that was set at run time does not count", key=key, problem=problem)
-            self._tell(overlaid.settings)
-        self.version = version  # set last, so that an error above is retried at the next read
+            if values is None:
+                return
+            overlaid = self.overlaid = overlay(self.loaded, values)
+            if self._tell is not None:  # a command of the CLI has no callback and logs nothing
+                for key, problem in overlaid.refused.items():
+                    log.warning("a value that was set at run time does not count", key=key, problem=problem)
+                self._tell(overlaid.settings)
+            self.version = newest  # set last, so that an error above is retried at the next read
 
     @contextlib.asynccontextmanager
     async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
