@@ -77,7 +77,6 @@ def api_parts(
 
 
 def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
-    """Return the server of the dashboard and the API."""
     address = ListenAddress(settings.webui.host, settings.webui.port, section="webui", option="--port")
     return ApiServer(address, connection_limits(settings), parts)
 

@@ -267,8 +267,8 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery(flow: FlowParts) -> DeliveryActivities:
-    matter = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
-    return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, matter)
+    parts = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
+    return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, parts)
 
 
 def _connector_steps(flow: FlowParts) -> Steps:

@@ -25,12 +25,10 @@ CONNECT_SECONDS = 3.0
 
 
 def open_schedules(store: Store, live: LiveSettings) -> ScheduleOperations:
-    """Return the operations on schedules."""
     return ScheduleOperations(store, live.of(lambda settings: settings.schedules), queues(live.start).main)
 
 
 def open_hooks(store: Store, keys: SecretKeys, live: LiveSettings) -> WebhookIntake:
-    """Return the intake of webhook deliveries."""
     return WebhookIntake(
         store, keys.reveal, live.of(lambda settings: settings.webhooks), live.of(lambda settings: settings.jobs)
     )

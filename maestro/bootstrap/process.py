@@ -72,11 +72,9 @@ class Process(ABC):
         """Whether other processes work in the same data folder."""
 
     def open_store(self) -> Store:
-        """Return the store of the data folder."""
         return open_store(self.settings)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
-        """Return the dispatcher."""
         return Dispatcher(store, queues(self.settings), self.live.of(run_settings), self.say)
 
     async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[Connector] = ()) -> None:

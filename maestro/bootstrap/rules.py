@@ -23,13 +23,11 @@ from maestro.store.store import Store
 
 
 def answer_rules(settings: Settings) -> AnswerRules:
-    """Return the rules of routing and access."""
     access = AccessControl(_access_rules(settings), settings.routing)
     return AnswerRules(access, BusyMode(settings.routing.busy))
 
 
 def intake_rules(settings: Settings) -> IntakeRules:
-    """Return the rules of the intake."""
     return IntakeRules(
         max_pending=settings.jobs.max_pending,
         access=_access_rules(settings),
@@ -67,10 +65,10 @@ def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> Chat
 
 
 def build_scanner(failed: Callable[[], None]) -> SecretScanner:
-    """Return what finds secrets; ``failed`` is called for each text that could not be scanned whole."""
+    """Return the scanner for secrets; it calls ``failed`` for each text that it could not scan whole."""
     return GuardedScanner(DetectSecretsScanner(), failed)
 
 
 def build_redaction(live: LiveSettings, failed: Callable[[], None] = lambda: None) -> RedactionScope:
-    """Return which texts are searched, with a scanner of their own; ``failed`` as for the scanner."""
+    """Return the kinds of texts that are searched, with a scanner of their own; ``failed`` as for the scanner."""
     return RedactionScope(build_scanner(failed), live)

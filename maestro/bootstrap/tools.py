@@ -49,10 +49,10 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     environment = plain_environment(read_environment())
     fixed = [*_built_in(settings.tools), *_switched_on(live, environment)]
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
-    spoken: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
-    for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
+    chat_tools: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
+    for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
         _log.warning("a tool is named that nobody has", tool=name, fix=fix)
-    return ToolRegistry(fixed, settings.tools.default, _elsewhere(settings.tools, environment), chat=spoken)
+    return ToolRegistry(fixed, settings.tools.default, _mcp_tools(settings.tools, environment), chat=chat_tools)
 
 
 def names_of(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
@@ -106,7 +106,7 @@ def _switched_on(live: LiveSettings, environment: Mapping[str, str]) -> list[Too
     ]
 
 
-def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
+def _mcp_tools(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
     """Return the tools of MCP servers; their SDK is imported only if there are any, because it takes half a second."""
     if not settings.mcp:
         return None

@@ -45,19 +45,15 @@ class Up(ModelProcess):
     """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
-        """Return the tools that models may call."""
         return build_tools(self.live, chat)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
-        """Return the connectors to run."""
         return configured_connectors(self.settings, context)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
-        """Return the context of the connectors."""
         return build_context(self.live, store, dispatcher, "web", DEFAULT_ACCOUNT)
 
     def server_config(self) -> ServerConfig:
-        """Return the configuration of the embedded Temporal server."""
         temporal = self.settings.temporal
         return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port, namespace=temporal.namespace)
 

@@ -56,7 +56,6 @@ PORTRAIT = Portrait(
         ],
     },
 )
-OPTIONS = InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})
 
 AccountName = Annotated[str, "NAME: The name of the account, as `maestro accounts list` shows it."]
 NewName = Annotated[str, "NAME: A name of your choice, unique."]
@@ -75,7 +74,7 @@ app.show("Show an account: its limits, its spend and what went wrong last.", POR
 def add(
     accounts: AccountOperations,
     name: NewName,
-    options: Annotated[Fields, OPTIONS],
+    options: Annotated[Fields, InputOptions(NewAccount, leave_out=["name", "api_key"], spelling={"models": "--also"})],
     key_env: KeyEnv = None,
     key_ref: SecretRef = None,
 ) -> Result:

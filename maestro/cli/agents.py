@@ -81,7 +81,6 @@ Force = Annotated[bool, "--force: Even if direct messages then go to nobody."]
 PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
 Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
 AccountOption = Annotated[str, "Which of our accounts on that platform."]
-BINDING_OPTIONS = InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])
 
 app = OperationCommands(HELP, lambda at: AgentOperations(at.store), Reference("slug", Slug))
 app.list("List the agents by slug.", COLUMNS, "There are no agents.", paged=True)
@@ -173,10 +172,10 @@ def rollback(
     """Make an agent what it was: a new version that is as an old one."""
     before = agents.show(slug).version
     if to is None:
-        detail = agents.undo(slug, ACTOR, reason, force=force)
+        agent = agents.undo(slug, ACTOR, reason, force=force)
     else:
-        detail = agents.roll_back(slug, read(Rollback, {"version": to, "reason": reason, "force": force}), ACTOR)
-    return detail, _change_text(detail, before)
+        agent = agents.roll_back(slug, read(Rollback, {"version": to, "reason": reason, "force": force}), ACTOR)
+    return agent, _change_text(agent, before)
 
 
 bindings = OperationCommands(None, lambda at: BindingOperations(at.store))
@@ -188,7 +187,7 @@ def bind(
     slug: Slug,
     platform: PlatformName,
     channel: Channel,
-    options: Annotated[Fields, BINDING_OPTIONS],
+    options: Annotated[Fields, InputOptions(BoundChannel, leave_out=["agent", "platform", "channel", "account"])],
     account: AccountOption = DEFAULT_ACCOUNT,
 ) -> Result:
     """Give a channel to an agent, from the next message on."""

@@ -20,7 +20,6 @@ An agent learns facts from conversations and keeps state under keys. What is tol
 the next message on; all of this works whether Maestro runs or not.
 """
 NO_FACTS = "The agent remembers no such fact."
-NO_STATES = "The agent keeps no state."
 FACT_COLUMNS = Columns(
     "fact=id category sure learned told place? content",
     {
@@ -32,7 +31,6 @@ FACT_COLUMNS = Columns(
 STATE_COLUMNS = Columns("key since place? value", {"since": lambda state: f"{state.updated_at.astimezone():%Y-%m-%d}"})
 QUERY = QueryOptions(MemoryQuery, leave_out=["q", "sticky", "source"])
 SEARCH = replace(QUERY, leave_out=["q", "sticky", "source", "limit", "cursor"])
-NEW_FACT = InputOptions(NewFact, leave_out=["content"])
 FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
@@ -82,7 +80,7 @@ def add(
     memory: MemoryOperations,
     slug: Slug,
     text: Annotated[str, "TEXT: The fact, in a sentence."],
-    options: Annotated[Fields, NEW_FACT],
+    options: Annotated[Fields, InputOptions(NewFact, leave_out=["content"])],
 ) -> Result:
     """Tell the agent a fact; one that says the same as another is refused."""
     fact = memory.add_fact(slug, made(NewFact, content=text, **options), ACTOR)
@@ -121,7 +119,7 @@ def list_states(
 ) -> Result:
     """List what the agent keeps, by key."""
     page = StatePage(items=memory.show(slug, MemoryQuery(place=place, limit=1)).states)
-    return page, listing(page, STATE_COLUMNS, NO_STATES)
+    return page, listing(page, STATE_COLUMNS, "The agent keeps no state.")
 
 
 @state.operation("set")

@@ -23,14 +23,12 @@ PEOPLE_HELP = """List and remove people who were let in by a pairing.
 Their direct messages are answered. Owners are listed by `maestro owner list`.
 """
 NO_PEOPLE = "Nobody was let in yet; `maestro pairings` lets people in."
-PERSON_COLUMNS = Columns("person=id name=user_name since=added_at by=added_by")
 
 PAIRINGS_HELP = """List, approve and refuse people who wish to be let in, and invite others.
 
 Where direct messages of strangers are not answered (dmPolicy pairing), a stranger is told a code. Whoever tells you
 that code is let in with `approve`. The other way round, `invite` prints a code for a user, who sends `/pair CODE`.
 """
-NO_PAIRINGS = "Nobody wishes to be let in."
 PAIRING_COLUMNS = Columns("id code person name=user_name status until=expires_at by=settled_by")
 
 OWNERS_HELP = """Add, list and remove owners.
@@ -58,7 +56,7 @@ def _operations(at: Opened) -> PeopleOperations:
 
 
 app = OperationCommands(PEOPLE_HELP, _operations)
-app.list("List the people who were let in.", PERSON_COLUMNS, NO_PEOPLE)
+app.list("List the people who were let in.", Columns("person=id name=user_name since=added_at by=added_by"), NO_PEOPLE)
 
 
 @app.operation()
@@ -75,7 +73,7 @@ pairings = OperationCommands(PAIRINGS_HELP, _operations)
 def list_pairings(people: PeopleOperations) -> Result:
     """List the pairings, newest first: users who asked for access, and those who got it."""
     page = people.pairings(MOST_PAIRINGS)
-    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, NO_PAIRINGS)
+    return page, listing(page.model_copy(update={"next": None}), PAIRING_COLUMNS, "Nobody wishes to be let in.")
 
 
 @pairings.operation()

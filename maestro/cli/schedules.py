@@ -92,7 +92,6 @@ OPTIONS = InputOptions(
     },
     prompt="prompt",
 )
-PREVIEW = InputOptions(SchedulePreviewRequest, leave_out=["schedule"], spelling=OPTIONS.spelling)
 
 Ref = Annotated[str, "REF: Its short name, such as cron-3, as the list shows it."]
 ScriptFile = Annotated[Path | None, "FILE: The file with the script of a heartbeat, as JSON, which asks no model."]
@@ -170,7 +169,7 @@ def backfill(
 def preview(
     given: Given,
     schedule: Annotated[str, "SCHEDULE: When, as for `maestro schedules add --when`."],
-    options: Annotated[Fields, PREVIEW],
+    options: Annotated[Fields, InputOptions(SchedulePreviewRequest, leave_out=["schedule"], spelling=OPTIONS.spelling)],
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
     request = read(SchedulePreviewRequest, {"schedule": schedule, **options})

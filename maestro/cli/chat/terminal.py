@@ -19,7 +19,6 @@ from maestro.cli.chat.messages import ChatAnswer, addressed, displayed, meant
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
-TYPING = "\x1b[2mAn agent is typing …\x1b[0m"
 AWAY = "Maestro is away; this goes on when it is back."
 HISTORY_LINES = 1000
 
@@ -58,7 +57,7 @@ class ChatScreen:
         with self._lock:
             if self._drawn and not self._asking and not self._shows_typing:
                 self._shows_typing = True
-                typer.echo(TYPING, nl=False)
+                typer.echo("\x1b[2mAn agent is typing …\x1b[0m", nl=False)
 
     def note(self, text: str) -> None:
         """Show a notice that is not a message."""

@@ -23,7 +23,7 @@ from maestro.store.store import Store
 ACTOR = "operator"
 """The author of every change by a command in the audit log."""
 Texts = Callable[[Any], Lines] | str
-"""The lines for people about a view, or what follows its name in one line."""
+"""A function of the lines about a view, or the text that follows the name of the view in one line."""
 Operation = TypeVar("Operation", bound=Callable[Concatenate[Any, ...], Result])
 
 

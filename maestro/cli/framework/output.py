@@ -13,8 +13,6 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-GAP = "  "
-TIME = "%Y-%m-%d %H:%M:%S"
 Lines = Iterable[str] | str
 Result = tuple[BaseModel | Mapping[str, object], Lines]
 """What a command returns: the value for programs, and the lines for people."""
@@ -64,7 +62,7 @@ def printable(line: str) -> str:
 
 def moment(at: datetime | None) -> str:
     """Return a time in the zone of this machine, "" for none."""
-    return at.astimezone().strftime(TIME) if at else ""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
 def joined(*parts: str | None, by: str = "/") -> str:
@@ -87,7 +85,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     cells = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
-        yield GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 def listing(page: Any, columns: Columns, empty: str, note: str = "") -> Iterator[str]:

@@ -117,9 +117,8 @@ def cancel_all(given: Given, chosen: ChosenJobs, confirmation: Confirmation) -> 
 @batches.operation("counts")
 def count_jobs(batches: BatchOperations, chosen: ChosenJobs) -> Result:
     """Count jobs by status; --status itself does not matter."""
-    found = batches.counts(chosen)
-    numbers = found.model_dump(by_alias=False)
-    return found, aligned([("STATUS", "JOBS"), *((name, f"{count:,}") for name, count in numbers.items())])
+    counts = batches.counts(chosen)
+    return counts, aligned([("STATUS", "JOBS"), *((status, f"{count:,}") for status, count in counts)])
 
 
 @batches.operation("errors")
@@ -247,7 +246,7 @@ def replay(
             return
         job = _wait_for_end(operator.jobs, running)
     line = plain(joined(job.status, job.error, job.reason, by=": "))
-    write(_ending(job.id, job.status, job.error, job.reason), line, given.as_json)
+    write(job.model_dump(mode="json", include={"id", "status", "error", "reason"}), line, given.as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 
@@ -257,7 +256,7 @@ def cancel(jobs: JobOperations, job_id: Id) -> Result:
     """Stop an open job for good; one that runs notices within a second."""
     status = asyncio.run(jobs.cancel(job_id, ACTOR)).status
     line = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
-    return _ending(job_id, status), line
+    return {"id": job_id, "status": status, "error": "", "reason": ""}, line
 
 
 app.add_typer(batches)
@@ -272,7 +271,3 @@ def _wait_for_end(jobs: JobOperations, job_id: str) -> JobDetail:
             typer.echo(f"{job_id} is {status}; Ctrl-C ends the waiting, not the job", err=True)
         sleep(POLL_SECONDS)
     return jobs.show(job_id)
-
-
-def _ending(job_id: str, status: JobStatus, error: str = "", reason: str = "") -> dict[str, str]:
-    return {"id": job_id, "status": status, "error": error, "reason": reason}

@@ -76,7 +76,6 @@ WOULD_ACT_COLUMNS = Columns(
     "place=seq tag about=subject text",
     {"tag": lambda tag: tag.tag.lower(), "text": lambda view: excerpt(view.text, NARROW)},
 )
-DELIVERY_COLUMNS = Columns("chunk=seq purpose state attempts platform_id=platform_message_id error")
 BATCH_COLUMNS = Columns(
     "id does=action age jobs=total waiting begun refused skipped completed failed open",
     {"age": lambda batch: age(batch.created_at)},
@@ -85,7 +84,6 @@ ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
 ERROR_COLUMNS = Columns(
     "jobs=count error step newest agents example reason", {"newest": lambda group: age(group.newest)}
 )
-LAYER_COLUMNS = Columns("layer=name characters tokens note")
 
 
 JOB_PORTRAIT = Portrait(
@@ -117,7 +115,7 @@ JOB_PORTRAIT = Portrait(
         "questions": QUESTION_COLUMNS,
         "acted on": ACTION_COLUMNS,
         "would have acted on": WOULD_ACT_COLUMNS,
-        "sent": DELIVERY_COLUMNS,
+        "sent": Columns("chunk=seq purpose state attempts platform_id=platform_message_id error"),
     },
 )
 
@@ -194,7 +192,7 @@ def prompt_lines(call: RecordedCallView) -> Iterator[str]:
             ("tools", ", ".join(tool.name for tool in call.tools)),
         ]
     )
-    yield from section("Layers", LAYER_COLUMNS, call.layers)
+    yield from section("Layers", Columns("layer=name characters tokens note"), call.layers)
     for turn in call.messages:
         tool = f" of {turn.tool} ({turn.call_id})" if turn.role is Role.TOOL else ""
         row = f", message {turn.message_id}" if turn.message_id is not None else ""
