@@ -1,4 +1,4 @@
-"""Running child programs: their whole process group is ended before their output is read.
+"""Runs child programs; their whole process group is ended before their output is read.
 
 Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
 (measured: a complete answer became a timeout), and a program whose pipe is not read hangs.
@@ -18,25 +18,25 @@ from pathlib import Path
 from typing import BinaryIO
 
 GRACE_SECONDS = 2.0
-"""Seconds a program may take to end after the first signal."""
-LOOK_SECONDS = 0.25
+"""Seconds between the signals SIGTERM and SIGKILL."""
+OUTPUT_CHECK_SECONDS = 0.25
 """Seconds between two checks of the output's size."""
-_GONE_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 # The guard reads the id of the process group, then kills the group when its input ends, that is when Maestro ends.
 _GUARD = ("/bin/sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }')
 
-_HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
+_PLAIN_VARIABLES = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """The program with its arguments, its folder, its environment and its input."""
+    """A program with its arguments, folder, environment and input."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str]
-    said: bytes = b""
+    input: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ProgramLimits:
 
 
 class ProgramEnd(Enum):
-    """How a program ended: by itself, or stopped because it ran too long or wrote too much."""
+    """The end of a program: by itself, or stopped because it ran too long or wrote too much."""
 
     EXITED = auto()
     TOO_LONG = auto()
@@ -65,7 +65,7 @@ class ProgramResult:
     errors: bytes
 
 
-async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
+async def run(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
     """Run a program to its end, then end its remaining child processes, also when cancelled.
 
     When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are
@@ -74,9 +74,9 @@ async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
     child = _RunningProgram(command)
     try:
         await asyncio.to_thread(child.start)
-        outcome = await child.over(bounds)
+        outcome = await child.wait(limits)
         await child.end()
-        return await asyncio.to_thread(child.ended, outcome, bounds.output_bytes)
+        return await asyncio.to_thread(child.read_result, outcome, limits.output_bytes)
     finally:
         await child.end()
         child.close()
@@ -84,51 +84,53 @@ async def run(command: ProgramCommand, bounds: ProgramLimits) -> ProgramResult:
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment that any program needs, without keys, passwords and Maestro's variables."""
-    return {name: value for name, value in environment.items() if name in _HARMLESS or name.startswith("LC_")}
+    return {name: value for name, value in environment.items() if name in _PLAIN_VARIABLES or name.startswith("LC_")}
 
 
 class _RunningProgram:
     def __init__(self, command: ProgramCommand) -> None:
         self._command = command
         self._files = ExitStack()
-        self._output = self._file()
-        self._errors = self._file()
-        self._starting = threading.Lock()
+        self._outputs = (self._open_file(), self._open_file())
+        self._start_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
-        self._given_up = False
+        self._cancelled = False
         self._gone = False
+
+    def _open_file(self) -> BinaryIO:
+        return self._files.enter_context(tempfile.TemporaryFile())
 
     def start(self) -> None:
         """Start the program, unless it was cancelled: a thread continues after its waiting task was cancelled."""
-        with tempfile.TemporaryFile() as said:
-            said.write(self._command.said)
-            said.seek(0)
-            with self._starting:
-                if not self._given_up:
-                    self._guard = _guard()
+        with tempfile.TemporaryFile() as input_file:
+            input_file.write(self._command.input)
+            input_file.seek(0)
+            with self._start_lock:
+                if not self._cancelled:
+                    self._guard = _start_guard()
                     self._process = subprocess.Popen(  # noqa: S603 - the caller says which program; no shell reads it
-                        self._command.words,
+                        self._command.arguments,
                         cwd=self._command.folder,
                         env=dict(self._command.environment),
-                        stdin=said,
-                        stdout=self._output,
-                        stderr=self._errors,
+                        stdin=input_file,
+                        stdout=self._outputs[0],
+                        stderr=self._outputs[1],
                         start_new_session=True,
                     )
                     assert self._guard.stdin is not None
                     self._guard.stdin.write(b"%d\n" % self._process.pid)
 
-    async def over(self, bounds: ProgramLimits) -> ProgramEnd:
-        """Return when the program has exited or must be stopped; its child processes do not count."""
+    async def wait(self, limits: ProgramLimits) -> ProgramEnd:
+        """Return when the program has exited or must be stopped, even if its child processes still run."""
         assert self._process is not None
-        exit_ = asyncio.create_task(_exit_of(self._process))
+        exit_ = asyncio.create_task(_wait_for_exit(self._process))
         try:
-            async with asyncio.timeout(bounds.seconds):
-                over = False
-                while not over:
-                    over = bool((await asyncio.wait({exit_}, timeout=LOOK_SECONDS))[0])
-                    if max(map(_size, (self._output, self._errors))) > bounds.output_bytes:
+            async with asyncio.timeout(limits.seconds):
+                exited = False
+                while not exited:
+                    exited = bool((await asyncio.wait({exit_}, timeout=OUTPUT_CHECK_SECONDS))[0])
+                    if max(os.fstat(file.fileno()).st_size for file in self._outputs) > limits.output_bytes:
                         return ProgramEnd.TOO_MUCH
         except TimeoutError:
             return ProgramEnd.TOO_LONG
@@ -139,24 +141,25 @@ class _RunningProgram:
 
     async def end(self) -> None:
         """Ask the group to end, then force it; a second cancellation forces it at once."""
-        with self._starting:
-            self._given_up = True
+        with self._start_lock:
+            self._cancelled = True
         if self._process is None or self._gone:
             return
         try:
-            if not await self._gone_after(signal.SIGTERM):
-                await self._gone_after(signal.SIGKILL)
+            if not await self._ends_after(signal.SIGTERM):
+                await self._ends_after(signal.SIGKILL)
         finally:
             if not self._gone:
                 self._send(signal.SIGKILL)
                 self._process.poll()
 
-    def ended(self, outcome: ProgramEnd, most: int) -> ProgramResult:
+    def read_result(self, outcome: ProgramEnd, max_bytes: int) -> ProgramResult:
         """Return the result with the output."""
         assert self._process is not None
-        return ProgramResult(
-            outcome, self._process.returncode or 0, *(_read(file, most) for file in (self._output, self._errors))
-        )
+        for file in self._outputs:
+            file.seek(0)
+        output, errors = (file.read(max_bytes) for file in self._outputs)
+        return ProgramResult(outcome, self._process.returncode or 0, output, errors)
 
     def close(self) -> None:
         """Close its unnamed files and end its guard, before the guard sees its input end."""
@@ -165,14 +168,14 @@ class _RunningProgram:
             self._guard.kill()
             self._guard.communicate()
 
-    async def _gone_after(self, number: signal.Signals) -> bool:
+    async def _ends_after(self, number: signal.Signals) -> bool:
         assert self._process is not None
         self._process.poll()
         alive = self._send(number)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
                 while alive:
-                    await asyncio.sleep(_GONE_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
                     self._process.poll()
                     alive = self._send(0)
         self._gone = not alive
@@ -187,16 +190,13 @@ class _RunningProgram:
         assert self._process is not None
         try:
             os.killpg(self._process.pid, number)
-        # MacOS raises PermissionError when the group has only zombie processes.
+        # On macOS, PermissionError means that the group has only zombie processes.
         except (ProcessLookupError, PermissionError):
             return False
         return True
 
-    def _file(self) -> BinaryIO:
-        return self._files.enter_context(tempfile.TemporaryFile())
 
-
-def _guard() -> "subprocess.Popen[bytes]":
+def _start_guard() -> "subprocess.Popen[bytes]":
     """Start the guard that ends a group of processes when this process is killed."""
     return subprocess.Popen(  # noqa: S603 - a program of Maestro
         _GUARD,
@@ -209,13 +209,12 @@ def _guard() -> "subprocess.Popen[bytes]":
     )
 
 
-async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
-    """Return when the process has exited."""
+async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, or a sandbox that forbids the call
         while process.poll() is None:  # noqa: ASYNC110 - no event reports the exit of a Popen
-            await asyncio.sleep(_GONE_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return
     loop, exited = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, exited.set)
@@ -224,12 +223,3 @@ async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-
-
-def _size(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-def _read(file: BinaryIO, most: int) -> bytes:
-    file.seek(0)
-    return file.read(most)

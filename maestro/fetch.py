@@ -1,7 +1,7 @@
-"""The downloader for addresses from untrusted sources: it requests public hosts only (SSRF), within limits.
+"""Downloads from untrusted addresses: only from public hosts (SSRF protection), within limits.
 
-It resolves the name, checks every address of it, and connects to the very address that it checked, so that a name
-cannot point elsewhere a moment later. Proxies of the environment are not used.
+The host name is resolved once; every address is checked, and the connection goes to a checked address, so that a later
+DNS answer cannot redirect it. Proxies of the environment are not used.
 """
 
 import asyncio
@@ -11,10 +11,8 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO
 
 import httpcore
 import httpx
@@ -30,7 +28,7 @@ CONNECT_SECONDS = 10.0
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host, best first; raises ``OSError``."""
 
-_Sink = Callable[[bytes], Awaitable[object]]
+_Write = Callable[[bytes], Awaitable[object]]
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, zlib.error)
 _REDIRECTS = {
     HTTPStatus.MOVED_PERMANENTLY,
@@ -40,18 +38,18 @@ _REDIRECTS = {
     HTTPStatus.PERMANENT_REDIRECT,
 }
 MAX_PORT = 65_535
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 class FetchRefused(MaestroError):
-    """The address, or one it redirects to, is not allowed; the text says why and names at most the host."""
+    """The address, or the target of a redirect, is not allowed; the message says why and names at most the host."""
 
     public = "An address may not be fetched."
 
 
 class FetchFailed(MaestroError):
-    """The host could not be reached or did not answer properly; the text names at most the host."""
+    """The host could not be reached or answered invalidly; the message names at most the host."""
 
     public = "An address could not be fetched."
     retryable = True
@@ -120,43 +118,45 @@ class Network:
 async def fetch(
     url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
-    """Return the response of an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
+    """Return the response of an address, with any status; raises ``FetchRefused`` and ``FetchFailed``."""
     body = bytearray()
 
-    async def keep(chunk: bytes) -> None:
+    async def append(chunk: bytes) -> None:
         body.extend(chunk)
 
-    head = await _get(url, keep, limits, access or FetchAccess(), network or Network())
+    head = await _get(url, append, limits, access or FetchAccess(), network or Network())
     return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
 
 
 async def download(
     url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> FetchHead:
-    """Write the body of an address into a new file, whatever its status; a failure leaves the part received."""
+    """Write the body of a response, with any status, into a new file; a failure leaves the received part."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
-        return await _get(url, partial(_write, file), limits, access or FetchAccess(), network or Network())
+        return await _get(
+            url,
+            lambda chunk: asyncio.to_thread(file.write, chunk),
+            limits,
+            access or FetchAccess(),
+            network or Network(),
+        )
     finally:
         await asyncio.to_thread(file.close)
 
 
-async def _write(file: BinaryIO, chunk: bytes) -> None:
-    await asyncio.to_thread(file.write, chunk)
-
-
-async def _get(url: str, sink: _Sink, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
-    first = target = _checked(url, access)
+async def _get(url: str, write: _Write, limits: FetchLimits, access: FetchAccess, network: Network) -> FetchHead:
+    first = target = _checked_url(url, access)
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
                 bearer = access.bearer.get_secret_value() if _origin(target) == _origin(first) else ""
                 async with _opened_response(target, bearer, access, network) as response:
-                    location = _location(response)
-                    if location is None:
-                        cut = await _read(response, sink, limits)
+                    location = _header(response, b"location") if response.status in _REDIRECTS else ""
+                    if not location:
+                        cut = await _read(response, write, limits)
                         return FetchHead(response.status, _header(response, b"content-type"), str(target), cut)
-                target = _checked(location, access, target)
+                target = _checked_url(location, access, target)
     except TimeoutError:
         raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None
     except _FAILURES as error:
@@ -164,7 +164,7 @@ async def _get(url: str, sink: _Sink, limits: FetchLimits, access: FetchAccess, 
     raise FetchRefused(f"{first.host} redirects more than {limits.redirects} times")
 
 
-def _checked(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
+def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
     """Return the absolute address; raises ``FetchRefused`` for one that is not allowed."""
     try:
         target = base.join(url) if base else httpx.URL(url)
@@ -211,7 +211,7 @@ async def _opened_response(
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to a host only at a checked address; TLS still verifies the host's name."""
+    """A network backend that connects only to checked addresses; TLS still verifies the host's name."""
 
     def __init__(self, network: Network, private_hosts: frozenset[str]) -> None:
         self._network = network
@@ -226,24 +226,16 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Try the host's addresses in turn."""
+        addresses = await self._network.resolve(host, port)
+        if host not in self._private_hosts and not all(is_public(address) for address in addresses):
+            raise FetchRefused(f"{host} is at an address that is not public")
         failure: Exception = httpcore.ConnectError("it has no address")
-        for address in await self._addresses(host, port):
+        for address in addresses:
             try:
                 return await self._network.backend.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-    async def _addresses(self, host: str, port: int) -> Sequence[str]:
-        addresses = await self._network.resolve(host, port)
-        if host not in self._private_hosts and not all(is_public(address) for address in addresses):
-            raise FetchRefused(f"{host} is at an address that is not public")
-        return addresses
-
-
-def _location(response: httpcore.Response) -> str | None:
-    """Return the target of a redirect, None for any other response."""
-    return (_header(response, b"location") or None) if response.status in _REDIRECTS else None
 
 
 def _header(response: httpcore.Response, name: bytes) -> str:
@@ -251,45 +243,45 @@ def _header(response: httpcore.Response, name: bytes) -> str:
     return values[-1].decode("latin-1") if values else ""
 
 
-async def _read(response: httpcore.Response, sink: _Sink, limits: FetchLimits) -> bool:
-    """Pass the body on as it arrives; return whether it was truncated at the limit."""
-    left = limits.max_bytes
+async def _read(response: httpcore.Response, write: _Write, limits: FetchLimits) -> bool:
+    """Write the body as it arrives; return whether it was truncated at the limit."""
+    room = limits.max_bytes
     length = _header(response, b"content-length")
-    if not limits.cut and length.isdecimal() and int(length) > left:
+    if not limits.cut and length.isdecimal() and int(length) > room:
         raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
-    unpacker = _Unpacker(_header(response, b"content-encoding").strip().lower())
+    decompressor = _Decompressor(_header(response, b"content-encoding").strip().lower())
     async for packed in response.aiter_stream():
-        for chunk in unpacker.pieces(packed):
-            await sink(chunk[:left])
-            left -= len(chunk)
-            if left < 0 and not limits.cut:
+        for chunk in decompressor.decompress(packed):
+            await write(chunk[:room])
+            room -= len(chunk)
+            if room < 0 and not limits.cut:
                 raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
-            if left < 0:
+            if room < 0:
                 return True
-    unpacker.end()
+    decompressor.check_end()
     return False
 
 
-class _Unpacker:
-    """Decompresses a body in small pieces, against gzip bombs."""
+class _Decompressor:
+    """A decompressor that works in small chunks, against gzip bombs."""
 
     def __init__(self, encoding: str) -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise FetchFailed(f"the answer is packed with {encoding[:20]}, which was not asked for")
         self._inflater = zlib.decompressobj(_GZIP) if encoding.endswith("gzip") else None
-        self._begun = False
+        self._has_data = False
 
-    def pieces(self, packed: bytes) -> Iterator[bytes]:
+    def decompress(self, packed: bytes) -> Iterator[bytes]:
         """Yield the decompressed form of these bytes."""
         if self._inflater is None:
             yield packed
             return
-        self._begun = self._begun or bool(packed)
+        self._has_data = self._has_data or bool(packed)
         while packed and not self._inflater.eof:
-            yield self._inflater.decompress(packed, _PIECE_BYTES)
+            yield self._inflater.decompress(packed, _CHUNK_BYTES)
             packed = self._inflater.unconsumed_tail
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         """Raise ``FetchFailed`` when the body is incomplete."""
-        if self._inflater is not None and self._begun and not self._inflater.eof:
+        if self._inflater is not None and self._has_data and not self._inflater.eof:
             raise FetchFailed("the answer breaks off")

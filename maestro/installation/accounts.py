@@ -1,4 +1,4 @@
-"""Writes the accounts of the configuration into the store, and reads facts about all accounts for the start."""
+"""The accounts of the configuration, written into the store, and the queries on all accounts at the start."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,6 @@ def enter_accounts(
 
 
 def _account_row(settings: AccountSettings, source: AccountSource, keys: SecretKeys, now: datetime) -> ModelAccount:
-    """Return the row of a configured account."""
     key = settings.api_key.get_secret_value()
     account = account_of(settings)
     return ModelAccount(
@@ -54,12 +53,12 @@ def preferred_models(store: Store) -> list[str]:
 
 
 def has_no_account(store: Store) -> bool:
-    """Say whether there is no account at a provider, so that the demo model answers."""
+    """Tell whether no account at a provider exists, so that the demo model answers."""
     with store.view() as tx:
         return tx.llm.accounts.default_model() == DEMO
 
 
 def wake_for_models(store: Store, *reasons: WaitReason) -> None:
-    """Wake the jobs that wait for a model, for one of the reasons or for any."""
+    """Wake the jobs that wait for a model, for one of these reasons, or for any reason."""
     with store.begin() as tx:
         tx.jobs.wake_for_models(*reasons)

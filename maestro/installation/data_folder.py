@@ -19,21 +19,21 @@ from temporal.server_process import ServerConfig, ServerRecord, read_record
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
 OWNER_ONLY = 0o077
-"""The mask for files and folders that only their owner may read, because they hold prompts, keys and messages."""
+"""The umask of files that only their owner may read, because they hold prompts, keys and messages."""
 CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
     *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
 )
-"""What Maestro makes in the folder; it may be one that holds other things as well."""
+"""The files that Maestro creates in the folder, which may hold files of others too."""
 TRIES_ALONE = 4
 TRIES_SHARED = 60
-TRY_AGAIN_SECONDS = 0.05
+RETRY_SECONDS = 0.05
 
 
 class FileLock:
-    """A lock that processes on one machine, containers on one volume included, hold alone or share.
+    """A lock between processes on one machine, including containers on one volume; held alone or shared.
 
-    Only flock will do: a lock that is merely a file would outlive a kill.
+    It uses flock, because a mere lock file would outlive a killed process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class FileLock:
 
 
 def close_to_others(paths: Iterable[Path]) -> None:
-    """Remove every permission but the owner's from these files, and from all in these folders."""
+    """Remove the permissions of group and others from these files, and from everything in these folders."""
     for path in paths:
         with contextlib.suppress(OSError):  # deleted in the meantime, or owned by another user
             mode = path.lstat().st_mode
@@ -97,12 +97,10 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class DataFolder:
-    """The data folder; as a context manager it is locked.
-
-    Meanwhile all that this process creates, and what it starts, is readable by its owner only.
+    """The data folder; as a context manager it is locked, and new files are readable by their owner only.
 
     A process with its own Temporal server holds the folder alone. Worker, API and connectors beside a cluster share
-    it with each other, but not with a process that wants it alone.
+    it with each other, but not with a process that holds it alone.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -144,12 +142,11 @@ class DataFolder:
 
     def _take(self) -> None:
         if not self.path.is_dir():
-            # Exist_ok: another process may create it at the same time.
+            # Another process may create it at the same time.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._locked():
-            raise DataFolderBusy(self._busy())
+        self._take_lock()
         try:
-            # Processes that share the folder write it too, to learn first that the folder is writable.
+            # Processes that share the folder write a file too, as a check that the folder is writable.
             fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
             if self._shared:
@@ -163,21 +160,17 @@ class DataFolder:
             self._lock.release()
             raise
 
-    def _locked(self) -> bool:
+    def _take_lock(self) -> None:
         # Retried, because `maestro doctor` holds the lock for a moment, and a process that starts at the same
         # time holds it alone while it migrates the tables.
         for _ in range(TRIES_SHARED if self._shared else TRIES_ALONE):
             if self._lock.take(shared=self._shared):
-                return True
-            time.sleep(TRY_AGAIN_SECONDS)
-        return False
-
-    def _busy(self) -> str:
-        try:
-            holder = f"process {int(self.pid_file.read_text())}"
-        except (OSError, ValueError):  # the holder has not written its pid file yet, or there are several holders
-            holder = "another Maestro, such as a worker or connectors of its own"
-        return (
+                return
+            time.sleep(RETRY_SECONDS)
+        pid = _signed_process(self.pid_file)
+        # Without a pid file, the holder has only just begun, or there are several.
+        holder = f"process {pid}" if pid is not None else "another Maestro, such as a worker or connectors of its own"
+        raise DataFolderBusy(
             f"The data folder {self.path} is in use by {holder}. "
             "Stop that Maestro first, or give this one a folder of its own (dataDir)."
         )
@@ -194,7 +187,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FolderHolder:
-    """Whether a Maestro uses the folder, and the id of its process if it is a sole holder that has written its id."""
+    """Whether a Maestro uses the folder, and the id of its process, if it holds the folder alone and wrote its id."""
 
     running: bool = False
     shared: bool = False
@@ -209,8 +202,8 @@ class FolderHolder:
 def holder_of(folder: Path) -> FolderHolder:
     """Return the process that holds the folder.
 
-    A lock is tried and released at once. A process that starts in that moment would find the folder locked, so the
-    exclusive lock is tried only if the shared one does not suffice.
+    Each lock is tried and released at once. The exclusive lock is tried last, because a process that starts in that
+    moment would find the folder locked.
     """
     data = DataFolder(folder)
     try:

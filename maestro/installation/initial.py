@@ -1,4 +1,4 @@
-"""``maestro init``: finds accounts on this machine, decides what stands in ``maestro.json``, and writes it."""
+"""``maestro init``: finds accounts on this machine and writes ``maestro.json``."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from maestro.domain.errors import ConfigurationError
 from maestro.llm.cli_runner import CLAUDE
-from maestro.llm.key_check import KeyCheck, KeyStatus, check_key
+from maestro.llm.key_check import KeyStatus, check_key
 from maestro.settings import (
     DEFAULT_CLI_MODEL,
     DEFAULT_MODELS,
@@ -34,9 +34,7 @@ OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"
 OLLAMA_SECONDS = 1.5
 CLAUDE_PRIORITY = 10
-"""Before every account that is paid by the call."""
-
-AccountEntry = Mapping[str, object]
+"""The priority of the subscription, before all accounts that charge each call."""
 
 Document = Mapping[str, object]
 
@@ -45,9 +43,9 @@ CONDUCTOR = {"slug": "conductor", "role": "conductor"}
 
 @dataclass(frozen=True)
 class Discovery:
-    """The accounts for ``llm.accounts``, and a sentence about every finding."""
+    """The discovered accounts for ``llm.accounts``, and a sentence about each."""
 
-    accounts: tuple[AccountEntry, ...] = ()
+    accounts: tuple[Mapping[str, object], ...] = ()
     sentences: tuple[str, ...] = ()
 
     def __add__(self, other: "Discovery") -> "Discovery":
@@ -60,9 +58,9 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
     Raises ``ConfigurationError`` for an invalid value of a provider's variable.
     """
     found = found_accounts(environment)
-    keys = [_by_key(account) for account in found if account.provider != OLLAMA]
-    ollama = await _ollama(next((account for account in found if account.provider == OLLAMA), None))
-    return sum([*keys, ollama, _claude(environment)], Discovery())
+    keys = [_discover_key(account) for account in found if account.provider != OLLAMA]
+    ollama = await _discover_ollama(next((account for account in found if account.provider == OLLAMA), None))
+    return sum([*keys, ollama, _discover_claude(environment)], Discovery())
 
 
 def choose_model(installed: Sequence[str]) -> str | None:
@@ -73,7 +71,7 @@ def choose_model(installed: Sequence[str]) -> str | None:
     return next((name for name in installed if "embed" not in name.lower()), None)
 
 
-def _by_key(account: AccountSettings) -> Discovery:
+def _discover_key(account: AccountSettings) -> Discovery:
     variable = variable_of(account)
     entry = {
         "name": account.name,
@@ -85,13 +83,15 @@ def _by_key(account: AccountSettings) -> Discovery:
     return Discovery((entry,), (f"{variable} is set: account {account.name} with {account.model}",))
 
 
-async def _ollama(named: AccountSettings | None) -> Discovery:
-    """Ask the Ollama that the environment names, else the one at the default address."""
+async def _discover_ollama(named: AccountSettings | None) -> Discovery:
+    """Ask the Ollama at the address in the environment, else at the default address."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url=LOCAL_OLLAMA, priority=200)
-    asked = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
-    if asked.status is not KeyStatus.ACCEPTED:
-        return _no_ollama(account, asked) if named else Discovery()
-    model = choose_model(asked.models)
+    result = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
+    if result.status is not KeyStatus.ACCEPTED:
+        variable = PROVIDER_VARIABLES[OLLAMA]
+        sentence = f"{variable} is set, but no Ollama answers at {account.base_url} ({result.detail}): not used"
+        return Discovery(sentences=(sentence,) if named else ())
+    model = choose_model(result.models)
     if model is None:
         pull = f"`ollama pull {DEFAULT_MODELS[OLLAMA]}` installs one"
         return Discovery(sentences=(f"Ollama answers at {account.base_url}, but has no model to talk to; {pull}",))
@@ -105,13 +105,7 @@ async def _ollama(named: AccountSettings | None) -> Discovery:
     return Discovery((entry,), (f"Ollama answers at {account.base_url}: account {account.name} with {model}",))
 
 
-def _no_ollama(account: AccountSettings, asked: KeyCheck) -> Discovery:
-    variable = PROVIDER_VARIABLES[OLLAMA]
-    sentence = f"{variable} is set, but no Ollama answers at {account.base_url} ({asked.detail}): not used"
-    return Discovery(sentences=(sentence,))
-
-
-def _claude(environment: Mapping[str, str]) -> Discovery:
+def _discover_claude(environment: Mapping[str, str]) -> Discovery:
     """Return the command as an account if a user is logged in; the command is not run."""
     command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
@@ -140,7 +134,7 @@ def _logged_in(environment: Mapping[str, str]) -> bool:
 
 
 class FileAction(StrEnum):
-    """The action on the configuration file."""
+    """The action of ``maestro init`` on the configuration file."""
 
     WRITTEN = "written"
     REPLACED = "replaced"
@@ -165,44 +159,45 @@ class InitPlan:
     file: Path
     action: FileAction
     document: Document
-    found: Discovery
+    discovery: Discovery
     address: str
 
 
-def plan_init(wish: InitRequest, environment: Mapping[str, str]) -> InitPlan:
-    """Survey the machine and decide what becomes of the file.
+def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
+    """Survey the machine and plan the new file.
 
-    Raises ``ConfigurationError`` when the file that is there would have to be replaced, or something in it is wrong,
-    without ``--force``.
+    Raises ``ConfigurationError`` if an existing file would be replaced, or is invalid, without ``--force``.
     """
-    file = named_file(wish.file, environment)
+    file = named_file(request.file, environment)
     present = os.path.lexists(file)
-    surveyed = survey_settings(file if present else None, environment, wish.overrides)
-    if surveyed.problems and present and wish.force:
+    survey = survey_settings(file if present else None, environment, request.overrides)
+    if survey.problems and present and request.force:
         # The old file is replaced, so its problems do not count.
-        surveyed = survey_settings(None, environment, wish.overrides)
-    if surveyed.problems:
-        raise ConfigurationError("; ".join(surveyed.problems))
-    found = asyncio.run(discover(environment))
-    wanted = compose_document(surveyed, found, wish.overrides)
-    address = surveyed.settings.temporal.address
-    if not address and wish.overrides.get("temporal.namespace") is not None:
+        survey = survey_settings(None, environment, request.overrides)
+    if survey.problems:
+        raise ConfigurationError("; ".join(survey.problems))
+    discovery = asyncio.run(discover(environment))
+    document = compose_document(survey, discovery, request.overrides)
+    address = survey.settings.temporal.address
+    if not address and request.overrides.get("temporal.namespace") is not None:
         raise ConfigurationError("a namespace is one of a Temporal server of your own: add --temporal-address")
-    named = wish.overrides.get("temporal.address") is not None or wish.overrides.get("temporal.namespace") is not None
-    action = decide_action(present, surveyed.written == wanted, wish.force, bool(address) and not named)
+    named = (
+        request.overrides.get("temporal.address") is not None or request.overrides.get("temporal.namespace") is not None
+    )
+    action = decide_action(present, survey.written == document, request.force, bool(address) and not named)
     if action is None:
         raise ConfigurationError(
             f"{file} is there already and stays as it is; change it by hand, or add --force to replace it (the old one "
             "is kept beside it)"
         )
-    return InitPlan(file, action, wanted, found, address)
+    return InitPlan(file, action, document, discovery, address)
 
 
 def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) -> FileAction | None:
-    """Return the action on the file, None when it is not allowed.
+    """Return the action on the file, None if it is not allowed.
 
-    An existing file is replaced only with ``--force``. It needs no replacement if its content would not change, or if
-    only the cluster that it names is to be prepared.
+    An existing file is replaced only with ``--force``. It stays if its content would not change, or if only its cluster
+    is to be prepared.
     """
     if not present:
         return FileAction.WRITTEN
@@ -213,52 +208,42 @@ def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) ->
     return FileAction.KEPT if only_prepare else None
 
 
-def compose_document(surveyed: Survey, found: Discovery, overrides: Mapping[str, object]) -> Document:
-    """Return the content of the file.
-
-    The addresses of the data and the cluster are taken over from the old file, because without them the data would be
-    lost.
-    """
-    older = surveyed.written
-    data_dir = overrides.get("dataDir") or older.get("dataDir")
-    temporal = _temporal(surveyed, older)
+def compose_document(survey: Survey, discovery: Discovery, overrides: Mapping[str, object]) -> Document:
+    """Return the content of the file; without the old addresses of data and cluster, the data would be lost."""
+    data_dir = overrides.get("dataDir") or survey.written.get("dataDir")
+    written = survey.written.get("temporal", {})
+    temporal = dict(written) if isinstance(written, dict) else {}
+    settings = survey.settings.temporal
+    if settings.address:
+        tls = {"tls": True} if settings.tls else {}
+        temporal |= {"address": settings.address, "namespace": settings.namespace, **tls}
     return {
         **({"dataDir": str(data_dir)} if data_dir else {}),
         **({"temporal": temporal} if temporal else {}),
         "agents": [CONDUCTOR],
-        "llm": {"accounts": [dict(entry) for entry in found.accounts]},
+        "llm": {"accounts": [dict(entry) for entry in discovery.accounts]},
     }
 
 
-def write_plan(decided: InitPlan) -> Path | None:
+def write_plan(plan: InitPlan) -> Path | None:
     """Write the file, readable by its owner only; return the path of the backup, None without an older file."""
-    if decided.action in (FileAction.KEPT, FileAction.UNCHANGED):
+    if plan.action in (FileAction.KEPT, FileAction.UNCHANGED):
         return None
     try:
-        return _write(decided.file.resolve(), json.dumps(decided.document, indent=2, ensure_ascii=False) + "\n")
+        return _write(plan.file.resolve(), json.dumps(plan.document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigurationError(
-            f"{decided.file} cannot be written ({error.strerror}); name another place with --config"
+            f"{plan.file} cannot be written ({error.strerror}); name another place with --config"
         ) from None
 
 
-def prepare_cluster(decided: InitPlan, wish: InitRequest, environment: Mapping[str, str]) -> Sequence[str]:
-    """Prepare the namespace and the search attributes on the cluster; return what was done, in sentences.
+def prepare_cluster(plan: InitPlan, request: InitRequest, environment: Mapping[str, str]) -> Sequence[str]:
+    """Prepare the namespace and the search attributes on the cluster; return a sentence for each change.
 
-    Raises ``TemporalUnavailable`` with what an administrator has to do where this user may not.
+    Raises ``TemporalUnavailable`` with the commands for an administrator if this user has no permission.
     """
-    settings = load(decided.file, environment, wish.overrides).settings
-    return asyncio.run(prepare(endpoint_of(settings), wish.retention))
-
-
-def _temporal(surveyed: Survey, older: Mapping[str, object]) -> Mapping[str, object]:
-    written = older.get("temporal", {})
-    before = dict(written) if isinstance(written, dict) else {}
-    temporal = surveyed.settings.temporal
-    if not temporal.address:
-        return before
-    place = {"address": temporal.address, "namespace": temporal.namespace}
-    return {**before, **place, **({"tls": True} if temporal.tls else {})}
+    settings = load(plan.file, environment, request.overrides).settings
+    return asyncio.run(prepare(endpoint_of(settings), request.retention))
 
 
 def _write(file: Path, text: str) -> Path | None:

@@ -20,15 +20,15 @@ from maestro.settings.sources import ENVIRONMENT, FILE, References
 
 SEALED = "sealed:"
 VISIBLE_CHARACTERS = 4
-"""Characters of a key that people are shown, and only of one long enough that they give nothing away."""
+"""Last characters of a key that pages show, if the key is long enough to stay secret."""
 LONG_ENOUGH = 16
 
 
 class SecretKeys:
     """Secrets of the store: encrypted under a key outside of it, so that the database alone reveals none.
 
-    ``environment`` is where references to variables are looked up, at each call; paths of files are whole ones, because
-    nobody could say from which folder another process starts.
+    References to variables are looked up in ``environment`` at each call. References to files have absolute paths,
+    because processes may start in different folders.
     """
 
     def __init__(self, encryption: bytes, environment: Mapping[str, str]) -> None:
@@ -37,10 +37,9 @@ class SecretKeys:
         self._references = References(environment, Path("/"))
 
     def keep(self, text: str) -> StoredKey:
-        """Return the stored form of a key that an operator typed, or of a reference.
+        """Return the stored form of an entered key or reference.
 
-        Raises ``ConfigurationError`` for an invalid reference; the process that uses the reference finds out whether it
-        can be read.
+        Raises ``ConfigurationError`` for an invalid reference; it is read only by the process that uses it.
         """
         if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
             raise ConfigurationError(
@@ -78,7 +77,7 @@ def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
 
 
 def encryption(settings: Settings) -> EncryptSecret:
-    """Return what encrypts secrets under the key of a data folder, which is made with the first secret."""
+    """Return a function that encrypts secrets under the key of a data folder, created with the first secret."""
     return lambda text: open_keys(settings, {}).keep(text)
 
 

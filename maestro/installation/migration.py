@@ -1,4 +1,4 @@
-"""Brings the store of a data folder up to this release, for installations of several processes."""
+"""Migrates the store of a data folder to this release, for installations of several processes."""
 
 import contextlib
 import time
@@ -12,8 +12,8 @@ from maestro.installation.storage import open_store
 from maestro.settings import Settings
 from maestro.store.engine.schema import check, revision
 
-PATIENCE_SECONDS = 3.0
-"""How long to wait for the folder: processes that start together all find the old tables, and one changes them."""
+WAIT_SECONDS = 3.0
+"""Seconds to wait for the folder: of processes that start together, one migrates the tables."""
 
 
 class MigrationOutcome(StrEnum):
@@ -34,12 +34,12 @@ class Migration(Value):
 
 
 def migrate(settings: Settings) -> Migration:
-    """Create the store or bring it up to this release; enter the configured agents and bindings.
+    """Create the store or migrate it to this release, and write the configured agents and bindings.
 
-    Several processes may do so at once. A store of an earlier release needs the folder alone: processes of that
-    release would go on with tables they do not know.
+    Several processes may call this at once. Migrating the store of an earlier release needs the folder alone, because
+    processes of that release do not know the new tables.
 
-    Raises ``DataFolderBusy`` when others use it and may not, and what ``open_store`` raises.
+    Raises ``DataFolderBusy`` if another process uses the old tables, and the errors of ``open_store``.
     """
     database = settings.database
     with contextlib.ExitStack() as held:
@@ -47,12 +47,15 @@ def migrate(settings: Settings) -> Migration:
         before = revision(database)
         open_store(settings).close()
         after = revision(database)
-    return Migration(outcome=_outcome(before, after), database=database, before=before, after=after)
+    outcome = MigrationOutcome.UNCHANGED if before == after else MigrationOutcome.UPGRADED
+    return Migration(
+        outcome=outcome if before else MigrationOutcome.CREATED, database=database, before=before, after=after
+    )
 
 
 def _take(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
-    """Take the folder, alone for as long as the tables are those of an earlier release; raises ``DataFolderBusy``."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    """Lock the folder, alone while the tables are those of an earlier release; raises ``DataFolderBusy``."""
+    until = time.monotonic() + WAIT_SECONDS
     while _outdated(database):
         try:
             held.enter_context(DataFolder(folder))
@@ -65,7 +68,7 @@ def _take(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
 
 
 def _outdated(database: Path) -> bool:
-    """Whether an earlier release wrote the store."""
+    """Tell whether the store has the tables of an earlier release."""
     if not revision(database):
         return False
     try:
@@ -73,9 +76,3 @@ def _outdated(database: Path) -> bool:
     except OlderDatabase:
         return True
     return False
-
-
-def _outcome(before: str, after: str) -> MigrationOutcome:
-    if not before:
-        return MigrationOutcome.CREATED
-    return MigrationOutcome.UNCHANGED if before == after else MigrationOutcome.UPGRADED

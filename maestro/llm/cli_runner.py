@@ -110,10 +110,10 @@ class CliRunner:
         continues = session.continues
         while True:
             options = _EXTRA_OPTIONS if self._knows_options else ()
-            words = (*session.command.words, *(("--continue",) if continues else ()), *options)
+            arguments = (*session.command.arguments, *(("--continue",) if continues else ()), *options)
             limits = ProgramLimits(until - time.monotonic(), OUTPUT_BYTES)
             try:
-                ended = await run(replace(session.command, words=words), limits)
+                ended = await run(replace(session.command, arguments=arguments), limits)
             except OSError as error:
                 failed = _not_started(site, f"it cannot be started ({error.strerror})")
                 break
@@ -142,17 +142,17 @@ class CliRunner:
         continues = marker.exists()
         marker.unlink(missing_ok=True)
         command = ProgramCommand(
-            words=(str(Path(program).absolute()), "--print", "--model", bare(request.model)),
+            arguments=(str(Path(program).absolute()), "--print", "--model", bare(request.model)),
             folder=folder,
             environment=self._environment_of(account),
-            said=prompt_of(request.messages).encode(),
+            input=prompt_of(request.messages).encode(),
         )
         return _CommandSession(command, marker, continues)
 
     def _close(self, session: _CommandSession, ended: ProgramResult, failed: LLMFailure | None) -> None:
         if failed is None:
             session.marker.touch()
-        errors, prompt = ended.errors.decode(errors="replace"), session.command.said.decode()
+        errors, prompt = ended.errors.decode(errors="replace"), session.command.input.decode()
         lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
         text = "\n".join(line for line in lines if line and not _quotes(line, prompt))
         if text:

@@ -52,14 +52,14 @@ def init(
         cluster = (f"Namespace and search attributes were there already at {plan.address}.",)
     start = "`maestro up` (or worker, api and connect)" if plan.address else "`maestro up`"
     lines = [*map(plain, cluster), f"Next: `maestro doctor` checks everything, {start} starts it."]
-    accounts = [entry["name"] for entry in plan.found.accounts]
+    accounts = [entry["name"] for entry in plan.discovery.accounts]
     result = {"file": str(plan.file), "action": plan.action, "backup": str(backup) if backup else None}
-    write({**result, "accounts": accounts, "found": plan.found.sentences, "cluster": cluster}, lines, given.as_json)
+    write({**result, "accounts": accounts, "found": plan.discovery.sentences, "cluster": cluster}, lines, given.as_json)
 
 
 def _confirm(plan: InitPlan) -> None:
     """Show what was found, and ask a user at a terminal; a script has decided by running the command."""
-    _echo(f"Found: {sentence}." for sentence in plan.found.sentences)
+    _echo(f"Found: {sentence}." for sentence in plan.discovery.sentences)
     if not sys.stdin.isatty():
         return
     actions = [f"write {plan.file}"] if plan.action in (FileAction.WRITTEN, FileAction.REPLACED) else []
@@ -75,12 +75,12 @@ def _outcome(plan: InitPlan, backup: Path | None) -> Iterator[str]:
         yield f"{plan.file} is there already and stays as it is (--force would replace it)."
     else:
         yield f"Wrote {plan.file}; only you can read it." + (f" The old one is {backup}." if backup else "")
-    if plan.action is not FileAction.KEPT and not plan.found.accounts:
+    if plan.action is not FileAction.KEPT and not plan.discovery.accounts:
         yield (
             "No key, no Ollama and no login of `claude` was found: the demo model answers, on the web connector only. "
             "Set ANTHROPIC_API_KEY, or add an account to llm.accounts, to talk to a real one."
         )
-    elif plan.action is not FileAction.KEPT and any("apiKey" in entry for entry in plan.found.accounts):
+    elif plan.action is not FileAction.KEPT and any("apiKey" in entry for entry in plan.discovery.accounts):
         yield "The file names the variables that hold the keys: keep them set wherever Maestro runs."
 
 
