@@ -31,7 +31,7 @@ from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
-from maestro.domain.tags.provenance import is_quotation, squeezed
+from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.jobs.steps import OwnAttempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -277,7 +277,7 @@ def final_answer(tx: Transaction, step: AnswerStep) -> ParsedAnswer:
     answer = parse_answer(call.content)
     if not answer.tags:  # most answers have no tags to compare with the input
         return answer
-    sources = squeezed(_sources(tx, tx.jobs.get(step.job_id), call))
+    sources = normalize_texts(_sources(tx, tx.jobs.get(step.job_id), call))
     return parse_answer(call.content, lambda tag: is_quotation(tag, sources))
 
 

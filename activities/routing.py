@@ -10,7 +10,7 @@ from typing import Protocol
 from temporalio import activity
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
-from maestro.domain.jobs.busy import MOST_MERGED, collected
+from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
@@ -151,7 +151,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable
     row = tx.inbox.read(host.inbox_id)
     waiting = tx.jobs.merged.waiting_behind(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
-    joining = [candidate.job.id for candidate in collected(row, waiting, ends_at, has_same_agent)]
+    joining = [candidate.job.id for candidate in jobs_to_merge(row, waiting, ends_at, has_same_agent)]
     for job_id in joining:
         tx.jobs.close(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))
     merged = tx.jobs.merged.merged_into([host.id, *joining])

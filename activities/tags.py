@@ -45,7 +45,7 @@ from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
-from maestro.domain.tags.provenance import is_quotation, squeezed
+from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.transaction import Transaction, in_savepoint
 
 
@@ -221,7 +221,7 @@ def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> b
     turns = StoredRequest.model_validate_json(tx.llm.prompts.text(call.request)).turns
     own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
     for turn, answer in zip(own, tx.llm.prompts.unpack(own), strict=True):
-        source = squeezed([answer.content])
+        source = normalize_texts([answer.content])
         if any(is_quotation(tag, source) for tag in tags):
             job = tx.jobs.read(tx.conversations.message(turn.message_id).job_id)
             if outside_tools(tx, job):

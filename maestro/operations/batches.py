@@ -19,7 +19,7 @@ from maestro.domain.jobs.batches import (
     StatusCounts,
     batch_view,
 )
-from maestro.domain.jobs.failures import ErrorGroupPage, grouped
+from maestro.domain.jobs.failures import ErrorGroupPage, group_failures
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.values import Value
 from maestro.store.replays import chosen_agent
@@ -61,7 +61,7 @@ class BatchOperations:
     def errors(self, query: JobFilter) -> ErrorGroupPage:
         """Group the failed jobs of a filter, or those of its ``status``, by what went wrong; the newest first."""
         with self._store.view() as tx:
-            return grouped(tx.jobs.counts.failures(query))
+            return group_failures(tx.jobs.counts.failures(query))
 
     def list(self, query: BatchQuery) -> BatchPage:
         """List batches with their progress, newest first."""

@@ -13,7 +13,7 @@ from maestro.domain.errors import Conflict
 from maestro.domain.jobs.filters import JobFilter, PageCursor
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
 from maestro.domain.jobs.preview import ReplayPreview
-from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
+from maestro.domain.jobs.replay import ReplayMode, new_restart, new_what_if
 from maestro.domain.jobs.timeline import CallPage, call_view
 from maestro.domain.jobs.views import JobDetail, JobPage, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
@@ -154,7 +154,7 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
         tx.system.audit.add(actor, f"job.{mode}", job_id)
         return _resume(tx, job)
     if mode is ReplayMode.WHAT_IF:
-        new_id = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
+        new_id = tx.jobs.add(assign(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
     else:
         new_id = _restart(tx, newest, edits)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
@@ -194,7 +194,7 @@ def _resume(tx: Transaction, job: Job) -> str:
 
 
 def _restart(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
-    again = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
+    again = tx.jobs.add(assign(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
     if newest.inbox_id is not None and newest.parent_id is None:
         tx.jobs.merged.follow([newest.id], again.id)
     return again.id

@@ -9,7 +9,7 @@ from sqlmodel import SQLModel
 from ulid import ULID
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.busy import INTERRUPTED, interrupted
+from maestro.domain.jobs.busy import INTERRUPTED, jobs_to_interrupt
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus, notice_of
 from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import QuestionAnswer
@@ -164,7 +164,7 @@ class JobTables(Jobs):
         their jobs continue.
         """
         told_to_wait = False
-        for one in interrupted(row, agent_id, self.merged.open_in(lane)):
+        for one in jobs_to_interrupt(row, agent_id, self.merged.open_in(lane)):
             if self._inbox.next_new_conversation(one.row, user_id) is not None:
                 continue
             self.update(one.job.id, merged_into=newer_id)

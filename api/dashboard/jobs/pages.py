@@ -19,7 +19,7 @@ from api.routes.dependencies import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.fields import read
-from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, grouped, outage, pattern_of
+from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, find_outage, group_failures, pattern_of
 from maestro.domain.jobs.filters import LOOK_BACK, JobFilter, PageCursor
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
 from maestro.domain.jobs.views import JobSummary, ListedJob, job_summary
@@ -218,7 +218,7 @@ def _listing(tx: Transaction, query: JobListQuery) -> JobListing:
     filter_ = query.filter(tx.now)
     if query.group == BY_ERROR:
         filter_ = filter_.model_copy(update={"status": ()})
-        return JobListing(filter_, groups=grouped(tx.jobs.counts.failures(filter_)).items, grouped=True)
+        return JobListing(filter_, groups=group_failures(tx.jobs.counts.failures(filter_)).items, grouped=True)
     counts = tx.jobs.counts.statuses(filter_)
     if not any(count for status, count in counts.items() if status in (filter_.status or counts)):
         # No job matches. A list would repeat the scan of the counts, which for a text search reads all messages.
@@ -257,5 +257,5 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
     similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
     earlier = tx.jobs.counts.failed(filter_.model_copy(update=similar))
-    whole = outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
+    whole = find_outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= OUTAGE_FAILURES else None

@@ -3,14 +3,14 @@
 See docs/decisions.md: tags.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.edits import AgentFields
 from maestro.domain.conducting.directives import AGENT_FIELDS
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.schedules.expressions import SCHEDULE_GRAMMAR
-from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName
+from maestro.domain.tags.grammar import TagName
 
 CONDUCTOR_PROMPT = """You are the Conductor: people come to you to set up and look after the agents that work for them.
 
@@ -88,7 +88,6 @@ _CONDUCTING: Mapping[TagName, str] = {
     "was fetched), no model is asked, unless its condition (path, op, value, prompt) holds.",
     TagName.CREATE_CLIENT: "makes a client. Fields: name, slug, plan (per_task, monthly or prepaid), daily_budget.",
 }
-_KEYS = {TagName.UPDATE_AGENT: ":slug"}
 _EXAMPLE = """[CREATE_AGENT]
 slug: ada
 name: Ada
@@ -108,22 +107,13 @@ def with_prompt(fields: AgentFields) -> AgentFields:
 
 
 def rules(role: str, *, delegates: bool) -> str:
-    """Return the rules of writing tags for an agent of this role.
-
-    ``delegates`` means that there are agents to which it may delegate tasks.
-    """
-    return "\n".join(_lines(role, delegates))
-
-
-def _lines(role: str, delegates: bool) -> Iterator[str]:
-    yield "Tags in your answer are acted on and taken out; people see only the rest. Close every tag."
-    for name, text in _PLAIN.items():
-        if delegates or name is not TagName.DELEGATE:
-            yield f"- {text}"
+    """Return the rules of writing tags for an agent; ``delegates``: there are agents to which it may delegate."""
+    lines = ["Tags in your answer are acted on and taken out; people see only the rest. Close every tag."]
+    lines += (f"- {text}" for name, text in _PLAIN.items() if delegates or name is not TagName.DELEGATE)
     if role == CONDUCTOR:
-        for name in TagName:
-            if name in CONDUCTOR_TAGS:
-                yield f"- [{name}{_KEYS.get(name, '')}] fields [/{name}] {_CONDUCTING[name]}"
-        yield "Fields stand one a line, as key: value; indent the further lines of a longer text. For example:"
-        yield _EXAMPLE
-    yield "To show a tag without using it, write it as code. Answer to the point."
+        for name, text in _CONDUCTING.items():
+            lines.append(f"- [{name}{':slug' if name is TagName.UPDATE_AGENT else ''}] fields [/{name}] {text}")
+        lines.append("Fields stand one a line, as key: value; indent the further lines of a longer text. For example:")
+        lines.append(_EXAMPLE)
+    lines.append("To show a tag without using it, write it as code. Answer to the point.")
+    return "\n".join(lines)

@@ -116,7 +116,8 @@ class BatchPreview(View):
 class JobPreviews:
     """The previews of the jobs of one batch.
 
-    They are made in the order of the batch, by the rules that will apply when each job starts.
+    They are made in the order of the batch, by the rules that will apply when each job starts. ``agents`` maps the
+    slugs of active agents to their ids.
     """
 
     def __init__(
@@ -126,7 +127,6 @@ class JobPreviews:
         edits: JobEdits = NO_EDITS,
         agents: Mapping[str, int | None] | None = None,
     ) -> None:
-        """Store the rules of the batch; ``agents`` maps the slugs of active agents to their ids."""
         self._action = action
         self._prices = prices
         self._edits = edits
@@ -205,10 +205,7 @@ def step_of(action: BatchAction, candidate: BatchCandidate) -> str:
 
 
 def leaves_open(step: str, state: StepState) -> bool:
-    """Return whether a resume continues at the last step of a job.
-
-    If not, the results of the finished steps tell where it continues.
-    """
+    """Return whether a resume continues at the last step of a job; else the finished steps tell where."""
     return state is not StepState.DONE and step not in OPTIONAL
 
 

@@ -25,7 +25,7 @@ class QueuedMessage:
     row: InboxRow
 
 
-def collected(
+def jobs_to_merge(
     host: InboxRow, waiting: Sequence[QueuedMessage], ends_at: int | None, goes_along: Callable[[InboxRow], bool]
 ) -> tuple[QueuedMessage, ...]:
     """Return the waiting jobs of a lane that are answered together with the job ``host``, which starts now.
@@ -46,7 +46,9 @@ def collected(
     return tuple(takewhile(joins, waiting[:MOST_MERGED]))
 
 
-def interrupted(newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMessage]) -> tuple[QueuedMessage, ...]:
+def jobs_to_interrupt(
+    newer: InboxRow, agent_id: int | None, lane: Sequence[QueuedMessage]
+) -> tuple[QueuedMessage, ...]:
     """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
     A job that has no agent yet is not interrupted: it is answered together with others when it starts. A job with a

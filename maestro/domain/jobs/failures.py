@@ -80,7 +80,7 @@ class ErrorGroupPage(View):
     next: str | None = None
 
 
-def grouped(failures: Iterable[FailureCount]) -> ErrorGroupPage:
+def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
     """Return failure counts as groups of the same kind, the kind with the newest failure first."""
     by_kind: dict[tuple[str, str, str], list[FailureCount]] = {}
     for failure in failures:
@@ -132,7 +132,7 @@ class Outage:
         return wanted.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
-def outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
+def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
     """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
     reason, first, count = pattern_of(newest.reason), newest, 0
     for job in earlier:

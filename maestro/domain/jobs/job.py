@@ -292,7 +292,6 @@ class JobEdits(View):
 
     @property
     def any(self) -> bool:
-        """Whether anything is changed."""
         return self != NO_EDITS
 
     @property
@@ -305,7 +304,6 @@ NO_EDITS = JobEdits()
 
 
 def edits_of(job: Job) -> JobEdits:
-    """Return the changes that an operator made to a job."""
     return JobEdits.model_validate_json(job.edits) if job.edits else NO_EDITS
 
 

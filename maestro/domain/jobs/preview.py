@@ -8,7 +8,7 @@ from enum import StrEnum
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, JobStep
 from maestro.domain.jobs.replay import ReplayMode, is_script
-from maestro.domain.jobs.steps import StepKind, finished, kind_of, next_step, numbers_of, tried_again
+from maestro.domain.jobs.steps import StepKind, finished_results, kind_of, next_step, numbers_of, retried_steps
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tags.actions import Action, ActionState
@@ -127,7 +127,7 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
     }
     first_cost, cost = _total_cost(of.answered), None
     if mode is ReplayMode.RESUME:
-        done = finished(of.steps)
+        done = finished_results(of.steps)
         # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
         step = StepKind.DELIVER if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
         calls, more = _resumed_calls(of, step)
@@ -154,7 +154,7 @@ def build_preview(of: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> Repl
 
 def _resumed_calls(of: ReplayEvidence, step: str) -> tuple[int, bool]:
     """Return how many model calls a resume certainly pays for, and whether others may follow."""
-    compacts_again = StepKind.COMPACTION in tried_again(of.job, finished(of.steps))
+    compacts_again = StepKind.COMPACTION in retried_steps(of.job, finished_results(of.steps))
     if of.job.notice or is_script(of.job) or step in (StepKind.TAGS, StepKind.SHOW, *SENDING):
         return 0, compacts_again
     if kind_of(step) is not StepKind.MODEL:
@@ -177,9 +177,9 @@ def _resume_effects(of: ReplayEvidence) -> Iterator[Effect]:
         text = "unconfirmed parts are sent again; the platform may have them already"
         yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
         return
-    done = finished(of.steps)
+    done = finished_results(of.steps)
     step = next_step(of.job, done) or END
-    for optional in tried_again(of.job, done):
+    for optional in retried_steps(of.job, done):
         yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does without it", count=1)
     if step not in SENDING:
         yield from _unknown_tools(of.tools)

@@ -101,7 +101,7 @@ def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | 
     return edits if edits is not None else edits_of(newest if mode is ReplayMode.RESTART else job)
 
 
-def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
+def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that answers the same message or does the same task from the beginning.
 
     Without ``edits`` it keeps those of the job.
@@ -126,7 +126,7 @@ def restarted(job: Job, new_id: str, now: datetime, edits: JobEdits | None = Non
     return new_job
 
 
-def what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
+def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that shows what this job would answer now.
 
     It has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its input is

@@ -141,7 +141,6 @@ def _adapter(kind: StepKind) -> TypeAdapter[Any]:
 
 
 def message_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a job that answers a message."""
     yield (StepKind.ROUTE,)
     route: RouteOutcome = result(StepKind.ROUTE)
     if route.action is RouteAction.REPLY:
@@ -160,13 +159,11 @@ def message_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def task_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a delegated task."""
     yield (StepKind.TAKE_UP,)
     yield from _answer_steps(result)
 
 
 def background_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a background job: a heartbeat, a cron or a webhook."""
     yield (StepKind.TAKE_UP,)
     if not result(StepKind.TAKE_UP).script:
         yield from _answer_steps(result)
@@ -177,7 +174,6 @@ def background_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def what_if_steps(result: Results) -> Iterator[tuple[str, ...]]:
-    """Yield the steps of a what-if."""
     yield (StepKind.ROUTE,)
     if result(StepKind.ROUTE).action is RouteAction.ANSWER:
         yield from _model_steps(result)
@@ -204,7 +200,7 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
         yield tuple(StepKind.TOOL.numbered(number, place) for place, _ in enumerate(tools))
 
 
-def finished(steps: Sequence[JobStep]) -> dict[str, str]:
+def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
     """Return the JSON results of the finished steps by name.
 
     Steps that follow a failure, a stop or a wait are left out.
@@ -219,7 +215,7 @@ def next_step(job: Job, done: Mapping[str, str]) -> str | None:
     return next(missing, None)
 
 
-def tried_again(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
+def retried_steps(job: Job, done: Mapping[str, str]) -> tuple[str, ...]:
     """Return the optional steps that did not finish and that a resume tries again on its way."""
     before = itertools.takewhile(lambda step: step in done or step in OPTIONAL, _walk(job, done))
     return tuple(step for step in before if step not in done)

@@ -9,7 +9,7 @@ from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose
 from maestro.domain.messages import ReceiptState
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import Tag, TagName
+from maestro.domain.tags.grammar import TagName
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
@@ -157,19 +157,16 @@ class ToolTexts(NamedTuple):
 
 
 def step_view(row: JobStep) -> StepView:
-    """Return the API model of an attempt at a step."""
     duration = _milliseconds(row.started_at, row.finished_at)
     return StepView(**row.model_dump(include=set(StepView.model_fields)), duration_ms=duration)
 
 
 def call_view(row: LLMCall) -> CallView:
-    """Return the API model of an attempt at a model call."""
     tools = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
     return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(tool.name for tool in tools))
 
 
 def tool_view(texts: ToolTexts) -> ToolRunView:
-    """Return the API model of a tool call."""
     row = texts.call
     return ToolRunView(
         **row.model_dump(include=set(ToolRunView.model_fields) - {"arguments", "result"}),
@@ -180,16 +177,8 @@ def tool_view(texts: ToolTexts) -> ToolRunView:
 
 
 def delivery_view(row: Delivery) -> DeliveryView:
-    """Return the API model of a chunk."""
     fields = row.model_dump(include=set(DeliveryView.model_fields))
     return DeliveryView(**fields, excerpt=excerpt(row.content, LONG_EXCERPT))
-
-
-def would_act_view(seq: int, tag: Tag) -> WouldActView:
-    """Return the API model of a tag of a what-if."""
-    return WouldActView(
-        seq=seq, tag=tag.name, subject=tag.key, options=tag.options, text=tag.body, complete=tag.complete
-    )
 
 
 def excerpt(text: str, most: int = 140) -> str:

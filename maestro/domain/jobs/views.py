@@ -25,7 +25,6 @@ from maestro.domain.jobs.timeline import (
     excerpt,
     step_view,
     tool_view,
-    would_act_view,
 )
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
@@ -147,12 +146,10 @@ class JobRecord:
 
 
 def job_summary(listed: ListedJob) -> JobSummary:
-    """Return the API model of a job in a list."""
     return JobSummary(**_summary(listed))
 
 
 def job_detail(record: JobRecord) -> JobDetail:
-    """Return the API model of a job with all its parts."""
     job = record.listed.job
     return JobDetail(
         **_summary(record.listed),
@@ -167,7 +164,12 @@ def job_detail(record: JobRecord) -> JobDetail:
         deliveries=tuple(map(delivery_view, record.deliveries)),
         actions=tuple(map(ActionView.model_validate, record.actions)),
         substitution=record.substitution,
-        would_act=tuple(would_act_view(seq, tag) for seq, tag in enumerate(_what_if_tags(record))),
+        would_act=tuple(
+            WouldActView(
+                subject=tag.key, text=tag.body, tag=tag.name, options=tag.options, complete=tag.complete, seq=seq
+            )
+            for seq, tag in enumerate(_what_if_tags(record))
+        ),
         tools=tuple(map(tool_view, record.tools)),
         questions=tuple(record.questions),
         led_to=tuple(record.led_to),

@@ -99,7 +99,6 @@ class NewFact(View):
         return Fact(self.category, self.content)
 
     def without_secrets(self, redact: Redact) -> "NewFact":
-        """Return the fact with secrets redacted."""
         return self.model_copy(update={"content": redact(self.content)})
 
 
@@ -111,7 +110,6 @@ class FactChange(View):
     confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
-        """Return the change with secrets redacted."""
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})
 
 
@@ -122,5 +120,4 @@ class StateChange(View):
     place: Place = ""
 
     def without_secrets(self, key: str, redact: Redact) -> "StateChange":
-        """Return the value for this key with secrets redacted."""
         return self.model_copy(update={"value": redact_value(redact, key, self.value)})

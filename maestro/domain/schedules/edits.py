@@ -32,7 +32,6 @@ class ScheduleKind(StrEnum):
 
     @property
     def table(self) -> type[ScheduleColumns]:
-        """Return the table class of this kind."""
         return Heartbeat if self is ScheduleKind.HEARTBEAT else Cron
 
 

@@ -8,7 +8,7 @@ from maestro.domain.jobs.job import Job, Wait
 from maestro.domain.precedence import Priority
 from maestro.domain.schedules.expressions import Once, Schedule, read_zone, recall_schedule
 from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
-from maestro.domain.schedules.times import passed, times_after
+from maestro.domain.schedules.times import count_times, times_after
 from maestro.domain.values import Value
 
 GIVEN_UP = "failed {} times in a row"
@@ -86,11 +86,12 @@ def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
     """
     began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
     schedule = _recall(planned)
-    return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot) if schedule is not None else 0
+    return (
+        count_times(schedule, read_zone(planned.zone), planned.anchored_at, began, slot) if schedule is not None else 0
+    )
 
 
 def runs_once(planned: ScheduleColumns) -> bool:
-    """Say whether the schedule has a single run."""
     return isinstance(_recall(planned), Once)
 
 

@@ -54,7 +54,7 @@ def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: date
     return tuple(islice(times_after(schedule, zone, anchor, after), 5))
 
 
-def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
+def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
     """Return the number of due times strictly between two moments; long ranges are counted without listing them."""
     match schedule:
         case Interval(length):
@@ -75,7 +75,7 @@ def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     return (moment for moment, _ in groupby(times))
 
 
-def passed_over(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
+def next_skipped_time(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
     """Return the next local time of the cron, within five years, that a clock change skips, or None."""
     today = after.astimezone(zone).date()
     for day in (today + ahead * _DAY for ahead in range(5 * 366)):

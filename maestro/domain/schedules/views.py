@@ -1,7 +1,6 @@
 """Views of schedules for operators, used by API, command line and pages."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -22,7 +21,7 @@ from maestro.domain.schedules.expressions import (
 )
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.scripts import Script, read_script
-from maestro.domain.schedules.times import next_times, passed_over
+from maestro.domain.schedules.times import next_skipped_time, next_times
 from maestro.domain.values import Page, Value, View
 
 
@@ -128,17 +127,7 @@ class ScheduleFilter(Value):
     state: ScheduleState | None = Field(default=None, description="only those in this state")
 
 
-@dataclass(frozen=True)
-class ScheduleRecord:
-    """A schedule's row with its agent and the job of its last run."""
-
-    planned: ScheduleColumns
-    agent: Agent
-    last: Job | None
-
-
 def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
-    """Return the state of a schedule."""
     if planned.ended_at is not None:
         return ScheduleState.ENDED
     if not planned.enabled or planned.paused_reason:
@@ -146,10 +135,10 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
     return ScheduleState.ACTIVE if agent.status is AgentStatus.ACTIVE else ScheduleState.AGENT_PAUSED
 
 
-def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
-    """Build the view of a schedule."""
-    planned, state = record.planned, state_of(record.planned, record.agent)
-    when, next_runs, job = planned.schedule, tuple[datetime, ...](), record.last
+def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: datetime) -> ScheduleView:
+    """Build the view of a schedule; ``job`` is that of its last run, None if it was deleted or there was none."""
+    state = state_of(planned, agent)
+    when, next_runs = planned.schedule, tuple[datetime, ...]()
     with suppress(InvalidEdit):  # for an expression that cannot be parsed, its text and no times
         zone = read_zone(planned.zone)
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
@@ -163,12 +152,12 @@ def schedule_view(record: ScheduleRecord, now: datetime) -> ScheduleView:
         **planned.model_dump(include=set(ScheduleView.model_fields) - own),
         ref=planned.ref,
         kind=ScheduleKind(planned.kind),
-        agent=record.agent.slug,
+        agent=agent.slug,
         timezone=planned.zone,
         when=when,
         script=read_script(script) if script else None,
         state=state,
-        reason=_reason(record, state),
+        reason=_reason(planned, agent, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
         last_run=LastRun(
@@ -187,7 +176,7 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     schedule, note = read_schedule(request.schedule, request.timezone, now, shortest), ""
     check_jitter(schedule, request.jitter_seconds)
     zone = read_zone(request.timezone)
-    skipped = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
+    skipped = next_skipped_time(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if skipped is not None:
         night = f"On {skipped:%Y-%m-%d} the clocks of {zone.key} go forward over {skipped:%H:%M}"
         note = f"{night}: it comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M} then."
@@ -200,14 +189,14 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     )
 
 
-def _reason(record: ScheduleRecord, state: ScheduleState) -> str:
+def _reason(planned: ScheduleColumns, agent: Agent, state: ScheduleState) -> str:
     match state:
         case ScheduleState.ENDED:
-            ended = record.planned.ended_at
+            ended = planned.ended_at
             return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
         case ScheduleState.PAUSED:
-            return record.planned.paused_reason or "an operator paused it"
+            return planned.paused_reason or "an operator paused it"
         case ScheduleState.AGENT_PAUSED:
-            return f"the agent {record.agent.slug} is {record.agent.status}"
+            return f"the agent {agent.slug} is {agent.status}"
         case _:
             return ""

@@ -17,17 +17,17 @@ _LINE_ESCAPE = re.compile(r"\\[nrt]")
 _DROPPED = re.compile(r"[^\w\[\]/]|_")
 
 
-def squeezed(texts: Iterable[str]) -> str:
+def normalize_texts(texts: Iterable[str]) -> str:
     """Return texts as one normalized text, without the differences that a model makes when it quotes.
 
     Case, white space, punctuation, markup and the escapes of JSON and HTML (in which tools return texts) are removed.
     Letters, digits, brackets and slashes remain.
     """
-    return "".join(map(_squeezed, texts))
+    return "".join(map(_normalize, texts))
 
 
 def is_quotation(tag: Tag, sources: str) -> bool:
-    """Return whether a directive of an answer repeats one of the sources, which must be ``squeezed``.
+    """Return whether a directive of an answer repeats one of the sources, as ``normalize_texts`` returns them.
 
     A source contains a directive where it has an opening tag of the same name; the text up to the next tag of that name
     belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN`` characters,
@@ -38,7 +38,7 @@ def is_quotation(tag: Tag, sources: str) -> bool:
     The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
     time grows about linearly with the length of the sources.
     """
-    head, body = _squeezed(tag.key + "".join(tag.options)) + "]", _squeezed(tag.body)
+    head, body = _normalize(tag.key + "".join(tag.options)) + "]", _normalize(tag.body)
     directives = _directives(tag.name, sources, len(head) + len(body))
     if len(body) < SHORT:
         return any(directive.startswith(head + body) for directive in directives)
@@ -48,7 +48,7 @@ def is_quotation(tag: Tag, sources: str) -> bool:
 
 def _directives(name: TagName, sources: str, longest: int) -> Iterator[str]:
     """Yield the text after each opening tag of this name; without a closing tag, only ``longest`` characters."""
-    marks = list(re.finditer(rf"\[(/?){_squeezed(name)}", sources))
+    marks = list(re.finditer(rf"\[(/?){_normalize(name)}", sources))
     for number, mark in enumerate(marks):
         if mark[1]:
             continue
@@ -62,7 +62,7 @@ def _runs(text: str) -> set[str]:
     return {text[start : start + RUN] for start in range(len(text) - RUN + 1)}
 
 
-def _squeezed(text: str) -> str:
+def _normalize(text: str) -> str:
     plain = _CODE_POINT.sub(lambda escape: chr(int(escape[1], 16)), html.unescape(text))
     plain = unicodedata.normalize("NFKC", _LINE_ESCAPE.sub(" ", plain)).casefold()
     return _DROPPED.sub("", plain)

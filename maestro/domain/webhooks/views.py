@@ -20,12 +20,13 @@ PromptTemplate = Annotated[
 PerMinute = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class WebhookFields(View):
-    """The fields of a webhook that an operator can change.
+class NewWebhook(View):
+    """A webhook to create, with the endpoint ``/hooks/<path>``.
 
     A delivery starts a job of the ``agent``. The input of its model is ``prompt_template``, with values of the delivery
     in place of ``{{payload.field}}``; the answer goes to the channel. ``per_minute`` is how many deliveries are
-    accepted in a minute.
+    accepted in a minute. ``secret`` is the signing secret in the sender's form, or a reference to it, ``env:NAME`` or
+    ``file:PATH``; without one, a secret is generated. It is stored encrypted.
     """
 
     agent: Slug = Field(description="the agent that answers deliveries")
@@ -39,15 +40,6 @@ class WebhookFields(View):
     thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
     per_minute: PerMinute = Field(default=60, description="how many deliveries are accepted in a minute")
     enabled: bool = True
-
-
-class NewWebhook(WebhookFields):
-    """A webhook to create, with the endpoint ``/hooks/<path>``.
-
-    ``secret`` is the signing secret in the sender's form, or a reference to it, ``env:NAME`` or ``file:PATH``; without
-    one, a secret is generated. It is stored encrypted.
-    """
-
     path: Slug
     scheme: SignatureScheme = SignatureScheme.STANDARD
     secret: SecretStr = SecretStr("")
@@ -128,7 +120,6 @@ class DeliveryResult(View):
 
 
 def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
-    """Return the API model of a webhook and its agent."""
     own = {"hook", "agent", "reference"}
     return WebhookView(
         **webhook.model_dump(include=set(WebhookView.model_fields) - own),
@@ -139,5 +130,4 @@ def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
 
 
 def webhook_with_secret(view: WebhookView, secret: str) -> WebhookWithSecret:
-    """Return the API model of a webhook with its new secret."""
     return WebhookWithSecret(**view.model_dump(by_alias=False), secret=secret)

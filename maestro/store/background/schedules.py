@@ -13,7 +13,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, changed_columns, check_work
 from maestro.domain.schedules.expressions import SHORTEST, check_jitter, read_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns, free_name
-from maestro.domain.schedules.views import ScheduleFilter, ScheduleRecord, ScheduleState, ScheduleView, schedule_view
+from maestro.domain.schedules.views import ScheduleFilter, ScheduleState, ScheduleView, schedule_view
 from maestro.store.agents.agents import Agents
 from maestro.store.engine.repository import Repository, required
 from maestro.store.users.audit import Audit
@@ -58,14 +58,15 @@ class Schedules(Repository):
             if wanted.state is not None:
                 page = page.where(_state_condition(kind, wanted.state))
             rows = self._session.exec(page.limit(limit - len(views)))
-            views += [schedule_view(ScheduleRecord(*row), self._now) for row in rows]
+            views += [schedule_view(planned, agent, job, self._now) for planned, agent, job in rows]
         return views
 
     def view(self, planned: ScheduleColumns) -> ScheduleView:
         """Return a schedule as an API view."""
         kind = type(planned)
         row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
-        return schedule_view(ScheduleRecord(*row), self._now)
+        planned, agent, job = row
+        return schedule_view(planned, agent, job, self._now)
 
     def add(
         self, kind: type[ScheduleColumns], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST

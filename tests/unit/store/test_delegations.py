@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus
-from maestro.domain.jobs.replay import restarted
+from maestro.domain.jobs.replay import new_restart
 from maestro.domain.messages import Address, LaneKey
 from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.store import Store
@@ -259,7 +259,7 @@ def test_a_task_resumed_before_its_failure_was_told_is_told_once(store: Store) -
 def restart(store: Store, name: str) -> str:
     """Restart a job as an operator does."""
     with store.begin() as tx:
-        again = tx.jobs.add(restarted(tx.jobs.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
+        again = tx.jobs.add(new_restart(tx.jobs.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
         return again.id
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from maestro.domain.jobs.batch_preview import JobPreview
 from maestro.domain.jobs.batches import BatchAction, ItemState, ReplayBatch
-from maestro.domain.jobs.failures import grouped
+from maestro.domain.jobs.failures import group_failures
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import CloseOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
@@ -102,8 +102,8 @@ def test_failures_are_grouped_by_error_step_and_pattern(rows: JobRows) -> None:
     last = failing_at(rows, "deliver", "the channel is closed")
     rows.end(rows.add(), JobStatus.CANCELLED, "Terminated", "by a person")
     with rows.store.view() as tx:
-        newest, group = grouped(tx.jobs.counts.failures(JobFilter())).items
-        (cancelled,) = grouped(tx.jobs.counts.failures(JobFilter(status=(JobStatus.CANCELLED,)))).items
+        newest, group = group_failures(tx.jobs.counts.failures(JobFilter())).items
+        (cancelled,) = group_failures(tx.jobs.counts.failures(JobFilter(status=(JobStatus.CANCELLED,)))).items
     assert (newest.step, newest.reason, newest.count, newest.example) == ("deliver", "the channel is closed", 1, last)
     assert (group.error, group.step, group.reason, group.count) == (
         "ProviderDown",
@@ -120,5 +120,5 @@ def test_a_group_is_a_filter_for_its_jobs(rows: JobRows) -> None:
     many = [failing_at(rows, "model-1", f"no answer within {seconds} s") for seconds in range(3)]
     failing_at(rows, "deliver", "no answer within 5 s")
     with rows.store.view() as tx:
-        group = next(one for one in grouped(tx.jobs.counts.failures(JobFilter())).items if one.step == "model-1")
+        group = next(one for one in group_failures(tx.jobs.counts.failures(JobFilter())).items if one.step == "model-1")
     assert found(rows, error=group.error, step=group.step, reason=group.reason) == many

@@ -28,7 +28,7 @@ from maestro.domain.jobs.batches import (
     estimated_end,
     next_places,
 )
-from maestro.domain.jobs.failures import LONGEST, FailureCount, grouped, pattern_of
+from maestro.domain.jobs.failures import LONGEST, FailureCount, group_failures, pattern_of
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Job, JobEdits, JobStatus, StepState
@@ -204,7 +204,7 @@ def test_a_thousand_failures_of_one_kind_are_one_group() -> None:
         )
 
     minutes = [NOW + timedelta(minutes=minute) for minute in range(3)]
-    (group,) = grouped(
+    (group,) = group_failures(
         [failures(500, minutes[0], "bob"), failures(499, minutes[2], "ada"), failures(1, minutes[1], None)]
     ).items
     assert (group.count, group.oldest, group.newest) == (1000, minutes[0], minutes[2])
@@ -213,7 +213,7 @@ def test_a_thousand_failures_of_one_kind_are_one_group() -> None:
 
 def test_the_newest_kind_of_failure_comes_first() -> None:
     old, new = NOW, NOW + timedelta(hours=1)
-    page = grouped(
+    page = group_failures(
         [
             FailureCount("A", "", "a", None, 9, str(old), str(old), "m"),
             FailureCount("B", "", "a", None, 1, str(new), str(new), "m"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel, BusyMode, busy_mode_of
-from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, collected, interrupted
+from maestro.domain.jobs.busy import MOST_MERGED, QueuedMessage, jobs_to_interrupt, jobs_to_merge
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
 
@@ -46,7 +46,7 @@ def test_the_mode_of_the_channel_counts_before_that_of_the_settings() -> None:
 
 
 def test_what_waits_is_collected_in_order() -> None:
-    assert numbers(collected(row(1), [asked(2), asked(3)], None, lambda _: True)) == [2, 3]
+    assert numbers(jobs_to_merge(row(1), [asked(2), asked(3)], None, lambda _: True)) == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_what_waits_is_collected_in_order() -> None:
 )
 def test_another_matter_ends_the_collection(other: QueuedMessage) -> None:
     waiting = [asked(2), other, asked(4)]
-    assert numbers(collected(row(1), waiting, None, lambda _: True)) == [2]
+    assert numbers(jobs_to_merge(row(1), waiting, None, lambda _: True)) == [2]
 
 
 def test_a_message_that_somebody_else_would_answer_ends_it() -> None:
     waiting = [asked(2), asked(3, content="@other"), asked(4)]
-    assert numbers(collected(row(1), waiting, None, lambda one: one.content != "@other")) == [2]
+    assert numbers(jobs_to_merge(row(1), waiting, None, lambda one: one.content != "@other")) == [2]
 
 
 def test_what_came_after_a_new_conversation_is_another_turn() -> None:
-    assert numbers(collected(row(1), [asked(2), asked(4)], 3, lambda _: True)) == [2]
+    assert numbers(jobs_to_merge(row(1), [asked(2), asked(4)], 3, lambda _: True)) == [2]
 
 
 def test_a_turn_has_a_bound() -> None:
     waiting = [asked(number) for number in range(2, MOST_MERGED + 10)]
-    assert len(collected(row(1), waiting, None, lambda _: True)) == MOST_MERGED
+    assert len(jobs_to_merge(row(1), waiting, None, lambda _: True)) == MOST_MERGED
 
 
 def test_a_newer_message_interrupts_what_the_same_agent_does_for_the_same_person() -> None:
@@ -90,5 +90,5 @@ def test_a_newer_message_interrupts_what_the_same_agent_does_for_the_same_person
         asked(4, job={"agent_id": 7, "stop_requested": True}),
         asked(5),  # no agent is chosen yet: it will collect the newer one
     ]
-    assert numbers(interrupted(row(6), 7, lane)) == [1]
-    assert interrupted(row(6), None, lane) == ()
+    assert numbers(jobs_to_interrupt(row(6), 7, lane)) == [1]
+    assert jobs_to_interrupt(row(6), None, lane) == ()

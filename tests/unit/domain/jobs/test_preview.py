@@ -9,7 +9,7 @@ from maestro.domain.deliveries import Delivery, DeliveryPurpose, DeliveryState
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStep, StepState
 from maestro.domain.jobs.preview import EffectKind, ReplayEvidence, ReplayPreview, build_preview, refused_preview
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.steps import finished, next_step, tried_again
+from maestro.domain.jobs.steps import finished_results, next_step, retried_steps
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tags.actions import Action, ActionState
@@ -76,7 +76,7 @@ def resumed(*steps: JobStep, of: Job | None = None, **rows: Any) -> ReplayPrevie
 
 @pytest.mark.parametrize("name", [one for one in ORDER if one not in ("media", "voice", "compaction")])
 def test_a_message_goes_on_at_the_first_step_that_did_not_finish(name: str) -> None:
-    assert next_step(job(), finished(until(name))) == name
+    assert next_step(job(), finished_results(until(name))) == name
 
 
 def test_what_follows_a_failure_is_no_result_that_is_kept() -> None:
@@ -86,7 +86,10 @@ def test_what_follows_a_failure_is_no_result_that_is_kept() -> None:
 
 def test_what_the_answer_did_without_is_tried_again_on_the_way() -> None:
     failed = [step(one, StepState.FAILED) if one == "compaction" else step(one) for one in ORDER[:-1]]
-    assert (next_step(job(), finished(failed)), tried_again(job(), finished(failed))) == ("deliver", ("compaction",))
+    assert (next_step(job(), finished_results(failed)), retried_steps(job(), finished_results(failed))) == (
+        "deliver",
+        ("compaction",),
+    )
     found = resumed(*failed)
     assert (found.model_calls, found.more) == (0, True)
     assert found.effects[0].text.startswith("compaction is tried again")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.jobs.job import NO_EDITS, Job, JobEdits, JobKind, JobStatus, edits_of, task_of
-from maestro.domain.jobs.replay import ReplayMode, edits_refusal, refusal, restarted, what_if, what_if_input
+from maestro.domain.jobs.replay import ReplayMode, edits_refusal, new_restart, new_what_if, refusal, what_if_input
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ def test_any_ended_job_may_be_asked_what_it_would_answer(status: JobStatus, newe
 
 
 def test_a_what_if_is_only_ever_finished() -> None:
-    asked = what_if(FAILED, "what-if-1", AT)
+    asked = new_what_if(FAILED, "what-if-1", AT)
     asked.status = JobStatus.FAILED
     assert refusal(asked, asked, ReplayMode.RESUME) is None
     for mode in (ReplayMode.RESTART, ReplayMode.WHAT_IF):
@@ -85,7 +85,7 @@ def test_a_what_if_is_only_ever_finished() -> None:
 def test_a_what_if_holds_nothing_that_others_wait_for() -> None:
     task = job("task", JobStatus.COMPLETED)
     task.parent_id, task.task, task.schedule, task.agent_id, task.conversation_id = "above", "Do it.", "cron-1", 3, 4
-    asked = what_if(task, "what-if-1", AT)
+    asked = new_what_if(task, "what-if-1", AT)
     assert (asked.lane, asked.parent_id, asked.schedule, asked.webhook_id) == (None, None, None, None)
     assert (asked.what_if, asked.restarted_from, asked.agent_id, asked.conversation_id) == (True, "task", 3, 4)
 
@@ -93,7 +93,7 @@ def test_a_what_if_holds_nothing_that_others_wait_for() -> None:
 def test_a_what_if_reads_what_the_job_was_asked_as_it_is_changed() -> None:
     task = job("task", JobStatus.COMPLETED)
     task.parent_id, task.task, task.depth = "above", "Do it.", 2
-    asked = what_if(task, "what-if-1", AT, JobEdits(model="m", prompt="Do it twice."))
+    asked = new_what_if(task, "what-if-1", AT, JobEdits(model="m", prompt="Do it twice."))
     asked.agent_id = 9
     read = what_if_input(asked, task)
     assert (read.id, read.parent_id, read.depth, read.agent_id) == ("task", "above", 2, 9)
@@ -126,7 +126,7 @@ def test_a_task_keeps_its_agent_and_what_goes_on_with_results_its_text() -> None
 
 
 def test_a_restart_keeps_its_edits_unless_others_are_given() -> None:
-    first = restarted(FAILED, "second", AT, JobEdits(model="m"))
-    assert edits_of(restarted(first, "third", AT)) == JobEdits(model="m")
-    assert edits_of(restarted(first, "third", AT, JobEdits(prompt="again"))) == JobEdits(prompt="again")
-    assert edits_of(restarted(first, "third", AT, NO_EDITS)) == NO_EDITS
+    first = new_restart(FAILED, "second", AT, JobEdits(model="m"))
+    assert edits_of(new_restart(first, "third", AT)) == JobEdits(model="m")
+    assert edits_of(new_restart(first, "third", AT, JobEdits(prompt="again"))) == JobEdits(prompt="again")
+    assert edits_of(new_restart(first, "third", AT, NO_EDITS)) == NO_EDITS

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from maestro.domain.schedules.cron import read_cron
-from maestro.domain.schedules.times import doubtful_hours, passed, times_within
+from maestro.domain.schedules.times import count_times, doubtful_hours, times_within
 
 TODAY = date(2026, 11, 22)
 
@@ -53,7 +53,7 @@ def test_a_gap_that_ends_its_day_brings_its_times_to_the_next_one_once(written: 
     midnight = datetime(2027, 3, 28, tzinfo=zone)
     assert found.count(midnight) == 1
     before, after = datetime(2027, 3, 27, 12, tzinfo=zone), datetime(2027, 3, 28, 12, tzinfo=zone)
-    assert passed(cron, zone, before, before, after) == 1
+    assert count_times(cron, zone, before, before, after) == 1
 
 
 def test_a_change_that_is_going_on_is_not_over() -> None:
