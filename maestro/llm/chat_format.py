@@ -84,18 +84,18 @@ def _turns(provider: str, sent: Sequence[tuple[PromptMessage, Sequence[str]]]) -
     pictures: list[str] = []
     for message, urls in sent:
         if message.role is not Role.TOOL and pictures:
-            yield {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, pictures)}
+            yield {"role": Role.USER.value, "content": _content(PICTURES_OF_TOOLS, pictures)}
             pictures = []
         if message.role is Role.TOOL and provider != ANTHROPIC:
             pictures += urls
             urls = ()
         yield _turn(provider, message, urls)
     if pictures:
-        yield {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, pictures)}
+        yield {"role": Role.USER.value, "content": _content(PICTURES_OF_TOOLS, pictures)}
 
 
 def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": message.role.value, "content": _content(message, urls)}
+    turn: dict[str, Any] = {"role": message.role.value, "content": _content(message.content, urls)}
     if message.role is Role.TOOL:
         turn |= {"tool_call_id": message.call_id, "content": _result(provider, message, urls)}
     if message.tool_calls:
@@ -111,13 +111,10 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
     return _with_cache_marks(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
 
 
-def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
+def _content(text: str, urls: Sequence[str]) -> str | list[dict[str, Any]]:
     """Return the text, with images as data URLs, so that the provider need not fetch any address."""
-    return _with_pictures(message.content, urls) if urls else message.content
-
-
-def _with_pictures(text: str, urls: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [{"type": "text", "text": text}, *images] if images else text
 
 
 def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
@@ -130,7 +127,7 @@ def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str |
             # litellm would treat a plain text that begins with "data:" as an image.
             return [{"type": "text", "text": message.content}]
         case _:
-            return _content(message, urls)
+            return _content(message.content, urls)
 
 
 def _with_cache_marks(turn: dict[str, Any], stable: int) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Budget:
             call.reserved = False  # settled in the transaction that commits the answer
         finally:
             if call.reserved:
-                await uninterrupted(asyncio.to_thread(self._release, request))
+                await uninterrupted(asyncio.to_thread(self._release, request.key))
         return response
 
     def _reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
@@ -176,10 +176,10 @@ class Budget:
         failure.wake_at = tomorrow if spent else soon
         return failure
 
-    def _release(self, request: LLMRequest) -> None:
+    def _release(self, key: CallKey) -> None:
         with self.store.begin() as tx:
             if not tx.jobs.steps.overtaken:  # otherwise a newer attempt owns the reservation
-                tx.llm.budgets.release(request.key)
+                tx.llm.budgets.release(key)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ class AnswerSpool:
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
-        await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
+        file = self._file(held)
+        await committed(self._store, partial(self._commit_held, held, file), partial(self._write_file, held, file))
 
     def spooled(self) -> bool:
         """Return whether any answer is in a spool file."""
@@ -97,11 +98,11 @@ class AnswerSpool:
                 with suppress(FileNotFoundError):
                     file.rename(file.with_suffix(".unreadable"))
                 continue
-            self._committed(held, file)
+            self._commit_held(held, file)
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
-    def _committed(self, held: SpooledAnswer, file: Path) -> None:
-        """Commit an answer with the rows that follow from it; if these fail, commit the answer alone.
+    def _commit_held(self, held: SpooledAnswer, file: Path) -> None:
+        """Commit an answer with the rows that follow from it, and remove its file; if these fail, commit it alone.
 
         The answer is paid for, so no error in the further rows may keep it out of the store.
         """
@@ -123,12 +124,16 @@ class AnswerSpool:
             tx.llm.accounts.succeeded(request.account, request.model, cost)
             self._keep(tx, request, held.response)
             if on_answer is not None:
-                _call(tx, on_answer, held.response)
+                try:
+                    on_answer(tx, held.response)
+                    tx.flush()
+                # An error here concerns the rows that follow from the answer, so the answer alone is committed.
+                except Exception as error:
+                    raise _CallbackFailed from error
 
-    def _spool(self, held: SpooledAnswer) -> None:
+    def _write_file(self, held: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        file = self._file(held)
         fresh = file.with_suffix(f".{os.getpid()}")
         try:
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
@@ -157,16 +162,6 @@ class AnswerSpool:
     def _file(self, held: SpooledAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
-
-
-def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
-    """Call the caller's function in the answer's transaction, and flush; raises ``_CallbackFailed``."""
-    try:
-        on_answer(tx, response)
-        tx.flush()
-    # An error here concerns the rows that follow from the answer, so the answer alone is committed.
-    except Exception as error:
-        raise _CallbackFailed from error
 
 
 @dataclass(frozen=True, slots=True)
