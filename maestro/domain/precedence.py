@@ -82,7 +82,6 @@ class FairQueue(Generic[Item]):
         self._arrivals = itertools.count()
 
     def __bool__(self) -> bool:
-        """Return whether the queue has items."""
         return bool(self._items_of)
 
     def add(self, key: Hashable, weight: float, item: Item) -> None:
@@ -166,7 +165,7 @@ class ClaimCandidate(NamedTuple):
 
 
 IN_HAND = 50
-"""The most claimed jobs that may wait for Maestro itself before no further jobs of a crowd are claimed."""
+"""The most claimed jobs that may wait for Maestro itself; at this number, no further jobs are claimed."""
 
 
 class ClaimOrder:
@@ -174,7 +173,7 @@ class ClaimOrder:
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
-    or a tool: a job claimed earlier than it can run could not be overtaken any more.
+    or a tool: a claimed job keeps its position even if a more urgent job arrives before it can run.
     """
 
     def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = IN_HAND) -> None:

@@ -106,7 +106,7 @@ class WebhookIntake:
                 )
             )
             tx.background.webhooks.take(present, delivery, job.id)
-            tx.background.webhooks.forget(tx.now - self.settings().retention)
+            tx.background.webhooks.forget(tx.now - timedelta(days=self.settings().keep_days))
             return DeliveryResult(job_id=job.id, duplicate=False)
 
     def _require_room(self, tx: Transaction, webhook: Webhook) -> None:

@@ -16,7 +16,7 @@ from maestro.domain.llm.models import MESSAGE_OVERHEAD, cut, estimate, prompt_bu
 from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
 
-OUTLINED = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
+INDEXED_COLUMNS = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
 """The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
 
 RETAINED_MESSAGES = 10
@@ -118,7 +118,7 @@ class Message(MessageColumns, table=True):
     __table_args__ = (
         partial_index("ux_messages_answer_of_job", "job_id", unique=True, where="role = 'assistant'"),
         # A covering index: for most messages a prompt needs only these columns and does not read the row.
-        Index("ix_messages_conversation", "conversation_id", "id", *OUTLINED),
+        Index("ix_messages_conversation", "conversation_id", "id", *INDEXED_COLUMNS),
         {"sqlite_autoincrement": True},
     )
 

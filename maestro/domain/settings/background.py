@@ -26,8 +26,3 @@ class WebhookSettings(Section):
 
     max_body_bytes: int = live(1024**2, "bytes of the largest request body accepted", ge=1024, le=25 * 1024**2)
     keep_days: float = live(30, "days for which a repeated delivery is recognised", ge=1, le=3650)
-
-    @property
-    def retention(self) -> timedelta:
-        """The time for which a repeated delivery is recognised."""
-        return timedelta(days=self.keep_days)

@@ -18,7 +18,7 @@ MAX_FRONT_MATTER = 16_384
 """The longest front matter, in characters: YAML parses this many in a tenth of a second."""
 MAX_DEPTH = 6
 
-_KINDS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)
+_YAML_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)
 
 _FENCE = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _SHAPE = 'begin the file with a line "---", lines such as "slug: my-skill", and another line "---"'
@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
 
     # No implicit types: the keyword "no" is a text and no boolean, the version 1.10 is a text and no number.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML reads these class attributes
-    yaml_constructors = {kind: yaml.SafeLoader.yaml_constructors[kind] for kind in _KINDS}  # noqa: RUF012 - as above
+    yaml_constructors = {kind: yaml.SafeLoader.yaml_constructors[kind] for kind in _YAML_TAGS}  # noqa: RUF012 - as above
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
