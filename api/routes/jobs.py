@@ -23,16 +23,16 @@ from maestro.operations.jobs import JobOperations, ReplayReference
 from maestro.operations.questions import QuestionOperations
 
 BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status.HTTP_200_OK: {"model": BatchPreview, "description": "What a dry run found"},
-    status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which goes on by itself"},
+    status.HTTP_200_OK: {"model": BatchPreview, "description": "The preview of a dry run"},
+    status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which runs in the background"},
 }
 """The responses to a request for a batch."""
 
 
 class BulkReplay(JobSelection):
-    """Which jobs to replay and how; with ``dryRun`` it is only told what that would do.
+    """The jobs to replay, and the mode; with ``dryRun`` the response is a preview, and nothing is changed.
 
-    ``edits`` go with the mode ``restart``.
+    ``edits`` need the mode ``restart``.
     """
 
     mode: Literal["resume", "restart"]
@@ -46,7 +46,7 @@ class BulkReplay(JobSelection):
 
 
 class BulkCancel(JobSelection):
-    """Which jobs to cancel; with ``dryRun`` it is only told what that would do."""
+    """The jobs to cancel; with ``dryRun`` the response is a preview, and nothing is changed."""
 
     dry_run: bool = False
 
@@ -58,14 +58,14 @@ batches.serve("GET", "/errors", BatchOperations.errors, "group_errors")
 
 @batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
 def replay_jobs(parts: Parts, wish: BulkReplay, response: Response) -> BatchPreview | BatchView:
-    """Replay many jobs; 409 when it is another number of jobs by now than ``expected``."""
+    """Replay many jobs; 409 if the number of matching jobs is not ``expected``."""
     selection = wish.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
     return _begin_batch(parts, BatchRequest(action=BatchAction(wish.mode), **selection), response, dry_run=wish.dry_run)
 
 
 @batches.post("/cancel", responses=BATCH_RESPONSES, response_model=None)
 def cancel_jobs(parts: Parts, wish: BulkCancel, response: Response) -> BatchPreview | BatchView:
-    """Stop many open jobs for good; 409 when it is another number of jobs by now than ``expected``."""
+    """Cancel many open jobs; 409 if the number of matching jobs is not ``expected``."""
     selection = wish.model_dump(exclude={"dry_run"}, exclude_unset=True)
     return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=wish.dry_run)
 
@@ -84,11 +84,11 @@ def _begin_batch(parts: Parts, request: BatchRequest, response: Response, *, dry
 
 
 class Replay(Value):
-    """How to replay.
+    """The mode of a replay and its edits.
 
-    ``resume`` goes on at the failed step and keeps every result, ``restart`` begins from the top as a new job, and
-    ``what-if`` only shows what would be answered now. Without ``edits`` what begins anew keeps those of the job; with
-    ``{}`` it has none. A ``preview`` only tells what would be done, paid and repeated.
+    ``resume`` continues at the failed step and keeps every result, ``restart`` starts from the beginning as a new job,
+    and ``what-if`` only shows the answer of now. Without ``edits`` a new job keeps those of the old one; with ``{}`` it
+    has none. A ``preview`` only returns the steps, the cost and the repeated effects.
     """
 
     mode: ReplayMode

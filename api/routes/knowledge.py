@@ -1,4 +1,4 @@
-"""REST routes of conversations, of what agents remember, and of skills."""
+"""REST routes of conversations, memory and skills."""
 
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -47,7 +47,7 @@ conversations.serve("GET", "/{conversation_id}/messages", ConversationOperations
     "/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_of("application/json")
 )
 def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
-    """Download a conversation with everything that was said in it, as one JSON object."""
+    """Download a conversation with all its messages, as one JSON object."""
     return _download(parts, conversation_id, json_parts, "json")
 
 
@@ -55,7 +55,7 @@ def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
     "/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_of("text/markdown")
 )
 def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
-    """Download a conversation with everything that was said in it, as a text to read."""
+    """Download a conversation with all its messages, as Markdown."""
     return _download(parts, conversation_id, markdown_parts, "md")
 
 
@@ -82,7 +82,7 @@ def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView
 
 @memory.delete("", status_code=HTTPStatus.NO_CONTENT)
 def clear_memory(parts: Parts, slug: str) -> None:
-    """Forget everything the agent knows, facts and states."""
+    """Delete all facts and states of an agent."""
     parts.memory.clear(slug, OPERATOR)
 
 

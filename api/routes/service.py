@@ -55,13 +55,13 @@ chat = APIRouter(route_class=PasswordRoute, tags=["chat"], prefix="/api/chat")
 
 @health.get("/healthz")
 async def healthz() -> Liveness:
-    """Say that the process is alive; nothing else is looked at."""
+    """Report that the process is alive; nothing else is checked."""
     return Liveness()
 
 
 @metrics_router.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})
 async def readyz(parts: Parts, response: Response) -> Readiness:
-    """Say whether store, Temporal, worker and connectors do their work; 503 when one does not."""
+    """Report whether store, Temporal, worker and connectors work; 503 if one does not."""
     readiness = Readiness.of(await parts.health.checks())
     response.status_code = readiness.http_status
     return readiness
@@ -69,7 +69,7 @@ async def readyz(parts: Parts, response: Response) -> Readiness:
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(parts: Parts) -> Response:
-    """Return what this process counts and measures, in Prometheus' text format."""
+    """Return the metrics of this process in Prometheus' text format."""
     checks = await parts.health.checks()
     return Response(await asyncio.to_thread(parts.metrics.render, checks), media_type=METRICS_TYPE)
 
@@ -83,7 +83,7 @@ async def openapi(request: Request) -> Mapping[str, Any]:
 
 @settings.get("")
 def show_settings(parts: Parts, response: Response) -> SettingsPage:
-    """List every key: its value, where that comes from, and whether it can be set while Maestro runs."""
+    """List every key with its value and origin, and whether it can be set while Maestro runs."""
     return _with_tag(parts.settings.page(), response)
 
 
@@ -116,7 +116,7 @@ def _with_tag(page: SettingsPage, response: Response) -> SettingsPage:
 
 
 class Ticket(Value):
-    """A way in that works once, within 60 seconds."""
+    """A ticket for one connection, valid for 60 seconds."""
 
     ticket: str
 
@@ -131,7 +131,7 @@ def add_ticket(parts: Parts) -> Ticket:
 
 
 class NewPost(Value):
-    """What a person posts; whatever else is said, also of an author, does not matter: it is ``@human``."""
+    """A post of a person; other fields are ignored, and the author is always ``@human``."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -160,7 +160,7 @@ def post(parts: Parts, new: NewPost) -> PostedView:
 
 @chat.get("", response_model=list[Post])
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
-    """List what was posted in this session, oldest first; with If-None-Match, 304 while nothing is new."""
+    """List the posts of this session, oldest first; with If-None-Match, 304 without a new post."""
     service = chat_of(parts).service
     tag = f'"{service.edition()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}

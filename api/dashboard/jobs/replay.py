@@ -93,7 +93,7 @@ def edit(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) ->
 
 
 @router.get("/cancel")
-def confirm_cancellation_page(request: Request, job_id: str) -> HTMLResponse:
+def confirm_cancellation(request: Request, job_id: str) -> HTMLResponse:
     """Show what a cancellation does, and ask for confirmation."""
     return _cancellation_page(request, job_id)
 
