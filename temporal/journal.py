@@ -14,11 +14,10 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
-from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef, Wait
+from maestro.domain.jobs.job import Job, JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.jobs.steps import AFTER_A_STOP, AFTER_THE_END, StepKind, kind_of
 from maestro.domain.llm.errors import LLMFailure
-from maestro.store.jobs.jobs import JobSnapshot
 from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -158,14 +157,14 @@ class Journal:
         with self._store.begin() as tx:
             past = tx.jobs.steps.history(ref, TemporalAttempt(self._tried().workflow_run, 1))
             if not past.attempts:
-                tx.jobs.steps.begin(ref, name, tx.jobs.snapshot(ref.job_id).run, past)
+                tx.jobs.steps.begin(ref, name, tx.jobs.read(ref.job_id).run, past)
 
     def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
         number = tx.jobs.steps.history(ref, self._tried()).begun_ahead
         if number is None or ref in self._unwritten:
             return None
-        job = tx.jobs.snapshot(ref.job_id)
+        job = tx.jobs.read(ref.job_id)
         return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
 
     def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
@@ -179,7 +178,7 @@ class Journal:
         if not recorded:  # a local activity, or that of another step: Temporal's attempt number is of no use
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
-            job = tx.jobs.snapshot(ref.job_id)
+            job = tx.jobs.read(ref.job_id)
             self._write_late(tx, ref)
             past = tx.jobs.steps.history(ref, tried)
             if past.result is not None and kind_of(ref.step) is StepKind.PARK:
@@ -222,7 +221,7 @@ class Journal:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
             past = tx.jobs.steps.history(ref)
-            failures = past.failures(tx.jobs.snapshot(ref.job_id).run) + 1
+            failures = past.failures(tx.jobs.read(ref.job_id).run) + 1
             again_in = next_attempt_in(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
             if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
@@ -296,7 +295,7 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
     return result
 
 
-def _refuse(job: JobSnapshot, ref: StepRef) -> None:
+def _refuse(job: Job, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
     if job.status.ended and kind_of(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")

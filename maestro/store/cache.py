@@ -21,7 +21,7 @@ from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.engine.statements import PreparedStatement, json_list, one_of
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 Key = TypeVar("Key")
@@ -77,8 +77,8 @@ class RowVersionReader(Repository):
         Values derived from rows may be cached under these versions if the rows were read later, before this transaction
         changes any.
         """
-        found = dict(self._rows(self._ALL))
-        return RowVersions(*map(found.get, RowVersions._fields))
+        stamps = dict(self._rows(self._ALL))
+        return RowVersions(*map(stamps.get, RowVersions._fields))
 
 
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
@@ -138,15 +138,10 @@ class StoreStates(Repository):
     _STATE = PreparedStatement(
         columns(
             columns(func.coalesce(func.max(col(SettingsVersion.version)), 0)).scalar_subquery().label("settings"),
-            columns(col(RowVersion.stamp)).where(col(RowVersion.name) == "agents").scalar_subquery().label("agents"),
-            columns(col(RowVersion.stamp))
-            .where(col(RowVersion.name) == "bot_instances")
-            .scalar_subquery()
-            .label("bots"),
-            columns(col(RowVersion.stamp))
-            .where(col(RowVersion.name) == "schedules")
-            .scalar_subquery()
-            .label("schedules"),
+            *(
+                columns(col(RowVersion.stamp)).where(col(RowVersion.name) == name).scalar_subquery().label(name)
+                for name in ("agents", "bot_instances", "schedules")
+            ),
             columns(col(ReplayBatch.id)).where(col(ReplayBatch.ended_at).is_(None)).exists().label("batches"),
             columns(col(Job.id)).where(*Claims.UNCLAIMED).exists().label("unclaimed"),
             columns(col(Job.id))
@@ -171,16 +166,12 @@ class StoreStates(Repository):
 
     def now(self, watched: Collection[str]) -> StoreState:
         """Return the state of the store; ``watched`` are the ids of jobs with a task under way in this process."""
-        row = self._row(
-            self._STATE,
-            watched=json.dumps(list(watched)),
-            now=self._now,
-            abandoned_before=self._now - CLAIM_LAPSES,
-        )
+        values = {"watched": json_list(watched), "now": self._now, "abandoned_before": self._now - CLAIM_LAPSES}
+        row = self._row(self._STATE, **values)
         assert row is not None
         *facts, unwanted, wakes_at, claimed_at = row
         times = [wakes_at, claimed_at and claimed_at + CLAIM_LAPSES]
-        next_at = min((one for one in times if one is not None), default=None)
+        next_at = min((moment for moment in times if moment is not None), default=None)
         return StoreState._make((*facts, frozenset(json.loads(unwanted)), next_at, 0))
 
 
@@ -228,16 +219,16 @@ class ChangeWatcher:
 
         ``seconds`` is the longest delay between a change and its detection.
         """
-        one = ChangeSubscription(holds, seconds, changed or asyncio.Event())
-        self._subscriptions.append(one)
+        subscription = ChangeSubscription(holds, seconds, changed or asyncio.Event())
+        self._subscriptions.append(subscription)
         if self._looking is None or self._looking.done():
             self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
             self._called.set()
             self._looking = asyncio.create_task(self._run())
         try:
-            yield one.changed
+            yield subscription.changed
         finally:
-            self._subscriptions.remove(one)
+            self._subscriptions.remove(subscription)
             if not self._subscriptions:
                 self._looking.cancel()
 
@@ -269,15 +260,14 @@ class ChangeWatcher:
             log.warning("store.look_postponed", reason=str(error))
             return
         if self.state is not None:
-            for one in tuple(self._subscriptions):
-                if one.holds(self.state):
-                    one.changed.set()
+            for subscription in tuple(self._subscriptions):
+                if subscription.holds(self.state):
+                    subscription.changed.set()
 
     async def _renew(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        known = (
-            self._jobs.items() <= self._jobs_seen.items()
-        )  # the job may have been stopped before the last read, which did not watch it
+        # A job that is watched only since the last read may have been stopped before that read.
+        known = self._jobs.items() <= self._jobs_seen.items()
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
             return
@@ -304,7 +294,7 @@ class ChangeWatcher:
             # A failed read must not end the watcher: the next change may repair the cause.
             except Exception:
                 log.exception("store.look_failed")
-            interval = min((one.seconds() for one in self._subscriptions), default=1.0) / 2
+            interval = min((subscription.seconds() for subscription in self._subscriptions), default=1.0) / 2
             if called:  # limits reads to one per interval, even after many calls of ``look_soon``
                 await asyncio.sleep(interval)
                 continue

@@ -43,8 +43,8 @@ class ChatSessions(Repository):
 
     def current(self) -> str | None:
         """Return the id of the open session, None when there is none."""
-        found: str | None = self._value(self._CURRENT)
-        return found
+        session_id: str | None = self._value(self._CURRENT)
+        return session_id
 
     def join(self, pinned: str = "") -> str:
         """Return the id of the open session; opens ``pinned`` if it is not open, or a new session if none is."""

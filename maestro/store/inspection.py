@@ -108,11 +108,11 @@ def _damage(connection: Connection, seconds: float) -> str | None:
     assert driver is not None
     driver.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
     try:
-        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        report = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     except OperationalError:
         if time.monotonic() <= deadline:
             raise
         return None
     finally:
         driver.set_progress_handler(None, 0)
-    return "" if found == "ok" else str(found)
+    return "" if report == "ok" else str(report)

@@ -19,8 +19,8 @@ class SettingsOverrides(Repository):
     def values(self) -> Mapping[str, object]:
         """Return the overrides in effect, by key."""
         newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
-        kept = self._first(newest)
-        values: dict[str, object] = json.loads(kept) if kept else {}
+        stored = self._first(newest)
+        values: dict[str, object] = json.loads(stored) if stored else {}
         return values
 
     def add(self, values: Mapping[str, object], actor: str) -> int:

@@ -49,8 +49,8 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | N
 
 
 def _evidence(tx: Transaction, job: Job) -> ReplayEvidence:
-    tasks = [other for other in tx.jobs.delegations.of(job.id) if other.task]
-    withheld = [other for other in tasks if other.status is JobStatus.CANCELLED and other.reason in (WITHHELD, STOPPED)]
+    tasks = [child for child in tx.jobs.delegations.of(job.id) if child.task]
+    withheld = [child for child in tasks if child.status is JobStatus.CANCELLED and child.reason in (WITHHELD, STOPPED)]
     return ReplayEvidence(
         job=job,
         steps=tx.jobs.steps.of(job.id),

@@ -164,15 +164,15 @@ class JobTables(Jobs):
         their jobs continue.
         """
         told_to_wait = False
-        for one in jobs_to_interrupt(row, agent_id, self.merged.open_in(lane)):
-            if self._inbox.next_new_conversation(one.row, user_id) is not None:
+        for queued in jobs_to_interrupt(row, agent_id, self.merged.open_in(lane)):
+            if self._inbox.next_new_conversation(queued.row, user_id) is not None:
                 continue
-            self.update(one.job.id, merged_into=newer_id)
-            if one.job.status is JobStatus.RUNNING:
-                self.request_stop(one.job.id)
+            self.update(queued.job.id, merged_into=newer_id)
+            if queued.job.status is JobStatus.RUNNING:
+                self.request_stop(queued.job.id)
             else:
-                self.close(one.job.id, JobEnding(status=JobStatus.CANCELLED, reason=INTERRUPTED))
-            told_to_wait = told_to_wait or one.job.told_to_wait
+                self.close(queued.job.id, JobEnding(status=JobStatus.CANCELLED, reason=INTERRUPTED))
+            told_to_wait = told_to_wait or queued.job.told_to_wait
         return told_to_wait
 
 

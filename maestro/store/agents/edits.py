@@ -66,8 +66,8 @@ class AgentVersions(Repository):
         """Return the editable fields of an agent at a moment, at least its first ones; None without any version."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
-        found = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
-        return fields_at(found) if found is not None else None
+        version = self._first(earlier) or self._first(mine.order_by(col(AgentVersion.version)))
+        return fields_at(version) if version is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
@@ -131,12 +131,12 @@ class Bindings(Agents):
 
     def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
         """Return views of up to ``limit`` bindings with a higher id than ``after``, optionally of one agent."""
-        wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
+        query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
-            wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
-        found = self._all(wanted.limit(limit + 1))
-        items = tuple(map(self.view, found[:limit]))
-        return BindingPage(items=items, next=str(items[-1].id) if len(found) > limit else None)
+            query = query.where(AgentChannel.agent_id == self.named(agent).id)
+        bindings = self._all(query.limit(limit + 1))
+        items = tuple(map(self.view, bindings[:limit]))
+        return BindingPage(items=items, next=str(items[-1].id) if len(bindings) > limit else None)
 
     def binding_fields(self, binding: AgentChannel) -> BindingFields:
         """Return the editable fields of a binding."""
@@ -222,8 +222,8 @@ class AgentEdits(Bindings):
         before = self.fields(agent)
         after = changed(before, change)
         after = after.model_copy(update={"name": after.name or agent.slug})
-        different = diff(before, after)
-        if not different:
+        differences = diff(before, after)
+        if not differences:
             return agent
         self._keep_a_conductor(agent, after, change.force)
         put_fields(agent, after, self._clients.id_of(after.client))
@@ -232,8 +232,8 @@ class AgentEdits(Bindings):
         if agent.status is AgentStatus.ARCHIVED:
             self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
         self._record(agent, actor, reason)
-        self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
-        if MODEL_FIELDS.intersection(one.field for one in different):
+        self._audit.add(actor, "agent.change", agent.slug, ", ".join(difference.field for difference in differences))
+        if MODEL_FIELDS.intersection(difference.field for difference in differences):
             Jobs(self._link, self._now).wake_for_models()
         return agent
 

@@ -72,15 +72,15 @@ class Skills(Repository):
         """Store the skill of a file; a known skill stays enabled or disabled, a new one is enabled."""
         assert file.skill is not None
         skill = file.skill
-        said = {
+        values = {
             **{name: getattr(skill, name) for name in _TEXTS},
             **{name: json.dumps(getattr(skill, name), ensure_ascii=False) for name in _LISTS},
             "source": file.source,
             "shipped": file.shipped,
         }
-        row = self.by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **said)
-        if row not in self._session or any(getattr(row, name) != value for name, value in said.items()):
-            row.sqlmodel_update({**said, "updated_at": self._now})
+        row = self.by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **values)
+        if row not in self._session or any(getattr(row, name) != value for name, value in values.items()):
+            row.sqlmodel_update({**values, "updated_at": self._now})
             self._save(row)
         return row
 

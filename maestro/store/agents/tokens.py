@@ -48,7 +48,7 @@ class AgentTokens(Repository):
         if self._count(agent) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens; revoke those that are not used any more")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
-        kept = AgentToken(
+        row = AgentToken(
             agent_id=agent.id or 0,
             name=name,
             digest=digest_of(token),
@@ -56,9 +56,9 @@ class AgentTokens(Repository):
             created_by=actor,
             created_at=self._now,
         )
-        self._save(kept)
-        self._note(actor, "token.create", agent, kept)
-        return IssuedToken(**kept.model_dump(include=set(TokenView.model_fields)), token=token)
+        self._save(row)
+        self._note(actor, "token.create", agent, row)
+        return IssuedToken(**row.model_dump(include=set(TokenView.model_fields)), token=token)
 
     def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
         """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
@@ -75,19 +75,19 @@ class AgentTokens(Repository):
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
         """Revoke a token; no effect on a revoked one. Raises ``NotFound``."""
-        kept = self._session.get(AgentToken, token_id)
-        if kept is None or kept.agent_id != agent.id:
+        row = self._session.get(AgentToken, token_id)
+        if row is None or row.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
-        if kept.revoked_at is None:
-            kept.revoked_at = self._now
-            self._save(kept)
-            self._note(actor, "token.revoke", agent, kept)
-        return kept
+        if row.revoked_at is None:
+            row.revoked_at = self._now
+            self._save(row)
+            self._note(actor, "token.revoke", agent, row)
+        return row
 
     def holder(self, token: str) -> TokenHolder | None:
         """Return the agent of a token, even if archived; None if the token is unknown or revoked."""
-        found = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
-        return TokenHolder(*found) if found is not None else None
+        row = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
+        return TokenHolder(*row) if row is not None else None
 
     def used(self, token: AgentToken) -> None:
         """Record the time of a token's use, unless a recent time is recorded."""

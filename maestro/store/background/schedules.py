@@ -43,8 +43,8 @@ class Schedules(Repository):
 
     def of(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
-        wanted = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
-        return [planned for one in wanted for planned in self._session.exec(one)]
+        queries = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
+        return [planned for query in queries for planned in self._session.exec(query)]
 
     def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
         """Return up to ``limit`` schedules after the ref ``after``: heartbeats before crons, each oldest first."""
@@ -90,7 +90,7 @@ class Schedules(Repository):
             updated_at=self._now,
             **columns,
         )
-        twin = next((one.name for one in self.of(agent) if one.is_like(planned)), None)
+        twin = next((schedule.name for schedule in self.of(agent) if schedule.is_like(planned)), None)
         if not planned.name and twin is not None:
             raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
         planned.name = self._name(planned, agent)
@@ -102,18 +102,18 @@ class Schedules(Repository):
         self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
     ) -> ScheduleColumns:
         """Apply ``changes`` to a schedule; raises the errors of ``add``."""
-        found = changed_columns(planned, change, self._now, shortest)
+        values = changed_columns(planned, change, self._now, shortest)
         agent = self._agents.unarchived(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:
-            found["agent_id"] = agent.id
-        for name, value in found.items():
+            values["agent_id"] = agent.id
+        for name, value in values.items():
             setattr(planned, name, value)
-        if found.keys() & {"name", "agent_id"}:
+        if values.keys() & {"name", "agent_id"}:
             planned.name = self._name(planned, self._agents.get(planned.agent_id))
-        if found:
+        if values:
             planned.updated_at = self._now
             self._session.flush()
-            self._audit(actor, "change", planned, ", ".join(sorted(found)))
+            self._audit(actor, "change", planned, ", ".join(sorted(values)))
         return planned
 
     def remove(self, planned: ScheduleColumns, actor: str) -> None:
@@ -126,7 +126,7 @@ class Schedules(Repository):
 
     def _name(self, planned: ScheduleColumns, agent: Agent) -> str:
         """Return a name that no other schedule of the agent has."""
-        present = {one.name for one in self.of(agent) if one.ref != planned.ref}
+        present = {schedule.name for schedule in self.of(agent) if schedule.ref != planned.ref}
         if planned.name in present:
             raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
         return planned.name or free_name(planned.unnamed, present)

@@ -38,8 +38,8 @@ class WebhookEndpoints(Repository):
 
     def open_at(self, path: str) -> Webhook | None:
         """Return the webhook at a path, None unless it is enabled."""
-        found = self._at(path)
-        return found if found is not None and found.enabled else None
+        webhook = self._at(path)
+        return webhook if webhook is not None and webhook.enabled else None
 
     def all(self) -> Sequence[Webhook]:
         """Return all webhooks, by path."""
@@ -76,14 +76,14 @@ class WebhookEndpoints(Repository):
 
     def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
         """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
-        wanted = change.fields()
-        if "agent" in wanted:
-            wanted["agent_id"] = self._agents.unarchived(str(wanted.pop("agent"))).id
-        if wanted.get("name") == "":
-            wanted["name"] = webhook.path
-        different = sorted(name for name, value in wanted.items() if getattr(webhook, name) != value)
+        values = change.fields()
+        if "agent" in values:
+            values["agent_id"] = self._agents.unarchived(str(values.pop("agent"))).id
+        if values.get("name") == "":
+            values["name"] = webhook.path
+        different = sorted(name for name, value in values.items() if getattr(webhook, name) != value)
         for name in different:
-            setattr(webhook, name, wanted[name])
+            setattr(webhook, name, values[name])
         if different:
             self._put(webhook)
             self._note(actor, "webhook.change", webhook, ", ".join(different))
@@ -111,8 +111,8 @@ class WebhookEndpoints(Repository):
 
     def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
         """Return the job of an event, None when the event is new."""
-        found = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
-        return found.job_id if found is not None else None
+        delivery = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
+        return delivery.job_id if delivery is not None else None
 
     def has_taken(self, webhook: Webhook, digest: str) -> bool:
         """Return whether an event with this signature was accepted before."""

@@ -1,6 +1,5 @@
 """Queries for conversations, their messages and compactions; the counters of a conversation equal sums of its rows."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ from maestro.store.cache import cached_by_version
 from maestro.store.conversations.inbox import Inbox
 from maestro.store.conversations.removals import Removals
 from maestro.store.engine.repository import Repository, read_once, required, with_values
-from maestro.store.engine.statements import PreparedStatement
+from maestro.store.engine.statements import PreparedStatement, in_list, json_list
 
 COLUMNS = tuple(MessageColumns.model_fields)
 
@@ -156,9 +155,7 @@ class Conversations(Repository):
         .order_by(col(Message.id).desc())
         .limit(bindparam("at_most"))
     )
-    _LISTED = PreparedStatement(
-        _LINE.where(col(Message.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)))
-    )
+    _LISTED = PreparedStatement(_LINE.where(in_list(col(Message.id), "ids")))
     _LAST_IDS = tuple(PreparedStatement(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
     def get(self, conversation_id: int | None) -> Conversation:
@@ -218,7 +215,7 @@ class Conversations(Repository):
             agent_id=agent_id,
             user_id=user_id,
             user_name=user_name,
-            status=_status(closed_by),
+            status=ConversationStatus.ACTIVE if closed_by is None else ConversationStatus.CLOSED,
             closed_by_inbox_id=closed_by,
             total_tokens_estimate=0,
             message_count=0,
@@ -232,13 +229,8 @@ class Conversations(Repository):
         """Close the open conversations of a channel, or only one user's, for a ``/new``; return their number."""
         statement = (
             update(Conversation)
-            .where(
-                col(Conversation.platform) == address.platform,
-                col(Conversation.account) == address.account,
-                col(Conversation.channel) == address.channel,
-                col(Conversation.thread) == address.thread,
-                col(Conversation.status) == ConversationStatus.ACTIVE,
-            )
+            .where(*(col(getattr(Conversation, name)) == value for name, value in address.model_dump().items()))
+            .where(col(Conversation.status) == ConversationStatus.ACTIVE)
             .values(status=ConversationStatus.CLOSED, closed_by_inbox_id=inbox_id)
         )
         if user_id is not None:
@@ -263,25 +255,25 @@ class Conversations(Repository):
         if row is None:
             return None
         model = ArchivedMessage if row[-1] else Message
-        said: MessageColumns = model.__new__(model)
-        said.__dict__.update(zip(MessageColumns.model_fields, row, strict=False))
-        return said
+        message: MessageColumns = model.__new__(model)
+        message.__dict__.update(zip(MessageColumns.model_fields, row, strict=False))
+        return message
 
     def recall(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the message recorded for this inbox row as a value; moves it back if it was archived.
 
         A job that is replayed later may answer a message that a compaction has archived meanwhile.
         """
-        said = self.recorded(inbox_id)
-        if not isinstance(said, ArchivedMessage):
-            return said
-        self._change(self._UNARCHIVED, of_id=said.id)
-        return self.add(said)
+        message = self.recorded(inbox_id)
+        if not isinstance(message, ArchivedMessage):
+            return message
+        self._change(self._UNARCHIVED, of_id=message.id)
+        return self.add(message)
 
     def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
         """Return those of these messages that a user wrote, each with its row in the inbox."""
-        found = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
-        return dict(self._run(found.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
+        messages = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
+        return dict(self._run(messages.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
 
     @read_once
     def message(self, message_id: int | None) -> MessageColumns:
@@ -328,8 +320,8 @@ class Conversations(Repository):
 
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[StoredMessage]:
         """Return the messages up to and including this one, newest first, without superseded answers."""
-        found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
-        return [StoredMessage(*row) for row in found]
+        rows = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
+        return [StoredMessage(*row) for row in rows]
 
     def outline(
         self, conversation_id: int, last: MessageColumns, limit: int, asked: Collection[int]
@@ -339,14 +331,14 @@ class Conversations(Repository):
         The last message, complex messages, and messages in ``asked`` (inbox ids) have their texts. For other plain
         messages a prompt needs only the columns of an index.
         """
-        found = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
+        rows = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
         whole = {last.id: _line(last)}
-        missing = [number for number, _, _, inbox_id, chars in found if chars is None or inbox_id in asked]
+        missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in asked]
         if missing != [last.id]:
-            whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json.dumps(missing)))
+            whole.update((row[0], StoredMessage(*row)) for row in self._rows(self._LISTED, ids=json_list(missing)))
         return [
             whole.get(number) or StoredMessage(number, role, "", tokens, inbox_id, "", None, False, chars)
-            for number, role, tokens, inbox_id, chars in found
+            for number, role, tokens, inbox_id, chars in rows
         ]
 
     def _next_id(self) -> int:
@@ -357,7 +349,3 @@ class Conversations(Repository):
 def _line(said: MessageColumns) -> StoredMessage:
     content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
     return StoredMessage(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
-
-
-def _status(closed_by: int | None) -> ConversationStatus:
-    return ConversationStatus.ACTIVE if closed_by is None else ConversationStatus.CLOSED

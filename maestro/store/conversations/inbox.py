@@ -22,7 +22,6 @@ from maestro.store.engine.repository import Repository, required
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert, same
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
-PLACE = ("platform", "account", "channel")
 MAESTRO, SOMEBODY = "Maestro", "somebody"
 
 
@@ -45,10 +44,7 @@ class QuotedMessages(Repository):
         .limit(1)
     )
     _THEIRS = PreparedStatement(
-        select(InboxRow).where(
-            same(InboxRow, *CHANNEL_KEY),
-            InboxRow.message_id == bindparam("known_as"),
-        )
+        select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("known_as"))
     )
 
     def of(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
@@ -58,22 +54,22 @@ class QuotedMessages(Repository):
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None
-        place = {name: getattr(row, name) for name in PLACE}
+        place = {name: getattr(row, name) for name in CHANNEL_KEY}
         return self._ours(agent_id, place | {"known_as": row.reply_to}) or self._theirs(place, row.reply_to)
 
     def _ours(self, agent_id: int | None, where: dict[str, object]) -> RepliedMessage | None:
-        found = self._rows(self._OURS, **where)
-        if not found:
+        rows = self._rows(self._OURS, **where)
+        if not rows:
             return None
-        words, said_by, answer_id, slug = found[0]
+        words, said_by, answer_id, slug = rows[0]
         author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
         return RepliedMessage(words, author, message_id=answer_id) if words else None
 
     def _theirs(self, place: dict[str, object], known_as: str) -> RepliedMessage | None:
-        found = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
-        if not found:
+        rows = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
+        if not rows:
             return None
-        row = found[0]
+        row = rows[0]
         words = row.content.strip() or ", ".join(file.filename for file in row.files() if file.filename)
         return RepliedMessage(words, row.user_name or SOMEBODY, inbox_id=row.id) if words else None
 
@@ -109,12 +105,12 @@ class MediaFiles(Repository):
 
     def untranscribed(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
         """Return those voice messages, among these messages, that have no transcript, in order."""
-        kept = self._all(
+        files = self._all(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
             .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
         )
-        return [file for file in kept if file.lacks_transcript]
+        return [file for file in files if file.lacks_transcript]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
         """Store the transcript of a file; empty when transcription failed."""
@@ -153,17 +149,12 @@ class Inbox(Repository):
     """Queries for the inbox: a message is unique by platform, account, channel and message id, for ever."""
 
     _VERY = PreparedStatement(
-        select(InboxRow).where(
-            same(InboxRow, *CHANNEL_KEY),
-            InboxRow.message_id == bindparam("its_id"),
-        )
+        select(InboxRow).where(same(InboxRow, *CHANNEL_KEY), InboxRow.message_id == bindparam("its_id"))
     )
-
     _OF_PERSON = (
         select(InboxRow.id)
         .where(
-            InboxRow.platform == bindparam("platform"),
-            InboxRow.user_id == bindparam("user_id"),
+            same(InboxRow, "platform", "user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
             # A time in the future means that the clock was set back since.
@@ -173,12 +164,9 @@ class Inbox(Repository):
         .offset(bindparam("but"))
     )
     _LATELY = PreparedStatement(_OF_PERSON)
-    _LATELY_HERE = PreparedStatement(
-        _OF_PERSON.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
-    )
-
+    _LATELY_HERE = PreparedStatement(_OF_PERSON.where(same(InboxRow, "account", "channel")))
     NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
-        *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
+        same(InboxRow, *CHANNEL_KEY, "thread"),
         col(InboxRow.id) > bindparam("after"),
         # SQLite uses the partial index only if the value is a literal in the SQL, and not a parameter.
         text("inbox.control = '/new'"),
@@ -264,9 +252,7 @@ class Inbox(Repository):
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this same message if it was delivered before, as a value."""
-        place = message.address
-        very = {"platform": place.platform, "account": place.account, "channel": place.channel}
-        return self._read(self._VERY, InboxRow, **very, its_id=message.id)
+        return self._read(self._VERY, InboxRow, **message.address.model_dump(), its_id=message.id)
 
     def add(
         self, message: IncomingMessage, job_id: str, control: str = "", pace: FloodState = FloodState.WITHIN
@@ -332,14 +318,14 @@ class IgnoredMessages(Repository):
 
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
-        index_elements=["platform", "account", "channel", "reason"],
+        index_elements=[*CHANNEL_KEY, "reason"],
         set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
     )
 
     def add(self, address: Address, reason: str, count: int = 1) -> None:
         """Add one ignored message, or several at once, to the count of their channel and reason."""
-        place = {"platform": address.platform, "account": address.account, "channel": address.channel}
-        self._run(self._COUNT, **place, reason=reason, count=count, first_at=self._now, last_at=self._now)
+        channel = address.model_dump(include=set(CHANNEL_KEY))
+        self._run(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
     def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
         """Return the counts, the largest first."""

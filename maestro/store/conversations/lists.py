@@ -53,21 +53,21 @@ class ConversationLists(Repository):
         if after is not None:
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
-        found = [ListedConversation(*row) for row in self._session.exec(statement)]
-        costs = self._costs([one.conversation.id or 0 for one in found[:limit]])
-        shown = [replace(one, cost_usd=costs.get(one.conversation.id or 0)) for one in found[:limit]]
-        return shown, found[limit - 1].mark if len(found) > limit else None
+        listed = [ListedConversation(*row) for row in self._session.exec(statement)]
+        costs = self._costs([row.conversation.id or 0 for row in listed[:limit]])
+        page = [replace(row, cost_usd=costs.get(row.conversation.id or 0)) for row in listed[:limit]]
+        return page, listed[limit - 1].mark if len(listed) > limit else None
 
     def platforms(self) -> Sequence[str]:
         """Return the platforms of all conversations, with one indexed query for each."""
-        found: list[str] = []
+        platforms: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
-            after = rest.where(col(Conversation.platform) > found[-1]) if found else rest
+            after = rest.where(col(Conversation.platform) > platforms[-1]) if platforms else rest
             first = self._session.exec(after).one()
             if first is None:
-                return found
-            found.append(first)
+                return platforms
+            platforms.append(first)
 
     def record(self, conversation_id: int) -> ConversationRecord:
         """Return all details of a conversation except its messages; raises ``NotFound``."""
@@ -91,19 +91,21 @@ class ConversationLists(Repository):
         Messages are in the order of their ids, archived and other ones together. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
-        found = self._among(conversation_id, limit + 1, after=after)
-        shown = self._with_files(found[:limit])
-        return shown, found[limit - 1].message.id if len(found) > limit else None
+        messages = self._among(conversation_id, limit + 1, after=after)
+        page = self._with_files(messages[:limit])
+        return page, messages[limit - 1].message.id if len(messages) > limit else None
 
     def messages_around(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> MessageRange:
         """Return up to ``limit`` consecutive messages: those after an id, those before one, or the newest."""
         if after is not None:
-            found = self._among(conversation_id, limit + 1, after=after)
+            messages = self._among(conversation_id, limit + 1, after=after)
             older = bool(self._among(conversation_id, 1, before=after + 1))
-            return MessageRange(self._with_files(found[:limit]), older, found[limit] if len(found) > limit else None)
-        found = self._among(conversation_id, limit + 1, before=before)
+            return MessageRange(
+                self._with_files(messages[:limit]), older, messages[limit] if len(messages) > limit else None
+            )
+        messages = self._among(conversation_id, limit + 1, before=before)
         following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
-        return MessageRange(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
+        return MessageRange(self._with_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
     def last_before(self, conversation_id: int, moment: datetime) -> int:
         """Return the id of the last message at or before a moment, 0 when there is none."""
@@ -134,18 +136,18 @@ class ConversationLists(Repository):
         id: older matches may exist even if it found fewer than ``limit``.
         """
         since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
-        found: list[AuthoredMessage] = []
+        messages: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
             conditions = [_contains(table.content, text), col(table.id) >= since]
             if before is not None:
                 conditions.append(col(table.id) < before)
             if conversation_id is not None:
                 conditions.append(col(table.conversation_id) == conversation_id)
-            found += self._spoken(table, limit + 1, *conditions, newest_first=True)
-        found.sort(key=_message_id, reverse=True)
-        if len(found) > limit:
-            return found[:limit], found[limit - 1].message.id
-        return found, since if since > self._first_id() else None
+            messages += self._spoken(table, limit + 1, *conditions, newest_first=True)
+        messages.sort(key=_message_id, reverse=True)
+        if len(messages) > limit:
+            return messages[:limit], messages[limit - 1].message.id
+        return messages, since if since > self._first_id() else None
 
     def _next_id(self) -> int:
         ids = [self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)]
@@ -166,13 +168,13 @@ class ConversationLists(Repository):
             conditions += [col(table.id) > after] if after is not None else []
             conditions += [col(table.id) < before] if before is not None else []
             parts.append(self._spoken(table, limit, *conditions, newest_first=backwards))
-        found = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
-        return found[::-1] if backwards else found
+        messages = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
+        return messages[::-1] if backwards else messages
 
-    def _with_files(self, found: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
-        with_files = [one.message.inbox_id for one in found if one.message.has_files]
+    def _with_files(self, messages: Sequence[AuthoredMessage]) -> list[AuthoredMessage]:
+        with_files = [authored.message.inbox_id for authored in messages if authored.message.has_files]
         files = MediaFiles(self._link, self._now).of([number for number in with_files if number is not None])
-        return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
+        return [replace(authored, files=files.get(authored.message.inbox_id or 0, ())) for authored in messages]
 
     def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
         """Return the known cost of model calls of each of these conversations; None when no cost is known."""
@@ -231,8 +233,8 @@ def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
 def _mentions(text: str) -> ColumnElement[bool]:
     """Return the condition that the user's name or one of the newest messages of a conversation contains a text."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
-    said = (
+    queries = (
         select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)
         for table in (Message, ArchivedMessage)
     )
-    return or_(_contains(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in said))
+    return or_(_contains(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in queries))

@@ -53,8 +53,8 @@ class Removals(Repository):
         jobs = self._jobs(conversation_id)
         own = self._parts(jobs)
         marks = (self._newest(Prompt.id), self._newest(LLMCall.id))
-        kept = self._elsewhere(own, jobs, _reference_queries())
-        return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - kept), marks, self._now)
+        used_elsewhere = self._elsewhere(own, jobs, _reference_queries())
+        return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
         """Delete the conversation; with ``facts`` also the facts learned in it.
@@ -81,12 +81,14 @@ class Removals(Repository):
 
     def conversation(self, conversation_id: int) -> Conversation:
         """Return a conversation; raises ``NotFound``, whose message says if it was deleted."""
-        found = self._session.get(Conversation, conversation_id)
-        if found is None:
-            gone = self._session.get(RemovedConversation, conversation_id)
-            when = f"was deleted by {gone.actor} on {gone.at:%Y-%m-%d}" if gone is not None else "does not exist"
+        conversation = self._session.get(Conversation, conversation_id)
+        if conversation is None:
+            removed = self._session.get(RemovedConversation, conversation_id)
+            when = (
+                f"was deleted by {removed.actor} on {removed.at:%Y-%m-%d}" if removed is not None else "does not exist"
+            )
             raise NotFound(f"conversation {conversation_id} {when}")
-        return found
+        return conversation
 
     def discarded(self) -> Sequence[str]:
         """Return the paths, relative to the data folder, of files that are to be removed."""
@@ -105,13 +107,13 @@ class Removals(Repository):
         """Return the ended jobs of a conversation, with the jobs merged into them and their delegated tasks."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
-        found = own.union(
+        related = own.union(
             select(Job.id).join(own, col(Job.merged_into) == own.c.id),
             select(Job.id).join(own, col(Job.parent_id) == own.c.id),
             select(Job.id).join(beside, col(beside.inbox_id) == Job.inbox_id).join(own, own.c.id == beside.id),
         )
         of_no_other = or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
-        rows = self._run(select(Job.id, Job.status).join(found, found.c.id == Job.id).where(of_no_other)).all()
+        rows = self._run(select(Job.id, Job.status).join(related, related.c.id == Job.id).where(of_no_other)).all()
         open_job = next((job_id for job_id, status in rows if not status.ended), None)
         if open_job is not None:
             raise Conflict(f"job {open_job} of conversation {conversation_id} is still open. Cancel it first, or wait.")
@@ -122,19 +124,19 @@ class Removals(Repository):
 
     def _parts(self, jobs: Collection[str]) -> set[str]:
         """Return the digests of all stored texts to which these jobs refer."""
-        found: set[str] = set()
+        digests: set[str] = set()
         for ids in batches(sorted(jobs)):
             for _, texts in self._references(_reference_queries(ids)):
-                found |= texts
-        return found
+                digests |= texts
+        return digests
 
     def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
         """Return those of these digests to which other jobs refer."""
-        found = set[str]()
+        digests = set[str]()
         for job_id, texts in self._references(where):
             if job_id not in jobs:
-                found.update(texts.intersection(wanted))
-        return found
+                digests.update(texts.intersection(wanted))
+        return digests
 
     def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
         """Yield each job with the digests in its rows: of prompts, of requests and their parts, of tool calls."""

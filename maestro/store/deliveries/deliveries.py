@@ -74,11 +74,7 @@ class Deliveries(Repository):
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
     _START: tuple[Any, ...] = (
-        select(DisabledChannel.reason)
-        .where(
-            same(DisabledChannel, *CHANNEL_KEY),
-        )
-        .scalar_subquery(),
+        select(DisabledChannel.reason).where(same(DisabledChannel, *CHANNEL_KEY)).scalar_subquery(),
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
@@ -225,11 +221,11 @@ class Deliveries(Repository):
         sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
         unconfirmed chunk keeps both.
         """
-        left = self._all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
-        for chunk in left:
+        chunks = self._all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
+        for chunk in chunks:
             self._session.delete(chunk)
         self._session.flush()
-        for chunk in left:
+        for chunk in chunks:
             again = chunk.model_dump(exclude=OF_ONE_TRY)
             key = delivery_key(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
@@ -247,9 +243,7 @@ class Deliveries(Repository):
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
-                Delivery.platform == address.platform,
-                Delivery.account == address.account,
-                Delivery.channel == address.channel,
+                *(getattr(Delivery, name) == getattr(address, name) for name in CHANNEL_KEY),
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
                 # Both texts are empty after the deletion of the conversation.

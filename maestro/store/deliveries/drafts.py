@@ -14,6 +14,7 @@ from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.engine.repository import Repository, read_once
 from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.users.web import WebUsers
 
 Place = tuple[str, str]
 """A platform and an account."""
@@ -87,12 +88,7 @@ class Drafts(Repository):
 
     def offer(self, place: Place, seconds: float) -> None:
         """Store how often the connector of an account can edit a message."""
-        platform, account = place
-        row = self._session.get(ConnectorStatus, place)
-        if row is None:
-            row = ConnectorStatus(platform=platform, account=account, state="starting", changed_at=self._now)
-            self._session.add(row)
-        row.edit_interval = seconds
+        WebUsers(self._link, self._now).status(*place).edit_interval = seconds
         self._session.flush()
 
     def write(self, job_id: str, number: int, text: str) -> None:
@@ -110,10 +106,10 @@ class Drafts(Repository):
             .outerjoin(OutboundLane, col(OutboundLane.lane) == lane)
             .where(tuple_(col(Job.platform), col(Job.account)).in_(places))
         ).all()
-        shown = {job.address: job.id for draft, job, _ in rows if _is_visible(draft, job)}
+        visible = {job.address: job.id for draft, job, _ in rows if _is_visible(draft, job)}
         return [
             AddressedDraft(
-                draft, job.address, job.status, holder in (None, job.id) and shown.get(job.address, job.id) == job.id
+                draft, job.address, job.status, holder in (None, job.id) and visible.get(job.address, job.id) == job.id
             )
             for draft, job, holder in rows
         ]

@@ -107,12 +107,12 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 def damage(path: Path, cause: BaseException | None) -> str:
     """Return a description of the damage in a database error and of its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
-        found = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
+        problem = "a text in it is not UTF-8"  # the driver's message quotes the invalid text
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        found = str(cause)
+        problem = str(cause)
     else:
         return ""
-    return f"the database {path} is damaged: {found}. {RESCUE}"
+    return f"the database {path} is damaged: {problem}. {RESCUE}"
 
 
 def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_seconds: float = BUSY_SECONDS) -> Engine:
@@ -124,11 +124,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_se
         pool_use_lifo=True,  # the connection used last has warm caches of pages and statements
         max_overflow=0,
         pool_timeout=busy_seconds,
-        connect_args={
-            "check_same_thread": False,
-            "timeout": busy_seconds,
-            "cached_statements": CACHED_STATEMENTS,
-        },
+        connect_args={"check_same_thread": False, "timeout": busy_seconds, "cached_statements": CACHED_STATEMENTS},
     )
 
     @event.listens_for(engine, "connect")
@@ -288,9 +284,8 @@ class Writer:
             try:
                 yield connection
             finally:
-                self._given_back += (
-                    1  # counted first, because otherwise a thread that timed out could consider the connection lost
-                )
+                # Counted first, because otherwise a thread that timed out could consider the connection lost.
+                self._given_back += 1
                 self._holder = None
 
     def _connected(self) -> Connection:

@@ -120,8 +120,8 @@ def _current(connection: Connection) -> str | None:
     """Return the revision that Alembic recorded in the database, None without any."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
+    revision_id: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision_id
 
 
 @cache

@@ -61,8 +61,8 @@ class ToolRuns(Repository):
         """Return the sorted names of the tools whose results in these jobs came from outside Maestro."""
         answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
         outside = col(ToolRun.tool).not_in(INTERNAL_TOOLS)
-        found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, outside)
-        return self._all(found.distinct().order_by(col(ToolRun.tool)))
+        tools = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, outside)
+        return self._all(tools.distinct().order_by(col(ToolRun.tool)))
 
     def get(self, job_id: str, number: int, place: int) -> ToolRun:
         """Return a call that must exist; raises ``NotFound``."""
@@ -76,11 +76,11 @@ class ToolRuns(Repository):
     def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
         """Return the images that the tool calls of a job returned, by number of the model call and index."""
         rows = self._all(select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq)))
-        found: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
+        images: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
         for row in rows:
             image = ImageRef(digest=row.digest, content_type=row.content_type)
-            found[row.number, row.place] = (*found.get((row.number, row.place), ()), image)
-        return found
+            images[row.number, row.place] = (*images.get((row.number, row.place), ()), image)
+        return images
 
     def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
         """Store the images that a tool call returned."""

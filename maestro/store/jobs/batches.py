@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from maestro.domain.jobs.batch_preview import BatchCandidate, CallAttempt, JobPreview, Prices, leaves_open
 from maestro.domain.jobs.batches import BatchItemView, BatchProgress, ItemState, ReplayBatch, ReplayItem
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.jobs.steps import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
@@ -73,8 +73,8 @@ class Batches(Repository):
 
     def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
         """Return up to ``limit`` batches with a lower id than ``after``, newest first."""
-        found = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
-        return self._all(found.where(ReplayBatch.id < after) if after is not None else found)
+        batches = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
+        return self._all(batches.where(ReplayBatch.id < after) if after is not None else batches)
 
     def open(self) -> Sequence[ReplayBatch]:
         """Return the batches that have not ended, oldest first, as values."""
@@ -82,32 +82,41 @@ class Batches(Repository):
 
     def progress(self, batch_id: str) -> BatchProgress:
         """Return the progress of a batch."""
-        return BatchProgress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
+        states = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
+        statuses = (
+            select(Job.status, func.count())
+            .join(ReplayItem, col(ReplayItem.began) == Job.id)
+            .where(ReplayItem.batch_id == batch_id, ReplayItem.state == ItemState.BEGUN)
+        )
+        return BatchProgress(
+            items=dict(self._run(states.group_by(col(ReplayItem.state))).all()),
+            begun=dict(self._run(statuses.group_by(col(Job.status))).all()),
+        )
 
     def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
         """Return up to ``limit`` items after an index, with one of these states, or with any if none is given."""
-        found = (
+        items = (
             select(ReplayItem, Job.status)
             .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
             .where(ReplayItem.batch_id == batch_id, ReplayItem.place > after)
         )
         if states:
-            found = found.where(col(ReplayItem.state).in_(states))
-        rows = self._session.exec(found.order_by(col(ReplayItem.place)).limit(limit))
+            items = items.where(col(ReplayItem.state).in_(states))
+        rows = self._session.exec(items.order_by(col(ReplayItem.place)).limit(limit))
         return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
 
     def open_lanes(self) -> Sequence[str]:
         """Return the lane of each job that a batch began and that is pending or running; empty text without a lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
-        found = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
-        return self._run(found).scalars().all()
+        lanes = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
+        return self._run(lanes).scalars().all()
 
     def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
         """Return the index and lane of the next items to begin, except those in the lanes ``but``."""
-        found = select(ReplayItem.place, ReplayItem.lane).where(
+        items = select(ReplayItem.place, ReplayItem.lane).where(
             *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
         )
-        return [(place, lane) for place, lane in self._run(found.order_by(col(ReplayItem.place)).limit(limit))]
+        return [(place, lane) for place, lane in self._run(items.order_by(col(ReplayItem.place)).limit(limit))]
 
     def take(self, batch_id: str, place: int) -> str | None:
         """Return the job of an item that still waits, None when the item does not."""
@@ -132,18 +141,6 @@ class Batches(Repository):
         waiting = select(ReplayItem.place).where(*_waiting_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
         self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
-
-    def _by_state(self, batch_id: str) -> Mapping[ItemState, int]:
-        found = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
-        return dict(self._run(found.group_by(col(ReplayItem.state))).all())
-
-    def _by_status(self, batch_id: str) -> Mapping[JobStatus, int]:
-        found = (
-            select(Job.status, func.count())
-            .join(ReplayItem, col(ReplayItem.began) == Job.id)
-            .where(ReplayItem.batch_id == batch_id, ReplayItem.state == ItemState.BEGUN)
-        )
-        return dict(self._run(found.group_by(col(Job.status))).all())
 
 
 def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -184,15 +181,15 @@ class BatchCandidates(Repository):
 
     def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
         """Return up to ``limit`` jobs that match a filter, in the order of their positions."""
-        found = select(Job.id).where(*conditions(wanted))
-        return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
+        jobs = select(Job.id).where(*conditions(wanted))
+        return self._run(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def of(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
         """Yield each job with its facts, in the given order; None for a job that does not exist."""
         for begin in range(0, len(ids), JOBS_AT_ONCE):
             chunk = ids[begin : begin + JOBS_AT_ONCE]
-            found = self._chunk(chunk)
-            yield from ((job_id, found.get(job_id)) for job_id in chunk)
+            candidates = self._chunk(chunk)
+            yield from ((job_id, candidates.get(job_id)) for job_id in chunk)
 
     def prices(self) -> Prices:
         """Return the average cost of recent model calls."""
@@ -237,16 +234,16 @@ class BatchCandidates(Repository):
         others = {other for other in answered_by.values() if other not in jobs}
         answering = {**jobs, **{job.id: job for job in self._jobs(sorted(others))}}
         restarted = self._those(self._RESTARTED, ids)
-        found = {}
+        newest = {}
         for job_id, job in jobs.items():
             if job.what_if:
-                found[job_id] = job
+                newest[job_id] = job
             elif job_id in answered_by:
-                found[job_id] = answering[answered_by[job_id]]
+                newest[job_id] = answering[answered_by[job_id]]
             else:
                 passed_on = job_id in restarted or job.merged_into is not None
-                found[job_id] = self._delegations.newest(job) if passed_on else job
-        return found
+                newest[job_id] = self._delegations.newest(job) if passed_on else job
+        return newest
 
     def _done(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
         results: dict[str, dict[str, str]] = defaultdict(dict)

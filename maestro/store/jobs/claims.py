@@ -206,14 +206,17 @@ class Claims(Repository):
             limit = min(limit, order.in_hand - in_hand)
         if limit <= 0:
             return []
-        behind = sum(is_background_priority(one.priority) for one in found)
-        room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
+        in_background = sum(is_background_priority(candidate.priority) for candidate in found)
+        room = max(0, order.background - self._running_behind(abandoned_before)) if in_background else 0
         # Background jobs come last, so a list that contains one contains all jobs of users.
-        crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit
+        crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._candidates(self._CROWD, abandoned_before, **bounds)
-        return [ClaimedJob(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
+        return [
+            ClaimedJob(self._claimed(candidate.id), candidate.precedence)
+            for candidate in order.choose(found, limit, room)
+        ]
 
     def enter(self, **columns: object) -> Job:
         """Add a job with these columns at the end of its lane, and return it as a value without its position.

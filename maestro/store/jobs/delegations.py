@@ -45,10 +45,14 @@ class Delegations(Repository):
         many may run. Tasks do not begin when the answer was not sent, or when ``/stop`` came while it was being sent.
         """
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
+        children = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
         if gave and status is JobStatus.COMPLETED and not stopped:
-            self._hand_over(job_id)
+            # The workflow of the job starts these tasks; background tasks are left to the dispatcher.
+            tasks = (*children, col(Job.task) != "", col(Job.priority) <= Priority.MESSAGE)
+            self._run(update(Job).where(*tasks).values(claimed_at=self._now))
         elif gave:
-            self._withhold(job_id, STOPPED if stopped else WITHHELD)
+            withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
+            self._run(update(Job).where(*children).values(**withheld, completed_at=self._now))
         if parent_id is not None:
             self._report(self._fresh(job_id))
 
@@ -68,10 +72,10 @@ class Delegations(Repository):
 
     def lineage(self, job: Job) -> list[Job]:
         """Return a job and its ancestors, nearest first."""
-        found = [job]
-        while found[-1].parent_id is not None:
-            found.append(self._fresh(found[-1].parent_id))
-        return found
+        jobs = [job]
+        while jobs[-1].parent_id is not None:
+            jobs.append(self._fresh(jobs[-1].parent_id))
+        return jobs
 
     def of(self, job_id: str) -> Sequence[Job]:
         """Return the child jobs of a job, in the order of their creation."""
@@ -82,8 +86,8 @@ class Delegations(Repository):
 
     def below(self, job_ids: Iterable[str]) -> list[Job]:
         """Return all descendants of these jobs."""
-        found = [job for job_id in job_ids for job in self.of(job_id)]
-        return [*found, *self.below([job.id for job in found])] if found else []
+        children = [job for job_id in job_ids for job in self.of(job_id)]
+        return [*children, *self.below([job.id for job in children])] if children else []
 
     def newest(self, job: Job) -> Job:
         """Return the job that now stands for this one: its newest restart, or the job it was merged into."""
@@ -121,30 +125,20 @@ class Delegations(Repository):
         """Return the open jobs that descend from tasks given at this address, oldest first; optionally of one user."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
         # A job without a parent is only a notice about a task.
-        found = select(Job).where(
+        open_jobs = select(Job).where(
             *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )
         if user_id is not None:
-            found = found.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
-        return self._all(found.order_by(col(Job.turn)))
-
-    def _hand_over(self, job_id: str) -> None:
-        """Mark the tasks of a job as claimed by its workflow; background tasks are left to the dispatcher."""
-        tasks = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING, col(Job.task) != "")
-        of_people = col(Job.priority) <= Priority.MESSAGE
-        self._run(update(Job).where(*tasks, of_people).values(claimed_at=self._now))
-
-    def _withhold(self, job_id: str, reason: str) -> None:
-        unbegun = update(Job).where(col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
-        self._run(unbegun.values(status=JobStatus.CANCELLED, reason=reason, completed_at=self._now))
+            open_jobs = open_jobs.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
+        return self._all(open_jobs.order_by(col(Job.turn)))
 
     def _report(self, job: Job) -> None:
         """Let the delegator continue when all its results are complete, unless it will continue already."""
         delegator = self.delegator(job)
         if delegator is None:
             return
-        led_to = self.of(delegator.id)
-        if not any(_is_unbegun_continuation(other) or (other.hears and self._is_open(other)) for other in led_to):
+        children = self.of(delegator.id)
+        if not any(_is_unbegun_continuation(child) or (child.hears and self._is_open(child)) for child in children):
             self._continue(delegator)
 
     def _continue(self, delegator: Job) -> None:
@@ -179,7 +173,7 @@ class Delegations(Repository):
 
     def _is_open(self, job: Job) -> bool:
         """Return whether any job of this chain is open."""
-        return job.status in OPEN or any(self._is_open(other) for other in self.of(job.id) if _is_in_chain(other))
+        return job.status in OPEN or any(self._is_open(child) for child in self.of(job.id) if _is_in_chain(child))
 
     def _last(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the job itself.
@@ -187,8 +181,8 @@ class Delegations(Repository):
         Continuations with an answer are preferred. A job's own first text, which only says that it delegates, is no
         result if there are continuations.
         """
-        continuations = [other for other in self.of(job.id) if not other.task]
-        answered = [other for other in continuations if other.has_answer]
+        continuations = [child for child in self.of(job.id) if not child.task]
+        answered = [child for child in continuations if child.has_answer]
         last = (answered or continuations or [job])[-1]
         return last if last is job else self._last(last)
 

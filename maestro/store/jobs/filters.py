@@ -59,12 +59,12 @@ def _present(at: datetime) -> ColumnElement[bool]:
     """
     first, last = at - AROUND, at + AROUND
     created = col(Job.created_at)
-    found = (
+    queries = (
         select(Job.id).where(created >= first, created < last),
         select(Job.id).where(created < first, col(Job.status).in_(OPEN)),
         select(Job.id).where(created >= at - LOOK_BACK, created < first, col(Job.completed_at) >= first),
     )
-    return col(Job.id).in_(union_all(*found))
+    return col(Job.id).in_(union_all(*queries))
 
 
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:

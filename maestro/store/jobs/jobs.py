@@ -26,16 +26,6 @@ SPREAD = 10
 
 
 @dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    """The state of a job that a step checks before it acts."""
-
-    status: JobStatus
-    run: int
-    stop_requested: bool
-    lane: LaneKey | None
-
-
-@dataclass(frozen=True, slots=True)
 class JobStart:
     """The beginning of a job's run; ``is_new`` says that no step of the job was ever attempted.
 
@@ -153,11 +143,6 @@ class Jobs(Claims):
     def assume(self, job: Job) -> None:
         """Cache a job's value, which the caller has read or written, for this transaction."""
         self._known()[("read", (job.id,))] = job
-
-    def snapshot(self, job_id: str) -> JobSnapshot:
-        """Return the state of a job now; raises ``NotFound``."""
-        job = self.read(job_id)
-        return JobSnapshot(job.status, job.run, job.stop_requested, LaneKey(job.lane) if job.lane is not None else None)
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job now."""

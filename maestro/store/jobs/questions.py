@@ -109,12 +109,12 @@ class Questions(Repository):
 
     def possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that users may have received: only these can have an answer."""
-        return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+        return [question for question in waiting if self._sent(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
 
     def delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return which of these questions the platform message with this id contained."""
         known = col(Delivery.platform_message_id) == platform_message_id
-        return next((one for one in waiting if self._sent(one, known)), None)
+        return next((question for question in waiting if self._sent(question, known)), None)
 
     def question_of(self, job_id: str) -> Question | None:
         """Return the question that a notice job sends to users, None for any other job."""
@@ -126,14 +126,14 @@ class Questions(Repository):
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
         still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
-        kept = {
+        values = {
             "status": status,
             "answer": answer.words,
             "answered_by": by,
             "inbox_id": inbox_id,
             "answered_at": self._now,
         }
-        return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
+        return self._run(update(Question).where(*still_open).values(**values)).rowcount > 0
 
     def last_answer(self, job_id: str) -> int | None:
         """Return the inbox id of the last text message that answered a question of this job."""
@@ -159,14 +159,14 @@ class Questions(Repository):
             page = page.where(col(Question.id) < before)
         if wanted:
             page = page.where(or_(*map(self._status_condition, wanted)))
-        found = [QuestionRecord(*row) for row in self._session.exec(page)]
-        return found[:limit], found[limit - 1].question.id if len(found) > limit else None
+        records = [QuestionRecord(*row) for row in self._session.exec(page)]
+        return records[:limit], records[limit - 1].question.id if len(records) > limit else None
 
     def waiting(self, limit: int) -> Sequence[QuestionRecord]:
         """Return up to ``limit`` open questions of all lanes, oldest first."""
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
-        found = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
-        return [QuestionRecord(*row) for row in self._session.exec(found)]
+        query = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
+        return [QuestionRecord(*row) for row in self._session.exec(query)]
 
     def count_waiting(self, most: int) -> int:
         """Count the open questions of all lanes, up to ``most``."""

@@ -159,7 +159,7 @@ class _CallerRow:
 
 def _joined() -> Select[Any]:
     """Return the statement that joins a job with its agent, client, prompt, connector, and its scopes' spending."""
-    found = (
+    query = (
         columns(
             *inspect(Job).c,
             *inspect(Agent).c,
@@ -187,8 +187,8 @@ def _joined() -> Select[Any]:
         here = and_(
             col(level.day) == bindparam("today"), col(level.scope) == scope, col(level.subject) == subjects[scope]
         )
-        found = found.add_columns(col(level.spent_usd), col(level.reserved_usd)).outerjoin(level, here)
-    return found
+        query = query.add_columns(col(level.spent_usd), col(level.reserved_usd)).outerjoin(level, here)
+    return query
 
 
 class ModelCallers(Repository):
@@ -204,39 +204,39 @@ class ModelCallers(Repository):
 
     def read(self, job_id: str) -> ModelCaller:
         """Return the caller of a job that must exist, with an agent and a prompt; raises ``NotFound``."""
-        found = self._of(job_id)
-        if found is None:
+        row = self._of(job_id)
+        if row is None:
             raise NotFound(f"job {job_id} does not exist")
-        job = found.job
-        if found.agent is None:
+        job = row.job
+        if row.agent is None:
             raise NotFound(f"agent {job.agent_id} does not exist")
-        if found.turns is None:
+        if row.turns is None:
             raise NotFound(f"job {job_id} has no prompt yet")
-        precedence = precedence_of(job.priority, job.client_id, found.weight, job.address)
-        return ModelCaller(job, found.agent, found.turns, precedence, found.edit_interval or 0.0)
+        precedence = precedence_of(job.priority, job.client_id, row.weight, job.address)
+        return ModelCaller(job, row.agent, row.turns, precedence, row.edit_interval or 0.0)
 
     def payer(self, job_id: str) -> Payer:
         """Return the payer of a job's calls; an empty one when the job does not exist."""
-        found = self._of(job_id)
-        if found is None:
+        row = self._of(job_id)
+        if row is None:
             return Payer()
-        job, agent = found.job, found.agent
+        job, agent = row.job, row.agent
         return Payer(
             agent_id=job.agent_id,
             agent=agent.slug if agent is not None else None,
             agent_usd=agent.daily_budget_usd if agent is not None else None,
             client_id=job.client_id,
-            client=found.client,
-            client_usd=found.client_usd,
+            client=row.client,
+            client_usd=row.client_usd,
             conversation_id=job.conversation_id,
         )
 
     def levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
         """Return what the scopes of the payer have spent and reserved today, before this transaction changes that."""
-        found = self._of(job_id)
-        if found is None:
+        row = self._of(job_id)
+        if row is None:
             return {}
-        return {(scope, subject): found.spent[scope] for scope, subject in self.payer(job_id).scopes}
+        return {(scope, subject): row.spent[scope] for scope, subject in self.payer(job_id).scopes}
 
     def _known(self) -> dict[object, Any]:
         """Return the known values of jobs, so that cached callers become invalid together with cached jobs."""

@@ -219,10 +219,10 @@ class StepRecords(Repository):
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
         """Return all attempts of a job in a dictionary to which further ones can be added."""
-        found: dict[str, list[StepAttempt]] = {}
+        attempts: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._rows(self._PAST, of_job=job_id):
-            found.setdefault(step, []).append(StepAttempt(*attempt))
-        return found
+            attempts.setdefault(step, []).append(StepAttempt(*attempt))
+        return attempts
 
     def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
         """Return whether this workflow run belongs to an earlier run of the job."""
@@ -303,18 +303,18 @@ class StepRecords(Repository):
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
         """Return what these steps of a job wait for, by their newest attempts."""
-        found = self._session.exec(
+        results = self._session.exec(
             select(JobStep.result)
             .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
             .order_by(col(JobStep.id).desc())
             .limit(len(steps))
         )
-        return [Wait.model_validate_json(result) for result in found]
+        return [Wait.model_validate_json(result) for result in results]
 
     def last(self, job_id: str, state: StepState) -> JobStep | None:
         """Return the newest attempt of a job that ended in a state."""
-        found = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
-        return self._first(found.order_by(col(JobStep.id).desc()).limit(1))
+        attempts = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
+        return self._first(attempts.order_by(col(JobStep.id).desc()).limit(1))
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark running attempts at other steps of this job as interrupted, so that their results do not count."""

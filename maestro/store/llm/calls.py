@@ -100,8 +100,8 @@ class Calls(Repository):
     def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
         """Return the known cost of each of these jobs; jobs without any are left out."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
-        found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
-        return dict(self._run(found.group_by(col(LLMCall.job_id))).all())
+        costs = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
+        return dict(self._run(costs.group_by(col(LLMCall.job_id))).all())
 
     def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
         """Read at once all that a request needs before it leaves; return which of its texts are stored.

@@ -165,7 +165,7 @@ class PackedRequest:
 def packed_request(request: LLMRequest) -> PackedRequest:
     """Convert a model request to texts for storage."""
     texts = TextsByDigest()
-    kept = StoredRequest(
+    stored = StoredRequest(
         platform=request.platform,
         model=request.model,
         account=request.account,
@@ -178,7 +178,7 @@ def packed_request(request: LLMRequest) -> PackedRequest:
         chat_upto=request.chat_upto,
         reminded=request.reminded,
     )
-    return PackedRequest(texts.add(kept.model_dump_json()), texts)
+    return PackedRequest(texts.add(stored.model_dump_json()), texts)
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,13 @@ def sums(wish: UsageRequest) -> Query:
     """
     by, after = wish.by, wish.after
     key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
-    found = _within(select(key, *totals), by, wish.period, wish.scope).group_by(key)
+    query = _within(select(key, *totals), by, wish.period, wish.scope).group_by(key)
     if by is UsageBy.DAY:
-        return (found.having(key < after.key) if after is not None else found).order_by(key.desc())
+        return (query.having(key < after.key) if after is not None else query).order_by(key.desc())
     known = func.coalesce(cost, 0.0)
     if after is not None:
-        found = found.having(or_(known < after.cost_usd, and_(known == after.cost_usd, key > after.key)))
-    return found.order_by(known.desc(), key)
+        query = query.having(or_(known < after.cost_usd, and_(known == after.cost_usd, key > after.key)))
+    return query.order_by(known.desc(), key)
 
 
 def total(period: Period, whose: UsageScope) -> Query:
@@ -53,8 +53,8 @@ def parts(by: UsageBy, period: Period, whose: UsageScope) -> Query:
     """
     # Sorted by table columns and not by the computed key, so that the index of the day gives the order.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
-    found = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
-    return found.group_by(*columns).order_by(*columns)
+    query = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
+    return query.group_by(*columns).order_by(*columns)
 
 
 def _within(found: Query, by: UsageBy, period: Period, whose: UsageScope) -> Query:

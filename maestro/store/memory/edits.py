@@ -31,8 +31,8 @@ class MemoryEdits(Memory):
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
         if after is not None:
             facts = facts.where(col(MemoryFact.id) < after)
-        found = self._all(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1))
-        return found[:limit], found[limit - 1].id if len(found) > limit else None
+        rows = self._all(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1))
+        return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
     def list_states(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
         """Return the states of one scope, with global ones, or of all scopes."""
@@ -75,10 +75,10 @@ class MemoryEdits(Memory):
     def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
         """Change a fact; raises ``NotFound``, and ``Conflict`` when it would repeat another one."""
         fact = self.fact(agent, fact_id)
-        said = Fact(change.category or fact.category, change.content or fact.content)
-        if said != (fact.category, fact.content):
-            self._refuse_repeat(fact.agent_id, said, fact.place, besides=fact_id)
-        fact.category, fact.content = said
+        changed = Fact(change.category or fact.category, change.content or fact.content)
+        if changed != (fact.category, fact.content):
+            self._refuse_repeat(fact.agent_id, changed, fact.place, besides=fact_id)
+        fact.category, fact.content = changed
         fact.confidence = fact.confidence if change.confidence is None else change.confidence
         self._note(actor, "memory.change", agent, f"fact {fact_id}")
         return self.keep(fact)

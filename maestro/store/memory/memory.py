@@ -92,17 +92,17 @@ class States(Repository):
     @cached_by_version("memory_state")
     def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
         """Return the states of a scope as values, by key; its own values come before global ones."""
-        kept = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
-        seen = {state.key: state for state in kept}
+        rows = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
+        seen = {state.key: state for state in rows}
         return [seen[key] for key in sorted(seen)]
 
     def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
         """Return the states of all scopes, by key and scope; ``after`` is the id of the state before, if any."""
-        kept = select(MemoryState).where(MemoryState.agent_id == agent_id)
+        query = select(MemoryState).where(MemoryState.agent_id == agent_id)
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
-            kept = kept.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
-        return self._all(kept.order_by(MemoryState.key, MemoryState.place).limit(limit))
+            query = query.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
+        return self._all(query.order_by(MemoryState.key, MemoryState.place).limit(limit))
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
         """Return the state of a key in this scope alone."""
@@ -132,8 +132,8 @@ class States(Repository):
 
     def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
         """Forget a key in just this scope; false when there was none."""
-        found = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
-        return self._session.exec(found).rowcount > 0
+        states = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
+        return self._session.exec(states).rowcount > 0
 
     def forget_states(self, agent_id: int) -> None:
         """Forget every key of an agent."""
@@ -241,7 +241,7 @@ class Memory(States):
                 known.confidence = confirmed_confidence(known.confidence, confidence)
                 known.last_accessed = self._now
                 continue
-            kept = self.keep(
+            stored = self.keep(
                 MemoryFact(
                     agent_id=agent_id,
                     category=category,
@@ -252,7 +252,7 @@ class Memory(States):
                     created_at=self._now,
                 )
             )
-            keys[category][kept.id or 0] = kept.likeness
+            keys[category][stored.id or 0] = stored.likeness
             new += 1
         self._session.flush()
         return new
@@ -312,8 +312,8 @@ class Memory(States):
             return [fact for fact, _ in written]
         ids = rank_facts(map(FactRank._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
         rows = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
-        found = {fact.id: fact for fact in map(RecalledFact._make, rows)}
-        return [found[fact_id] for fact_id in ids]
+        facts = {fact.id: fact for fact in map(RecalledFact._make, rows)}
+        return [facts[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
         """Return the likeness keys, by id, of stored facts that may repeat these facts of one category."""
@@ -329,5 +329,5 @@ class Memory(States):
         """Return facts as objects that can be changed, in the order of the given ids."""
         if not ids:
             return []
-        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}
-        return [found[fact_id] for fact_id in ids]
+        facts = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}
+        return [facts[fact_id] for fact_id in ids]

@@ -30,8 +30,8 @@ class JobCounts(Repository):
         """Count the jobs of each status; the status in the filter is ignored."""
         others = wanted.model_copy(update={"status": ()})
         status = unindexed(Job.status)
-        found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
-        return dict(self._run(found).all())
+        counts = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
+        return dict(self._run(counts).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[FailureCount]:
         """Return the failed jobs of a filter, grouped by cause; with statuses, the jobs of these instead."""
@@ -47,20 +47,20 @@ class JobCounts(Repository):
             .subquery()
         )
         kind = (each.c.error, each.c.step, each.c.reason, each.c.agent_id)
-        found = (
+        groups = (
             select(each.c.error, each.c.step, each.c.reason, Agent.slug)
             .add_columns(func.count(), func.min(each.c.completed_at), func.max(each.c.completed_at))
             .add_columns(func.max(each.c.id))
             .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)
             .group_by(*kind)
         )
-        return [FailureCount(*row) for row in self._run(found).all()]
+        return [FailureCount(*row) for row in self._run(groups).all()]
 
     def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
         """Yield the failed jobs of a filter, newest first."""
-        found = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
+        failed = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
         yield from (
-            FailedJob(*row) for row in self._run(found.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
+            FailedJob(*row) for row in self._run(failed.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
         )
 
 
@@ -70,12 +70,12 @@ class Overview(Repository):
     def work(self, since: datetime) -> WorkOverview:
         """Return the open jobs, and the outcomes of jobs since a moment."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*newest_first()).limit(MOST + 1)
-        found: list[JobStatus] = list(self._run(recent).scalars())
+        statuses: list[JobStatus] = list(self._run(recent).scalars())
         return WorkOverview(
             any_job=self._first(select(Job.id).limit(1)) is not None,
             open=self._open(),
-            ended={status: count for status, count in Counter(found[:MOST]).items() if status.ended},
-            capped=len(found) > MOST,
+            ended={status: count for status, count in Counter(statuses[:MOST]).items() if status.ended},
+            capped=len(statuses) > MOST,
             oldest=[*self._oldest_pending(), *self._oldest_waiting()],
             pending=self._pending(),
         )

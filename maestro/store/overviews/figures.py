@@ -49,24 +49,24 @@ class MonitoringFigures(Repository):
         Only jobs that were never started count for the age of the oldest, because no row has the time when a resumed
         job began to wait.
         """
-        found = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
+        rows = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
         oldest = self._session.scalars(
             select(col(Job.created_at))
             .where(col(Job.status) == JobStatus.PENDING, col(Job.run) == 1)
             .order_by(col(Job.turn))
             .limit(1)
         ).first()
-        return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
+        return OpenJobs({turn: status for turn, status in rows if turn is not None}, oldest)
 
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return the number of jobs, and of failed jobs, of each agent since a moment, without what-ifs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
         # Coalesce keeps SQLite from grouping by the agent index, which would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
-        found = select(agent, func.count(), failed).where(
+        counts = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
         )
-        rows = self._session.execute(found.group_by(agent))
+        rows = self._session.execute(counts.group_by(agent))
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
@@ -74,11 +74,11 @@ class MonitoringFigures(Repository):
 
         What-ifs are left out, because they answer no user.
         """
-        wanted = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
-        wanted = wanted.where(col(Job.what_if).is_(False))
+        query = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
+        query = query.where(col(Job.what_if).is_(False))
         return [
             EndedJob(status, error, completed_at - created_at)
-            for status, error, created_at, completed_at in self._new_or_known(wanted, col(Job.turn), after, turns)
+            for status, error, created_at, completed_at in self._new_or_known(query, col(Job.turn), after, turns)
             if status.ended and completed_at is not None
         ]
 
@@ -89,38 +89,38 @@ class MonitoringFigures(Repository):
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
         """Return the model calls after the mark, and those with these ids."""
-        wanted = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
-        return [CallSample(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
+        query = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
+        return [CallSample(*row) for row in self._new_or_known(query, col(LLMCall.id), after, ids)]
 
     def open_calls(self) -> set[int]:
         """Return the ids of the unanswered calls of open jobs."""
-        found = self._session.scalars(
+        ids = self._session.scalars(
             select(col(LLMCall.id))
             .join(Job, col(Job.id) == col(LLMCall.job_id))
             .where(col(Job.status).in_(OPEN), col(LLMCall.state) == CallState.SENT)
         )
-        return {call_id for call_id in found if call_id is not None}
+        return {call_id for call_id in ids if call_id is not None}
 
     def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
         """Return the chunks after the mark, and those with these ids."""
-        wanted = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
-        return [DeliverySample(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
+        query = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
+        return [DeliverySample(*row) for row in self._new_or_known(query, col(Delivery.id), after, ids)]
 
     def open_deliveries(self) -> set[int]:
         """Return the ids of chunks that open jobs have yet to send."""
-        found = self._session.scalars(
+        ids = self._session.scalars(
             select(col(Delivery.id))
             .join(Job, col(Job.id) == col(Delivery.job_id))
             .where(col(Job.status).in_(OPEN), col(Delivery.state).in_(UNDER_WAY))
         )
-        return {delivery_id for delivery_id in found if delivery_id is not None}
+        return {delivery_id for delivery_id in ids if delivery_id is not None}
 
     def connectors(self) -> Sequence[ConnectorSample]:
         """Return the last state of each connector."""
-        found = self._session.execute(
+        rows = self._session.execute(
             select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
         )
-        return [ConnectorSample(*row) for row in found]
+        return [ConnectorSample(*row) for row in rows]
 
     def _last(self, key: Mapped[int | None]) -> int:
         return self._session.scalars(select(func.max(key))).one() or 0

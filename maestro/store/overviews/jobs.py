@@ -54,8 +54,8 @@ class JobTexts(Repository):
         """Return the answer of a job, None where the job has none or the answer was deleted."""
         if job.answer_id is None:
             return RecordedAnswer(job.said) if job.said else None
-        said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
-        return RecordedAnswer(said.content, said.created_at, said.superseded) if said is not None else None
+        message = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
+        return RecordedAnswer(message.content, message.created_at, message.superseded) if message is not None else None
 
     def _ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
@@ -77,18 +77,18 @@ class JobLists(Repository):
         The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
         a filter in ``without`` are left out.
         """
-        left_out = [not_(and_(*conditions(one, sifted=True))) for one in without]
+        left_out = [not_(and_(*conditions(excluded, sifted=True))) for excluded in without]
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
-        found: Sequence[ListedJob] = ()
+        listed: Sequence[ListedJob] = ()
         if wanted.q:
             newest = select(Job.id).where(*earlier).order_by(*newest_first()).limit(NEWEST).scalar_subquery()
             others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
             page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
-            found = self._page(page, limit)
-        if len(found) <= limit:
-            found = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
-        last = found[limit - 1].job if len(found) > limit else None
-        return found[:limit], PageCursor(last.created_at, last.id) if last else None
+            listed = self._page(page, limit)
+        if len(listed) <= limit:
+            listed = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+        last = listed[limit - 1].job if len(listed) > limit else None
+        return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
     def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
         # The page is selected before the joins: with 100,000 jobs, joining first takes ten times as long.

@@ -93,8 +93,8 @@ class Latency(Repository):
             .order_by(col(Job.created_at).desc(), col(Job.id).desc())
             .limit(sampled_jobs_per_day(days))
         )
-        found = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
-        return [_Sampled(*row) for rows in found for row in rows]
+        results = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
+        return [_Sampled(*row) for rows in results for row in rows]
 
     def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
         """Yield how long jobs waited for their first step; resumed runs waited for other reasons and are left out."""
@@ -105,9 +105,9 @@ class Latency(Repository):
                 yield StageTime(day, LatencyStage.QUEUED, _between(job.claimed_at, job.started_at))
 
     def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
-        asked = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
-        for job_id, first in self._rows(self._ANSWERS, jobs=json_list(asked)):
-            yield StageTime(asked[job_id][:DATE_CHARS], LatencyStage.ANSWER, _between(asked[job_id], first))
+        created = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
+        for job_id, first in self._rows(self._ANSWERS, jobs=json_list(created)):
+            yield StageTime(created[job_id][:DATE_CHARS], LatencyStage.ANSWER, _between(created[job_id], first))
 
     def _steps(self, days_of: dict[str, str]) -> Iterator[StageTime]:
         for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):

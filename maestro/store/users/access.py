@@ -23,7 +23,7 @@ from maestro.domain.people.people import (
     code_of,
 )
 from maestro.store.engine.repository import Repository, required
-from maestro.store.engine.statements import PreparedStatement
+from maestro.store.engine.statements import PreparedStatement, same
 
 WRONG_CODE = "pairing.wrong_code"
 
@@ -31,11 +31,7 @@ WRONG_CODE = "pairing.wrong_code"
 class Owners(Repository):
     """Queries for owners, who may talk to every agent and approve everything."""
 
-    _HAS = PreparedStatement(
-        select(Owner.user_id).where(
-            col(Owner.platform) == bindparam("platform"), col(Owner.user_id) == bindparam("user_id")
-        )
-    )
+    _HAS = PreparedStatement(select(Owner.user_id).where(same(Owner, *PersonId._fields)))
 
     def all(self) -> Sequence[Owner]:
         """Return all owners by platform and user id."""
@@ -43,32 +39,28 @@ class Owners(Repository):
 
     def has(self, person: PersonId) -> bool:
         """Return whether this user is an owner."""
-        return self._row(self._HAS, **person._asdict()) is not None
+        return self._exists(self._HAS, **person._asdict())
 
     def add(self, person: PersonId, by: str) -> bool:
         """Make this user an owner; false when they are one already."""
         if self.has(person):
             return False
-        self._save(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
+        self._save(Owner(**person._asdict(), added_at=self._now, added_by=by))
         return True
 
     def remove(self, person: PersonId) -> bool:
         """Remove an owner; false when the user is none."""
-        found = self._session.get(Owner, (person.platform, person.user_id))
-        if found is None:
+        owner = self._session.get(Owner, (person.platform, person.user_id))
+        if owner is None:
             return False
-        self._remove(found)
+        self._remove(owner)
         return True
 
 
 class Pairings(Repository):
     """Queries for known users, pairing requests and invitations."""
 
-    _KNOWN = PreparedStatement(
-        select(KnownPerson.user_id).where(
-            col(KnownPerson.platform) == bindparam("platform"), col(KnownPerson.user_id) == bindparam("user_id")
-        )
-    )
+    _KNOWN = PreparedStatement(select(KnownPerson.user_id).where(same(KnownPerson, *PersonId._fields)))
     _WAITING = PreparedStatement(
         select(func.count())
         .select_from(Pairing)
@@ -79,29 +71,19 @@ class Pairings(Repository):
 
     def is_known(self, person: PersonId) -> bool:
         """Return whether an operator gave this user access."""
-        return self._row(self._KNOWN, **person._asdict()) is not None
+        return self._exists(self._KNOWN, **person._asdict())
 
     def admit(self, person: PersonId, user_name: str, by: str) -> bool:
         """Give a user access; false when they have it already."""
         if self.is_known(person):
             return False
-        self._save(
-            KnownPerson(
-                platform=person.platform,
-                user_id=person.user_id,
-                user_name=user_name,
-                added_at=self._now,
-                added_by=by,
-            )
-        )
+        self._save(KnownPerson(**person._asdict(), user_name=user_name, added_at=self._now, added_by=by))
         return True
 
     def revoke(self, person: PersonId) -> bool:
         """Take a user's access back; false when they had none."""
-        gone = delete(KnownPerson).where(
-            col(KnownPerson.platform) == person.platform, col(KnownPerson.user_id) == person.user_id
-        )
-        return self._run(gone).rowcount > 0
+        access = delete(KnownPerson).where(same(KnownPerson, *PersonId._fields))
+        return self._run(access, **person._asdict()).rowcount > 0
 
     def known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
         """Return known users by platform and user id, after the given user."""
@@ -134,11 +116,11 @@ class Pairings(Repository):
         older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
         if older is not None and older.status is PairingStatus.PENDING:
             pairing.id = older.id
-        kept = self._session.merge(pairing)
+        stored = self._session.merge(pairing)
         self._session.flush()
         long_ago = col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY
         self._run(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
-        return kept
+        return stored
 
     def note_sent(self, pairing: Pairing, address: Address) -> None:
         """Record that the user got the code once more, and in which channel."""
@@ -147,11 +129,11 @@ class Pairings(Repository):
 
     def named(self, text: str) -> Pairing:
         """Return the pairing request with this number or code; raises ``NotFound``."""
-        wanted = Pairing.code == code_of(text)
+        condition = Pairing.code == code_of(text)
         if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
-            wanted = Pairing.id == int(text)
+            condition = Pairing.id == int(text)
         return required(
-            self._first(select(Pairing).where(wanted)),
+            self._first(select(Pairing).where(condition)),
             f"there is no pairing {text!r}; list them with `maestro pairings list`",
         )
 
@@ -180,11 +162,11 @@ class Pairings(Repository):
 
     def redeem(self, code: str) -> Invitation | None:
         """Use an invitation code, which then becomes invalid; None when it is unknown, used or expired."""
-        found = self._session.get(Invitation, _code_digest(code))
-        if found is None:
+        invitation = self._session.get(Invitation, _code_digest(code))
+        if invitation is None:
             return None
-        self._session.delete(found)
-        return found if found.expires_at > self._now else None
+        self._session.delete(invitation)
+        return invitation if invitation.expires_at > self._now else None
 
     def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
         """Count the wrong codes of this user, and of all users, in the period that ends now."""

@@ -24,10 +24,10 @@ class PayingClients(Repository):
 
     def id_of(self, name: str) -> int | None:
         """Return the id of the client with this name or slug, None for an empty text; raises ``InvalidEdit``."""
-        found = self._of_name(name) or self._of_slug(name) if name else None
-        if name and found is None:
+        client = self._of_name(name) or self._of_slug(name) if name else None
+        if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
-        return found.id if found is not None else None
+        return client.id if client is not None else None
 
     def name_of(self, client_id: int | None) -> str:
         """Return the name of a client, empty for None."""
@@ -42,7 +42,7 @@ class PayingClients(Repository):
             raise Conflict(f"{new.name} is the slug of the client {other.name!r}; choose another name")
         self._require_free(new.slug, new.name)
         client = Client(**new.model_dump(by_alias=False))
-        self._put(client)
+        self._save(client)
         Audit(self._link, self._now).add(actor, "client.create", client.name)
         return client
 
@@ -55,7 +55,7 @@ class PayingClients(Repository):
         for name in different:
             setattr(client, name, getattr(change, name))
         if different:
-            self._put(client)
+            self._save(client)
             Audit(self._link, self._now).add(actor, "client.change", client.name, ", ".join(different))
         if "daily_budget_usd" in different:
             Jobs(self._link, self._now).wake_for_models(WaitReason.BUDGET)
@@ -78,7 +78,7 @@ class PayingClients(Repository):
         for name, value in new.model_dump(by_alias=False).items():
             setattr(client, name, value)
         client.configured = True
-        self._put(client)
+        self._save(client)
         return client
 
     def leave_out(self, named: Container[str]) -> None:
@@ -86,7 +86,7 @@ class PayingClients(Repository):
         for gone in self._all(select(Client).where(Client.configured)):
             if gone.name not in named:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
-                self._put(gone)
+                self._save(gone)
 
     def _uses(self, client: Client) -> str:
         agent = self._first(select(Agent.slug).where(Agent.client_id == client.id))
@@ -99,9 +99,6 @@ class PayingClients(Repository):
             if self._first(select(column).where(column == client.id).limit(1)) is not None:
                 return "there was work for it, and its usage is kept; take its budget away instead"
         return ""
-
-    def _put(self, client: Client) -> None:
-        self._save(client)
 
     def _of_name(self, name: str) -> Client | None:
         return self._first(select(Client).where(Client.name == name))

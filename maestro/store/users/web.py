@@ -13,7 +13,7 @@ from sqlmodel import col, select
 from maestro.domain.messages import Address
 from maestro.domain.people.people import ChannelOwner, ConnectorStatus, EndedLogin, UploadedFile, WebTicket
 from maestro.store.engine.repository import Repository
-from maestro.store.engine.statements import PreparedStatement, insert
+from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, insert
 
 
 class WebUsers(Repository):
@@ -43,25 +43,16 @@ class WebUsers(Repository):
 
     def take_ticket(self, ticket: str) -> WebTicket | None:
         """Use a ticket, which then becomes invalid; None when it is unknown, used or expired."""
-        found = self._session.get(WebTicket, _digest(ticket))
-        if found is None:
+        row = self._session.get(WebTicket, _digest(ticket))
+        if row is None:
             return None
-        self._session.delete(found)
-        return found if found.expires_at > self._now else None
+        self._session.delete(row)
+        return row if row.expires_at > self._now else None
 
     def own_channel(self, address: Address, user_id: str) -> bool:
         """Make a user the owner of a channel that has none; true when the channel is theirs."""
-        self._session.exec(
-            insert(ChannelOwner)
-            .values(
-                platform=address.platform,
-                account=address.account,
-                channel=address.channel,
-                user_id=user_id,
-                opened_at=self._now,
-            )
-            .on_conflict_do_nothing()
-        )
+        values = {"user_id": user_id, "opened_at": self._now, **address.model_dump(include=set(CHANNEL_KEY))}
+        self._session.exec(insert(ChannelOwner).values(**values).on_conflict_do_nothing())
         owner = self._session.get(ChannelOwner, (address.platform, address.account, address.channel))
         return owner is not None and owner.user_id == user_id
 
@@ -76,7 +67,7 @@ class WebUsers(Repository):
 
     def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
         """Store the state that a connector reports; ``trouble`` makes the detail its last error."""
-        status = self._status(platform, account)
+        status = self.status(platform, account)
         status.state, status.detail, status.changed_at = state, detail, self._now
         if trouble:
             status.last_error, status.last_error_at = detail, self._now
@@ -88,12 +79,13 @@ class WebUsers(Repository):
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
         self._change(self._EVENT, **vars(status))
 
-    def _status(self, platform: str, account: str) -> ConnectorStatus:
-        found = self._session.get(ConnectorStatus, (platform, account))
-        if found is None:
-            found = _starting(platform, account, self._now)
-            self._session.add(found)
-        return found
+    def status(self, platform: str, account: str) -> ConnectorStatus:
+        """Return the state of a connector; a connector without one is starting."""
+        status = self._session.get(ConnectorStatus, (platform, account))
+        if status is None:
+            status = _starting(platform, account, self._now)
+            self._session.add(status)
+        return status
 
     def connectors(self) -> Sequence[ConnectorStatus]:
         """Return the states of all connectors."""
