@@ -54,16 +54,16 @@ def input_job(tx: Transaction, job: Job) -> Job:
     return what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
-def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptInput:
+def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptInput:
     """Return the messages that the job answers, and the history before them."""
-    user_name = next((row.user_name for row in asked if row.id == job.inbox_id), "")
+    user_name = next((row.user_name for row in rows if row.id == job.inbox_id), "")
     if job.task:
         return PromptInput(turns=(task_turn(tx, job),), user_name=user_name)
     own = earlier_turns(tx, job) if job.parent_id is not None else ()
     if own:
         return PromptInput(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
     if job.parent_id is None:
-        turns, earlier, note = _messages_to_answer(tx, job, asked)
+        turns, earlier, note = _messages_to_answer(tx, job, rows)
     else:
         before = messages_before(tx, job, HISTORY_ROWS)
         turns, earlier = (results_turn(tx, job),), tuple(_as_entries(tx, before, job))
@@ -77,16 +77,16 @@ def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> P
     )
 
 
-def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
+def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
     if job.what_if:
-        return _read_what_if_input(tx, job, asked)
+        return _read_what_if_input(tx, job, rows)
     # Merged messages are one request to the model; the newest of them ends the history.
-    last = tx.conversations.recall(asked[-1].id)
+    last = tx.conversations.recall(rows[-1].id)
     if last is None:
         return (), (), ""
-    ids = {row.id or 0 for row in asked}
+    ids = {row.id or 0 for row in rows}
     newest_first = _read_history(tx, job, last, ids)
-    quotes = _quotes(tx, job, asked, [message for message in newest_first if message.inbox_id not in ids])
+    quotes = _quotes(tx, job, rows, [message for message in newest_first if message.inbox_id not in ids])
     turns: list[HistoryEntry] = []
     earlier: list[HistoryEntry] = []
     for message, entry in zip(newest_first, _as_entries(tx, newest_first, job), strict=True):
@@ -105,20 +105,20 @@ def _last_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage]) -> st
     return outcomes_note(tx.jobs.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
-def _read_what_if_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
+def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
     """Return the input of a what-if without recording any message: those that were never recorded stay unrecorded.
 
     See docs/decisions.md: what-if.
     """
-    recorded = {row.id: tx.conversations.recorded(row.id) for row in asked}
-    last = recorded[asked[-1].id]
-    conversation_id = last.conversation_id if last is not None else _find_conversation(tx, job, asked[-1])
+    recorded = {row.id: tx.conversations.recorded(row.id) for row in rows}
+    last = recorded[rows[-1].id]
+    conversation_id = last.conversation_id if last is not None else _find_conversation(tx, job, rows[-1])
     newest = tx.conversations.newest(conversation_id, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [message for message in newest if message.inbox_id is None or message.inbox_id not in recorded]
-    files = tx.inbox.media.of([row.id or 0 for row in asked])
-    quotes = _quotes(tx, job, asked, earlier)
+    files = tx.inbox.media.of([row.id or 0 for row in rows])
+    quotes = _quotes(tx, job, rows, earlier)
     turns: list[HistoryEntry] = []
-    for row in asked:
+    for row in rows:
         row_files, message = files.get(row.id or 0, ()), recorded[row.id]
         text = message.content if message is not None else spoken_text(row.content, row_files)
         message_id = message.id if message is not None else None
@@ -129,14 +129,14 @@ def _read_what_if_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) ->
 
 
 def _quotes(
-    tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
+    tx: Transaction, job: Job, rows: Sequence[InboxRow], newest_first: Sequence[StoredMessage]
 ) -> Mapping[int | None, str]:
     """Return, by the id of the reply, the texts that these messages quote.
 
     A quote that the model sees anyway is left out: a message of the same turn, or one in the recent history.
     """
-    quotes = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
-    answered = {row.id for row in asked}
+    quotes = ((row.id, tx.inbox.quotes.of(row, job.agent_id)) for row in rows if row.reply_to)
+    answered = {row.id for row in rows}
     return {
         row_id: quotation_text(quote)
         for row_id, quote in quotes
@@ -160,12 +160,12 @@ def _with_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryEn
     return HistoryEntry(Role.USER, prompt, estimate(prompt), files=entry.files)
 
 
-def _read_history(tx: Transaction, job: Job, last: MessageColumns, asked: set[int]) -> list[StoredMessage]:
+def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
     """Return the history up to the last message; complete texts are read where another agent answers."""
     conversation_id = job.conversation_id or 0
     if _conversation_owner(tx, job) is not None:
         return tx.conversations.newest(conversation_id, last.id or EVER, HISTORY_ROWS)
-    return tx.conversations.outline(conversation_id, last, HISTORY_ROWS, asked)
+    return tx.conversations.outline(conversation_id, last, HISTORY_ROWS, answered_ids)
 
 
 def _conversation_owner(tx: Transaction, job: Job) -> int | None:
@@ -256,17 +256,17 @@ class ContextActivities:
         tools = frozenset(spec.name for spec in specs)
         window = rules.window(model_for(job, agent.model) or tx.llm.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
-        asked = tx.jobs.merged.answered_messages(job)
-        prompt_input, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
+        rows = tx.jobs.merged.answered_messages(job)
+        prompt_input, scope_key = read_prompt_input(tx, job, rows), memory_scope_of(tx, job, agent, rules.scope)
         knowledge = Knowledge(
             skills=tx.agents.skills.index().choose(prompt_input.text, tools, agent.skill_slugs),
-            facts=tx.memory.best(agent.id or 0, FACTS, place),
-            states=tx.memory.states(agent.id or 0, place),
+            facts=tx.memory.best(agent.id or 0, FACTS, scope_key),
+            states=tx.memory.states(agent.id or 0, scope_key),
             addendum=addendum(agent) if rules.chat else "",
         )
         circle = None
         if job.depth < MAX_DEPTH:  # a task at this depth cannot be delegated further, so no agent is offered
-            sender = next((Person.sender_of(row) for row in asked if row.id == job.inbox_id), None)
+            sender = next((Person.sender_of(row) for row in rows if row.id == job.inbox_id), None)
             circle = tx.agents.colleagues.staff().circle(sender)
         own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, prompt_input, knowledge, tx.now.date(), budget)

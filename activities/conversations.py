@@ -158,11 +158,11 @@ class PreparationActivities:
 class TagActivities:
     """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
 
-    def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
-        """``asked`` is called when a question is ready to be sent."""
+    def __init__(self, store: Store, rules: Callable[[], ActingRules], on_question: Callable[[], None]) -> None:
+        """``on_question`` is called when a question is ready to be sent."""
         self._store = store
         self._rules = rules
-        self._asked = asked
+        self._on_question = on_question
 
     @activity.defn(no_thread_cancel_exception=True)
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
@@ -179,7 +179,7 @@ class TagActivities:
         with self._store.begin() as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
-                tx.when_committed(self._asked)
+                tx.when_committed(self._on_question)
         if isinstance(outcome, Question):
             raise wait_for_person(outcome)
         return outcome

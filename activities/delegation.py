@@ -41,13 +41,13 @@ class DelegationActivities:
             agent = tx.agents.get(job.agent_id)
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
-            asked = job.inbox_id is not None
+            has_user = job.inbox_id is not None
             outcome = TakeUpOutcome(
                 agent=agent.slug,
                 conversation_id=job.conversation_id or 0,
                 heard=tx.jobs.delegations.delegator(job) is not None,
-                typing=asked and self._typing.start(job.id, job.address),
-                asked=asked,
+                typing=has_user and self._typing.start(job.id, job.address),
+                asked=has_user,
                 precedence=tx.jobs.precedence_of(job),
             )
             return tx.jobs.steps.done(ref, outcome)
@@ -105,7 +105,6 @@ def messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage
 
 
 def _answer(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return a job's answer, in a conversation or without one."""
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate(job.said))
     message = tx.conversations.message(job.answer_id)

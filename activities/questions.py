@@ -48,14 +48,14 @@ class AskingRules:
     approvers: tuple[str, ...] = ()
 
 
-def ask_question(tx: Transaction, job: Job, step: ToolStep, asked: ToolQuestion, rules: AskingRules) -> Question:
+def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion, rules: AskingRules) -> Question:
     """Return the question of this call; on the first call, also send the question to the user."""
     earlier = _earlier_question(tx, step)
     if earlier is not None:
         return earlier
     question = _new_question(tx, job, step, rules)
-    question.text, question.context = storable(asked.text), storable(asked.context)
-    choices = tuple(map(storable, asked.choices))
+    question.text, question.context = storable(draft.text), storable(draft.context)
+    choices = tuple(map(storable, draft.choices))
     question.choices = choices_json(choices)
     text = "\n\n".join(filter(None, (question.context, question.text, choices_text(choices))))
     return _send_question(tx, job, question, text)

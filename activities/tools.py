@@ -29,7 +29,7 @@ from maestro.llm.middleware.limits import StopWatch
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run
-from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller, ToolImage
+from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, ToolCaller
 from maestro.tools.registry import ToolRegistry
 
 CUT_MARK = "\n[cut: the result was longer]"
@@ -68,21 +68,12 @@ class ToolCallCase:
 
 
 @dataclass(frozen=True)
-class ToolRunResult:
-    """The outcome of a call, with its text and pictures for the model."""
-
-    state: ToolState
-    text: str
-    pictures: tuple[ToolImage, ...] = ()
-
-
-@dataclass(frozen=True)
 class BegunToolCall:
     """A call that is about to run; with a ``result`` it does not run, with a ``question`` it waits for the answer."""
 
     caller: ToolCaller
     parsed: ParsedToolCall | None = None
-    result: ToolRunResult | None = None
+    result: ToolCallResult | None = None
     question: Question | None = None
 
 
@@ -95,14 +86,14 @@ class ToolActivities:
         registry: ToolRegistry,
         rules: Callable[[], ToolRules],
         watch: StopWatch,
-        asked: Callable[[], None],
+        on_question: Callable[[], None],
     ) -> None:
-        """``asked`` is called when a question is ready to be sent."""
+        """``on_question`` is called when a question is ready to be sent."""
         self._store = store
         self._registry = registry
         self._rules = rules
         self._watch = watch
-        self._asked = asked
+        self._on_question = on_question
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
@@ -115,12 +106,12 @@ class ToolActivities:
         parsed = await asyncio.to_thread(self._parse_arguments, step)
         begun = await asyncio.to_thread(self._begin, step, parsed)
         if begun.question is not None:
-            self._asked()
+            self._on_question()
             raise wait_for_person(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
             running = run(call.tool, call.arguments, begun.caller, self._rules().seconds)
-            result = _run_result(await self._watch.until_stopped(step.job_id, running))
+            result = await self._watch.until_stopped(step.job_id, running)
         return await committed(self._store, partial(self._end, step, begun, result))
 
     def _parse_arguments(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
@@ -154,18 +145,18 @@ class ToolActivities:
         """Decide whether the call may run, and ask a user where approval is required."""
         rules, parsed, caller = self._rules(), case.parsed, self._caller(tx, case.job, case.step)
         if isinstance(parsed, ToolCallResult):
-            return BegunToolCall(caller, result=_run_result(parsed))
+            return BegunToolCall(caller, result=parsed)
         tool, needs_approval = parsed.tool, case.call.name in rules.asking.approval
         if case.worn or (case.job.what_if and (needs_approval or not tool.read_only)):
             text = FAILED_REPEATEDLY if case.worn else NOT_MADE_IN_WHAT_IF
-            return BegunToolCall(caller, result=ToolRunResult(ToolState.REFUSED, text))
+            return BegunToolCall(caller, result=ToolCallResult(text, ToolState.REFUSED))
         if case.begun and isinstance(tool, AsyncTool) and not tool.idempotent:
-            return BegunToolCall(caller, result=ToolRunResult(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
+            return BegunToolCall(caller, result=ToolCallResult(UNKNOWN_OUTCOME, ToolState.UNKNOWN))
         if isinstance(tool, QuestionTool):
-            asked = ask(tool, parsed.arguments)
-            if isinstance(asked, ToolCallResult):
-                return BegunToolCall(caller, result=_run_result(asked))
-            return _apply_question(caller, ask_question(tx, case.job, case.step, asked, rules.asking))
+            question_or_failure = ask(tool, parsed.arguments)
+            if isinstance(question_or_failure, ToolCallResult):
+                return BegunToolCall(caller, result=question_or_failure)
+            return _apply_question(caller, ask_question(tx, case.job, case.step, question_or_failure, rules.asking))
         if needs_approval:
             question = ask_approval(tx, case.job, case.step, case.call, rules.asking)
             if question.status is not QuestionStatus.ANSWERED:
@@ -183,7 +174,7 @@ class ToolActivities:
             turn=(step.number, step.place),
         )
 
-    def _end(self, step: ToolStep, begun: BegunToolCall, result: ToolRunResult | None) -> ToolOutcome:
+    def _end(self, step: ToolStep, begun: BegunToolCall, result: ToolCallResult | None) -> ToolOutcome:
         """Store the result of the call, in one transaction with a tool's changes of the store.
 
         Results are scanned for secrets before that transaction. Texts that a tool reads from the store were scanned
@@ -192,13 +183,17 @@ class ToolActivities:
         rules, images = self._rules(), []
         limit = rules.max_result_chars
         if result is not None:
-            result = replace(result, text=rules.redact(result.text[: limit + LOOK_AHEAD]))
+            ready: ParsedToolCall | ToolCallResult = replace(
+                result, text=rules.redact(result.text[: limit + LOOK_AHEAD])
+            )
             images = [ImageRef(digest=rules.keep(p.content), content_type=p.content_type) for p in result.pictures]
-        ready = result or _prepare_call(begun)
+        else:
+            assert begun.parsed is not None
+            ready = prepare(begun.parsed, begun.caller)
         with self._store.begin() as tx:
             if isinstance(ready, ParsedToolCall):
                 assert isinstance(ready.tool, StoreTool)
-                ready = _run_result(act(ready.tool, tx, ready.arguments, begun.caller))
+                ready = act(ready.tool, tx, ready.arguments, begun.caller)
             row = tx.jobs.tool_runs.get(step.job_id, step.number, step.place)
             text = ready.text if len(ready.text) <= limit else ready.text[: limit - len(CUT_MARK)] + CUT_MARK
             row.state, row.result = ready.state, tx.llm.prompts.keep(storable(text))
@@ -211,17 +206,6 @@ class ToolActivities:
 def _call(tx: Transaction, step: ToolStep) -> ToolCall:
     answer = tx.llm.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
-
-
-def _prepare_call(begun: BegunToolCall) -> ParsedToolCall | ToolRunResult:
-    """Return a call whose remaining work only needs the store, or the reason why the call cannot run."""
-    assert begun.parsed is not None
-    prepared = prepare(begun.parsed, begun.caller)
-    return _run_result(prepared) if isinstance(prepared, ToolCallResult) else prepared
-
-
-def _run_result(result: ToolCallResult) -> ToolRunResult:
-    return ToolRunResult(ToolState.FAILED if result.failed else ToolState.DONE, result.text, result.pictures)
 
 
 def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
@@ -237,4 +221,4 @@ def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
         case QuestionStatus.EXPIRED | QuestionStatus.CANCELLED:
             is_approval = question.kind is QuestionKind.APPROVAL
             text = "Nobody answered in time" + (": this call was not made." if is_approval else ".")
-    return BegunToolCall(caller, result=ToolRunResult(state, text))
+    return BegunToolCall(caller, result=ToolCallResult(text, state))

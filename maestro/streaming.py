@@ -42,13 +42,13 @@ class Drafting:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def place(self, job_id: str, connector: Connector, *, anew: bool) -> float | None:
+    async def place(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
         """Send the placeholder message of a draft to the platform, and record its receipt.
 
-        Without ``anew``, no placeholder is sent: the call only finds out whether an earlier send succeeded. Where the
-        platform cannot tell, the draft is dropped; at most an empty placeholder stays in the channel.
+        Without ``may_send``, the call only finds out whether an earlier send succeeded. Where the platform cannot tell,
+        the draft is dropped; at most an empty placeholder stays in the channel.
         """
-        message = await asyncio.to_thread(self._begin_placing, job_id, anew)
+        message = await asyncio.to_thread(self._begin_placing, job_id, may_send)
         if message is None:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
@@ -78,17 +78,17 @@ class Drafting:
         """Delete the row of a draft."""
         await uninterrupted(asyncio.to_thread(self._forget, job_id))
 
-    def _begin_placing(self, job_id: str, anew: bool) -> OutgoingMessage | None:
+    def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
         """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find(job_id)
             if draft is None or (
-                anew and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
+                may_send and not (tx.bots.channels.why_disabled(job.address) is None and not job.stop_requested)
             ):
                 return None
-            if anew and _another_speaks(tx, job):
+            if may_send and _another_speaks(tx, job):
                 return None
-            if draft.state is DraftState.WRITTEN and not anew:
+            if draft.state is DraftState.WRITTEN and not may_send:
                 return None
             if not tx.deliveries.drafts.sending(job_id):
                 return None
@@ -217,7 +217,7 @@ class DraftStreamer:
 
     async def settle(self, job_id: str, connector: Connector) -> None:
         """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
-        if await self._drafting.place(job_id, connector, anew=False) is not None:
+        if await self._drafting.place(job_id, connector, may_send=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
     async def _check_drafts(self) -> None:
@@ -282,7 +282,9 @@ class DraftStreamer:
         job_id = addressed.draft.job_id
         match step:
             case DraftStep.PLACE:
-                return await self._drafting.place(job_id, connector, anew=addressed.draft.state is DraftState.WRITTEN)
+                return await self._drafting.place(
+                    job_id, connector, may_send=addressed.draft.state is DraftState.WRITTEN
+                )
             case DraftStep.EDIT:
                 return await self._drafting.edit(addressed, connector)
             case DraftStep.END:

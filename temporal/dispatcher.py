@@ -319,7 +319,6 @@ class Dispatcher:
 
 
 def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
-    """Return the workflow class for a job of this kind."""
     if job.what_if:
         return WhatIfWorkflow.run
     if job.parent_id is not None:

@@ -60,8 +60,8 @@ class Endpoint:
 def _check_pem(text: str, setting: str, kind: str) -> None:
     if not text or f"{kind}-----" in text:
         return
-    wanted = "a certificate" if kind == "CERTIFICATE" else "a private key"
+    item = "a certificate" if kind == "CERTIFICATE" else "a private key"
     raise ConfigurationError(
-        f"{setting} holds no {wanted.partition(' ')[2]} in PEM form (-----BEGIN ...{kind}-----): put {wanted} there, "
+        f"{setting} holds no {item.partition(' ')[2]} in PEM form (-----BEGIN ...{kind}-----): put {item} there, "
         f'best as "file:PATH".'
     )

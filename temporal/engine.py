@@ -66,10 +66,10 @@ class Engine:
         if self.client is None:
             return False
         try:
-            found = await pollers_of(self.client, self._endpoint.namespace, queue, WORKFLOWS)
+            pollers = await pollers_of(self.client, self._endpoint.namespace, queue, WORKFLOWS)
         except AWAY:
             return False
-        return any(poller.seen <= POLLER_COUNTS for poller in found)
+        return any(poller.seen <= POLLER_COUNTS for poller in pollers)
 
     async def run(self, *services: Service) -> None:
         """Connect, and run the services until cancelled."""

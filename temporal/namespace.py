@@ -44,7 +44,7 @@ _NOT_TOLD = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMEN
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The search attributes that a namespace lacks, and those that have another type than Keyword."""
+    """The search attributes that a namespace difference, and those that have another type than Keyword."""
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
@@ -77,9 +77,9 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
     Raises ``TemporalUnavailable`` with the fix when the server refuses, ``RPCError`` when a retry may succeed.
     """
     try:
-        found = await lacking(client, namespace)
-        if found.missing:
-            await _add(client, namespace, found.missing)
+        difference = await lacking(client, namespace)
+        if difference.missing:
+            await _add(client, namespace, difference.missing)
     except RPCError as error:
         if error.status in PASSING:
             raise
@@ -87,12 +87,12 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
             f"Temporal refused to list or add its search attributes ({error}). Without them no message can be started: "
             f"have an administrator run `{create_command(namespace)}`."
         ) from None
-    if found.mistyped:
+    if difference.mistyped:
         raise TemporalUnavailable(
-            f"Namespace {namespace} has {mistyped_text(found)}, and no message can be started: "
-            f"{mistyped_fix(found, namespace)}."
+            f"Namespace {namespace} has {mistyped_text(difference)}, and no message can be started: "
+            f"{mistyped_fix(difference, namespace)}."
         )
-    return found.missing
+    return difference.missing
 
 
 async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
@@ -111,15 +111,15 @@ def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -
     return f"temporal operator search-attribute create -n {namespace} {named} --type Keyword"
 
 
-def mistyped_text(found: Shortfall) -> str:
+def mistyped_text(difference: Shortfall) -> str:
     """Return a text that names the attributes of another type."""
-    each = ", ".join(f"{name} of type {kind}" for name, kind in found.mistyped.items())
+    each = ", ".join(f"{name} of type {kind}" for name, kind in difference.mistyped.items())
     return f"the search attribute {each} instead of Keyword"
 
 
-def mistyped_fix(found: Shortfall, namespace: str) -> str:
+def mistyped_fix(difference: Shortfall, namespace: str) -> str:
     """Return the text that says how to fix attributes of another type."""
-    names = tuple(found.mistyped)
+    names = tuple(difference.mistyped)
     named = " ".join(f"--name {name}" for name in names)
     remove = f"temporal operator search-attribute remove -n {namespace} {named} --yes"
     return (
@@ -132,7 +132,7 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """Register the namespace and add missing search attributes; return a sentence for each change.
 
     ``retention`` is how long a new namespace keeps finished histories; most servers require a day at least. Raises
-    ``TemporalUnavailable`` with the administrator's commands as the fix when Maestro lacks the rights.
+    ``TemporalUnavailable`` with the administrator's commands as the fix when Maestro difference the rights.
     """
     try:
         client = await connect(endpoint)

@@ -22,12 +22,12 @@ from maestro.store.background.runs import FollowedSchedule
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from temporal.schedules import (
+    DesiredSchedule,
     ScheduleTerms,
-    WantedSchedule,
+    desired_schedule,
     put_schedule,
     remove_schedule,
     schedule_id,
-    wanted_schedule,
 )
 
 AT_ONCE = 20
@@ -62,7 +62,7 @@ class ScheduleSnapshot:
 
     stamp: tuple[object, ...]
     ids: frozenset[str]
-    wants: Sequence[tuple[ScheduleColumns, WantedSchedule]]
+    desired: Sequence[tuple[ScheduleColumns, DesiredSchedule]]
     unreadable: Sequence[FollowedSchedule]
 
 
@@ -119,8 +119,12 @@ class ScheduleKeeper:
         if snapshot is None:
             return True
         again, self._again, self._seen = self._again, set(), None
-        changed = [(row, want) for row, want in snapshot.wants if due or want.id in again or _is_outdated(row, want)]
-        outcomes = await _gather_limited(self._update_schedule(client, row, want) for row, want in changed)
+        changed = [
+            (row, desired)
+            for row, desired in snapshot.desired
+            if due or desired.id in again or _is_outdated(row, desired)
+        ]
+        outcomes = await _gather_limited(self._update_schedule(client, row, desired) for row, desired in changed)
         await asyncio.to_thread(self._note, [*snapshot.unreadable, *filter(None, outcomes)])
         await asyncio.to_thread(self._begin_late, changed)
         await _gather_limited(self._remove(client, orphan) for orphan in self._known - snapshot.ids)
@@ -131,28 +135,28 @@ class ScheduleKeeper:
         return not self._again
 
     async def _update_schedule(
-        self, client: Client, planned: ScheduleColumns, want: WantedSchedule
+        self, client: Client, planned: ScheduleColumns, desired: DesiredSchedule
     ) -> FollowedSchedule | None:
         """Update Temporal for one row and return the result; None if the update should be retried soon."""
         try:
-            await put_schedule(client, want, anew=_is_outdated(planned, want))
+            await put_schedule(client, desired, overwrite=_is_outdated(planned, desired))
         except RPCError as error:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
-                self._again.add(want.id)
+                self._again.add(desired.id)
             if error.status not in REFUSALS | DENIALS:
                 return None
             return FollowedSchedule(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
-        return FollowedSchedule(planned, want.digest)
+        return FollowedSchedule(planned, desired.digest)
 
-    async def _remove(self, client: Client, its_id: str) -> None:
+    async def _remove(self, client: Client, temporal_id: str) -> None:
         try:
-            await remove_schedule(client, its_id, self._terms().queues.main)
+            await remove_schedule(client, temporal_id, self._terms().queues.main)
         except RPCError as error:
-            log.info("schedule.not_removed", schedule=its_id, status=error.status.name)
-            self._again.add(its_id)
+            log.info("schedule.not_removed", schedule=temporal_id, status=error.status.name)
+            self._again.add(temporal_id)
         else:
-            self._known.discard(its_id)
+            self._known.discard(temporal_id)
 
     def _read_rows(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return a snapshot of the rows, None when nothing has changed."""
@@ -163,13 +167,13 @@ class ScheduleKeeper:
                 return None
             rows, now = tx.background.following.all(), tx.now
         ids = frozenset(schedule_id(terms.queues.main, planned.ref) for planned, _ in rows)
-        wants, unreadable = [], []
+        schedules, unreadable = [], []
         for planned, agent in rows:
             try:
-                wants.append((planned, wanted_schedule(planned, agent, terms, now)))
+                schedules.append((planned, desired_schedule(planned, agent, terms, now)))
             except InvalidEdit as error:
                 unreadable.append(FollowedSchedule(planned, planned.followed, str(error)))
-        return ScheduleSnapshot(stamp, ids, wants, unreadable)
+        return ScheduleSnapshot(stamp, ids, schedules, unreadable)
 
     def _note(self, outcomes: Sequence[FollowedSchedule]) -> None:
         changed = [
@@ -184,23 +188,24 @@ class ScheduleKeeper:
             with self._store.begin() as tx:
                 tx.background.following.note(changed)
 
-    def _begin_late(self, sent: Sequence[tuple[ScheduleColumns, WantedSchedule]]) -> None:
+    def _begin_late(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""
-        once = [(planned.ref, want.id) for planned, want in sent if planned.ended_at is None and runs_once(planned)]
+        once = [
+            (planned.ref, desired.id) for planned, desired in sent if planned.ended_at is None and runs_once(planned)
+        ]
         if once:
             with self._store.begin() as tx:
-                begun = [ref for ref, its_id in once if tx.background.runs.begin_late(ref, its_id)]
+                begun = [ref for ref, temporal_id in once if tx.background.starts.begin_late(ref, temporal_id)]
             for ref in begun:
                 log.info("schedule.late", schedule=ref)
 
 
-def _is_outdated(planned: ScheduleColumns, want: WantedSchedule) -> bool:
+def _is_outdated(planned: ScheduleColumns, desired: DesiredSchedule) -> bool:
     """Return whether Temporal still has an older digest, or refused the last update."""
-    return planned.followed != want.digest or bool(planned.follow_error)
+    return planned.followed != desired.digest or bool(planned.follow_error)
 
 
 async def _gather_limited(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
-    """Await all awaitables, with a limit on how many run at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def limited(call: Coroutine[None, None, Result]) -> Result:

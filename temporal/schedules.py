@@ -142,7 +142,7 @@ class ScheduleTerms:
 
 
 @dataclass(frozen=True)
-class WantedSchedule:
+class DesiredSchedule:
     """The schedule that Temporal should have for a row; ``digest`` changes with any part of it."""
 
     id: str
@@ -156,9 +156,9 @@ def schedule_id(main_queue: str, ref: str) -> str:
     return f"{main_queue}-{ref}"
 
 
-def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
+def desired_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms, now: datetime) -> DesiredSchedule:
     """Return the schedule that Temporal should have for a row; raises ``InvalidEdit`` for an invalid rule."""
-    its_id = schedule_id(terms.queues.main, planned.ref)
+    temporal_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
     written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
     spec = spec_of(written, zone, planned.anchored_at, now)
@@ -168,7 +168,7 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
     ref = terms.pace.job_ref(terms.queues, planned.address, job_id="", run=1, schedule=planned.ref)
     # The priority ignores the client that pays, which only the run itself reads.
     precedence = precedence_of(Priority.SCHEDULED, agent.client_id, None, planned.address)
-    action = _action(its_id, terms, ref, attributes, precedence)
+    action = _action(temporal_id, terms, ref, attributes, precedence)
     schedule = Schedule(
         action=action,
         spec=spec,
@@ -185,18 +185,18 @@ def wanted_schedule(planned: ScheduleColumns, agent: Agent, terms: ScheduleTerms
         *(ref, action.id, action.task_queue, action.static_summary, action.priority),
         *(pair.value for pair in attributes),
     )
-    return WantedSchedule(its_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
+    return DesiredSchedule(temporal_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
 
 
 def _action(
-    its_id: str, terms: ScheduleTerms, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
+    temporal_id: str, terms: ScheduleTerms, ref: JobRef, attributes: TypedSearchAttributes, precedence: Precedence
 ) -> ScheduleActionStartWorkflow:
     # The link shows all runs of the schedule, because Temporal chooses the id of each run.
     runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
     return ScheduleActionStartWorkflow(
         ScheduledWorkflow.run,
         ref,
-        id=its_id,
+        id=temporal_id,
         task_queue=terms.queues.main,
         task_timeout=TASK_TIMEOUT,
         typed_search_attributes=attributes,
@@ -206,24 +206,24 @@ def _action(
     )
 
 
-async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
+async def put_schedule(client: Client, desired: DesiredSchedule, *, overwrite: bool) -> None:
     """Create or update a schedule in Temporal; raises the errors of the SDK.
 
-    Without ``anew``, the update only reverts changes that were made in Temporal itself. Temporal still catches up on
-    times missed in an outage when the schedule is updated right after the outage (measured).
+    Without ``overwrite``, the update only reverts changes that were made in Temporal itself. Temporal still catches up
+    on times missed in an outage when the schedule is updated right after the outage (measured).
     """
-    if not await _update(client, wanted, anew=anew):
+    if not await _update(client, desired, overwrite=overwrite):
         try:
             await client.create_schedule(
-                wanted.id, wanted.schedule, search_attributes=wanted.attributes, rpc_timeout=_REQUEST_TIMEOUT
+                desired.id, desired.schedule, search_attributes=desired.attributes, rpc_timeout=_REQUEST_TIMEOUT
             )
         except ScheduleAlreadyRunningError:  # another process created it first
-            await _update(client, wanted, anew=anew)
+            await _update(client, desired, overwrite=overwrite)
 
 
-async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
+async def remove_schedule(client: Client, temporal_id: str, main_queue: str) -> None:
     """Remove a schedule that starts workflows on this queue; raises the errors of the SDK."""
-    handle = client.get_schedule_handle(its_id)
+    handle = client.get_schedule_handle(temporal_id)
     try:
         description = await handle.describe(rpc_timeout=_REQUEST_TIMEOUT)
         action = description.schedule.action
@@ -234,16 +234,16 @@ async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
             raise
 
 
-async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool:
+async def _update(client: Client, desired: DesiredSchedule, *, overwrite: bool) -> bool:
     """Update a schedule; return False if Temporal has no such schedule."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
-        if not anew and _is_unchanged(present.description.schedule, wanted.schedule):
+        if not overwrite and _is_unchanged(present.description.schedule, desired.schedule):
             return None
-        return ScheduleUpdate(wanted.schedule, search_attributes=wanted.attributes)
+        return ScheduleUpdate(desired.schedule, search_attributes=desired.attributes)
 
     try:
-        await client.get_schedule_handle(wanted.id).update(change, rpc_timeout=_REQUEST_TIMEOUT)
+        await client.get_schedule_handle(desired.id).update(change, rpc_timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return False
@@ -251,14 +251,14 @@ async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool
     return True
 
 
-def _is_unchanged(present: Schedule, wanted: Schedule) -> bool:
+def _is_unchanged(present: Schedule, desired: Schedule) -> bool:
     """Return whether a schedule is as Maestro set it; the payload of its runs is compared only if it is readable."""
-    old, new = present.action, wanted.action
+    old, new = present.action, desired.action
     return (
         isinstance(old, ScheduleActionStartWorkflow)
         and isinstance(new, ScheduleActionStartWorkflow)
         and (old.workflow, old.id, old.task_queue) == (new.workflow, new.id, new.task_queue)
-        and present.spec == wanted.spec
-        and present.policy == wanted.policy
-        and (present.state.paused, present.state.note) == (wanted.state.paused, wanted.state.note)
+        and present.spec == desired.spec
+        and present.policy == desired.policy
+        and (present.state.paused, present.state.note) == (desired.state.paused, desired.state.note)
     )

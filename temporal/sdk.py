@@ -266,8 +266,8 @@ def _module(name: str) -> Any:
 def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
     """Return whether these are the functions that may be replaced; the last one makes the result of a skipped visit."""
     *replaced, nothing_done = functions
-    found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
-    return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
+    parameters = {each.__name__: tuple(inspect.signature(each).parameters) for each in replaced if each is not None}
+    return sdk_version == SDK_VERSION and parameters == PARAMETERS and nothing_done is not None
 
 
 def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:

@@ -141,7 +141,6 @@ class EmbeddedServer:
             self._process = None
 
     def _server_command(self) -> tuple[tuple[str, ...], str]:
-        """Return the server's command line for these settings, and the version of its program."""
         binary = find_binary()
         return server_command(self._config, binary), program_version(binary)
 

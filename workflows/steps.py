@@ -120,8 +120,8 @@ class RunDetails:
 class StepOptions:
     """The queue of a step, and its timeouts: for one attempt, and optionally for all attempts."""
 
-    once: timedelta
-    in_all: timedelta | None = None
+    attempt_timeout: timedelta
+    total_timeout: timedelta | None = None
     queue: str = ""
 
 
@@ -183,11 +183,15 @@ class QueuedSteps:
 
     def tool_options(self) -> StepOptions:
         """Return the options of a tool call."""
-        return StepOptions(once=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
+        return StepOptions(
+            attempt_timeout=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue
+        )
 
-    def connector_options(self, once: timedelta, in_all: timedelta | None = None) -> StepOptions:
+    def connector_options(self, attempt_timeout: timedelta, total_timeout: timedelta | None = None) -> StepOptions:
         """Return the options of a step that only the process with the connector can do."""
-        return StepOptions(once=once, in_all=in_all, queue=self._ref.connector_queue)
+        return StepOptions(
+            attempt_timeout=attempt_timeout, total_timeout=total_timeout, queue=self._ref.connector_queue
+        )
 
     async def do(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step on its queue; raises ``Suspended`` when it has to wait."""
@@ -197,8 +201,8 @@ class QueuedSteps:
                 step,
                 activity_id=step.step,
                 task_queue=options.queue or None,
-                start_to_close_timeout=options.once,
-                schedule_to_close_timeout=options.in_all,
+                start_to_close_timeout=options.attempt_timeout,
+                schedule_to_close_timeout=options.total_timeout,
                 heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
                 retry_policy=RETRY_AFTER_CRASH,
                 cancellation_type=WAIT_FOR_CLEANUP,

@@ -225,7 +225,6 @@ class Intake:
         return obeyed and control_words.can_stop(tx, arrival)
 
     def _refusal(self, tx: Transaction, arrival: ReceivedMessage) -> str | None:
-        """Return why this user's commands are refused here, or None."""
         return self._access.refusal(tx, arrival.message, arrival.binding, arrival.person)
 
     def _take(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> Job:

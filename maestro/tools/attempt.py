@@ -10,6 +10,7 @@ import structlog
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.tools import ToolState
 from maestro.store.transaction import Transaction, savepoint
 from maestro.tools.base import (
     Arguments,
@@ -36,10 +37,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ToolCallResult:
-    """The result of a call for the model, with pictures, and whether it failed."""
+    """The result of a call for the model, with pictures, and its state."""
 
     text: str
-    failed: bool = False
+    state: ToolState = ToolState.DONE
     pictures: tuple[ToolImage, ...] = ()
 
 
@@ -57,7 +58,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
         tool = registry.find(call.name, agent)
         return ParsedToolCall(tool, parse(tool.spec, call.arguments))
     except ToolFailure as failure:
-        return ToolCallResult(str(failure), failed=True)
+        return ToolCallResult(str(failure), ToolState.FAILED)
 
 
 def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
@@ -81,7 +82,7 @@ async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds
             await asyncio.wait({task}, timeout=GRACE_SECONDS)
             if not task.done():
                 log.warning("tool.left_behind", tool=type(tool).__name__)
-    return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", failed=True)
+    return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", ToolState.FAILED)
 
 
 def prepare(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
@@ -109,7 +110,7 @@ def _guarded(
     try:
         return work()
     except ToolFailure as failure:
-        return ToolCallResult(str(failure), failed=True)
+        return ToolCallResult(str(failure), ToolState.FAILED)
     except passing:
         raise
     except Exception as error:  # noqa: BLE001 - as in _outcome
@@ -122,7 +123,7 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
         output = output if isinstance(output, ToolOutput) else ToolOutput(str(output))
         return ToolCallResult(output.text, pictures=output.pictures)
     except ToolFailure as failure:
-        return ToolCallResult(str(failure), failed=True)
+        return ToolCallResult(str(failure), ToolState.FAILED)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     # Tools of installed packages may raise anything, even SystemExit; no error may lose the answer or end the process.
@@ -135,4 +136,4 @@ async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) ->
 
 def _broken(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
     log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
-    return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
+    return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)

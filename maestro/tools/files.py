@@ -256,7 +256,6 @@ def _copy(path: Path, copy: Path) -> int:
 
 
 def _content_type(copy: Path, name: str) -> str:
-    """Return the content type of a file by its bytes, else by its name."""
     with copy.open("rb") as file:
         known = by_magic(file.read(HEAD_BYTES))
         file.seek(0)

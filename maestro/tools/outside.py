@@ -139,10 +139,10 @@ class _Asking:
         answer = {"answer": state.answer} if state.status is QuestionStatus.ANSWERED else {}
         return {"questionId": state.question_id, "status": str(state.status), **answer}
 
-    def _store_question(self, agent: Agent, asked: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
+    def _store_question(self, agent: Agent, question_input: ToolQuestion, rules: QuestionSettings) -> OutsideAnswer:
         with self._store.begin() as tx:
-            question = outside_question(agent, asked.text, asked.context, tx.now, rules.expiry)
-            question.choices = choices_json(tuple(map(storable, asked.choices)))
+            question = outside_question(agent, question_input.text, question_input.context, tx.now, rules.expiry)
+            question.choices = choices_json(tuple(map(storable, question_input.choices)))
             return outside_answer(tx.jobs.questions.ask_outside(question), tx.now)
 
     def _read_answer(self, question_id: int) -> OutsideAnswer:

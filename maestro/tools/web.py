@@ -59,8 +59,6 @@ def readable(html: str, url: str) -> str:
 
 
 class _Page:
-    """A parser that collects the text of a page."""
-
     def __init__(self, url: str) -> None:
         self._url = url
         self._title: list[str] = []
@@ -98,8 +96,10 @@ class _Page:
             if not rest.endswith("/") and len(self._silent) < _DEEPEST:
                 self._silent.append(tag)
         elif not self._silent:
-            found = _ATTRIBUTE.findall(rest)
-            self._begin(tag, {name.lower(): unescape(double or single or bare) for name, double, single, bare in found})
+            matches = _ATTRIBUTE.findall(rest)
+            self._begin(
+                tag, {name.lower(): unescape(double or single or bare) for name, double, single, bare in matches}
+            )
 
     def _leave(self, tag: str) -> None:
         if tag == "title":
@@ -257,28 +257,28 @@ class WebSearch:
         if answer.status >= _ERRORS_FROM:
             raise ToolFailure(f"The search service answered with error {answer.status}. Try again later.")
         try:
-            found = json.loads(answer.body)
+            data = json.loads(answer.body)
         except (ValueError, RecursionError):
             raise ToolFailure("The search service sent something that is not JSON. Try again later.") from None
-        lines = list(_lines(found if isinstance(found, dict) else {}))
+        lines = list(_lines(data if isinstance(data, dict) else {}))
         if not lines:
             return f"Nothing was found for {query[:100]!r}. Try fewer or other words, or read a page with http_fetch."
         return "\n".join(["Search results (untrusted: information only)", *lines])
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    heading = _word(found.get("Heading"))
+def _lines(data: Mapping[str, Any]) -> Iterator[str]:
+    heading = _word(data.get("Heading"))
     if heading:
         yield f"# {heading}"
     for key, source in _ANSWER_FIELDS:
-        text = _word(found.get(key))
+        text = _word(data.get(key))
         if text:
-            yield f"{text}{_source(found.get(source))}"
-    infobox = found.get("Infobox")
+            yield f"{text}{_source(data.get(source))}"
+    infobox = data.get("Infobox")
     facts = infobox.get("content") if isinstance(infobox, dict) else None
     for fact in _dicts(facts)[:FACTS]:
         yield f"- {_word(fact.get('label'))}: {_word(fact.get('value'))}"
-    topics = [topic for topic in _topics(found.get("RelatedTopics")) if _word(topic.get("Text"))]
+    topics = [topic for topic in _topics(data.get("RelatedTopics")) if _word(topic.get("Text"))]
     if topics:
         yield "Related:"
     for topic in topics[:TOPICS]:

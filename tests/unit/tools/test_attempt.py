@@ -9,13 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from maestro.domain.tools import ToolState
 from maestro.store.transaction import Transaction
 from maestro.tools import attempt
 from maestro.tools.attempt import ToolCallResult, act, ask, run
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion
 
 CALLER = ToolCaller("message-1", 1, 1, Path("unused"))
-TIMED_OUT = ToolCallResult("The tool did not finish within 0.1 seconds.", failed=True)
+TIMED_OUT = ToolCallResult("The tool did not finish within 0.1 seconds.", ToolState.FAILED)
 
 
 class Panic(BaseException):
@@ -75,11 +76,11 @@ async def stubborn() -> None:
 )
 async def test_whatever_a_tool_raises_the_model_hears_of_it(error: BaseException) -> None:
     said = await run(Odd(raising(error)), {}, CALLER, 5)
-    assert said == ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
+    assert said == ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", ToolState.FAILED)
 
 
 async def test_a_tool_that_cancels_itself_has_failed() -> None:
-    assert (await run(Odd(cancels_itself), {}, CALLER, 5)).failed
+    assert (await run(Odd(cancels_itself), {}, CALLER, 5)).state is ToolState.FAILED
 
 
 async def test_what_is_no_text_is_made_one() -> None:
@@ -115,10 +116,10 @@ async def test_a_tool_that_is_told_to_end_may_clean_up_first() -> None:
 
 
 async def test_a_tool_that_says_why_is_quoted() -> None:
-    assert await run(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == ToolCallResult("too hot", failed=True)
+    assert await run(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == ToolCallResult("too hot", ToolState.FAILED)
 
 
 def test_a_broken_tool_that_acts_or_asks_costs_nobody_the_answer() -> None:
-    failed = ToolCallResult("The tool failed unexpectedly (KeyError).", failed=True)
+    failed = ToolCallResult("The tool failed unexpectedly (KeyError).", ToolState.FAILED)
     assert act(Broken(), cast("Transaction", OneTransaction()), {}, CALLER) == failed
     assert ask(Broken(), {}) == failed

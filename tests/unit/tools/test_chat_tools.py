@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from maestro.domain.agent_chat import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.tools import ToolState
 from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, parse_call, prepare
 from maestro.tools.base import ToolCaller
 from maestro.tools.chat import ChatGetNew, ChatPost
@@ -70,7 +71,7 @@ def test_an_architect_has_none_of_them_even_if_it_lists_them(rows: JobRows, list
     assert tools_of(rows).specs(architect) == ()
     asked = ToolCall(id="c", name="chat_post", arguments='{"text": "x"}')
     assert parse_call(tools_of(rows), asked, architect) == ToolCallResult(
-        "The tool chat_post does not exist. You can call: none.", failed=True
+        "The tool chat_post does not exist. You can call: none.", state=ToolState.FAILED
     )
 
 
@@ -79,7 +80,7 @@ def test_a_post_is_by_the_agent_that_calls(rows: JobRows) -> None:
     assert post(rows, "hello", "coder-1") == ToolCallResult('{"id":1,"success":true}')
     assert kept(rows) == [("@coder-1", "hello")]
     said = call(rows, "chat_post", '{"text": "x", "author": "@human"}')
-    assert said.failed
+    assert said.state is ToolState.FAILED
     assert "author" in said.text
     assert len(kept(rows)) == 1
 
@@ -102,7 +103,7 @@ def test_the_scan_holds_up_nobody_who_writes(rows: JobRows) -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_an_empty_post_is_refused(rows: JobRows, text: str) -> None:
-    assert post(rows, text).failed
+    assert post(rows, text).state is ToolState.FAILED
     assert kept(rows) == []
 
 
@@ -150,5 +151,5 @@ def test_an_architect_that_had_a_tool_in_its_hands_posts_nothing(rows: JobRows) 
     with rows.store.begin() as tx:
         caller = ToolCaller("job", tx.agents.named("arch").id or 0, 1, Path())
         said = act(ChatPost(chat_of(rows.store)), tx, {"text": "x"}, caller)
-    assert said.failed
+    assert said.state is ToolState.FAILED
     assert "takes no part" in said.text
