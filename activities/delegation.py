@@ -7,11 +7,9 @@ import sys
 
 from temporalio import activity
 
-from activities.routing import Typing
-from maestro.domain.agents.agent import AgentStatus
+from activities.routing import Typing, require_active
 from maestro.domain.context.history import HistoryEntry
 from maestro.domain.conversations.conversation import StoredMessage
-from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.background import background_text, going_on_text
 from maestro.domain.jobs.delegations import ANSWER_PERSON, TaskResult, results_text, task_text
 from maestro.domain.jobs.flow import TakeUpOutcome
@@ -39,8 +37,7 @@ class DelegationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            if agent.status is not AgentStatus.ACTIVE:
-                raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+            require_active(agent)
             has_user = job.inbox_id is not None
             outcome = TakeUpOutcome(
                 agent=agent.slug,

@@ -10,7 +10,8 @@ from typing import Protocol
 from temporalio import activity
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
-from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
+from maestro.domain.errors import NoAgent
+from maestro.domain.jobs.busy import MOST_MERGED, collected
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
@@ -120,6 +121,12 @@ def who_answers(
     policy = access.turned_away(person, agent, message, binding)
     refused = UNKNOWN_USER_REASONS[policy] if policy is not None else refusal(person, agent, binding)
     return (None, refused) if refused is not None else (agent, reason)
+
+
+def require_active(agent: Agent) -> None:
+    """Raise ``NoAgent`` when the agent that was chosen for a job was paused meanwhile."""
+    if agent.status is not AgentStatus.ACTIVE:
+        raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
 
 
 class TypingActivities:

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from temporalio import activity
 from ulid import ULID
 
-from maestro.domain.agents.agent import AgentStatus, payer_of
-from maestro.domain.errors import NoAgent
+from activities.routing import require_active
+from maestro.domain.agents.agent import payer_of
 from maestro.domain.jobs.flow import BackgroundOutcome, ScriptOutcome
 from maestro.domain.jobs.job import Job, JobEnding, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.jobs.steps import StepKind
@@ -97,8 +97,7 @@ class ScheduleActivities:
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            if agent.status is not AgentStatus.ACTIVE:
-                raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+            require_active(agent)
             outcome = BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=tx.jobs.precedence_of(job))
             return tx.jobs.steps.done(ref, outcome)
 

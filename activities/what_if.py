@@ -8,9 +8,8 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.conversations import final_answer
-from activities.routing import AnswerRules, who_answers
-from maestro.domain.agents.agent import AgentStatus, payer_of
-from maestro.domain.errors import NoAgent
+from activities.routing import AnswerRules, require_active, who_answers
+from maestro.domain.agents.agent import payer_of
 from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, WhatIfOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobKind, JobStatus, StepRef, edits_of, is_background
@@ -62,8 +61,7 @@ class WhatIfActivities:
 
 def _route_to_named_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
-    if agent.status is not AgentStatus.ACTIVE:
-        raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+    require_active(agent)
     reason = CHOSEN if edits_of(job).agent is not None else GIVEN
     precedence = tx.jobs.precedence_of(job)
     return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)

@@ -185,8 +185,7 @@ class EmbeddedServer:
     async def _still_healthy(self, left_behind: ServerProcess) -> bool:
         try:
             async with asyncio.timeout(self._config.timing.adopted_ready):
-                await until_ready(self.address, self.ui_url)
-                await register_search_attributes(self.address)
+                await self._wait_until_ready()
         except (TimeoutError, TemporalUnavailable):
             return False
         except asyncio.CancelledError:  # a cancelled start ends the adopted server too
@@ -237,7 +236,7 @@ class EmbeddedServer:
 
     async def _until_healthy(self, process: ServerProcess, written: int) -> None:
         ended = asyncio.create_task(process.wait())
-        ready = asyncio.create_task(self._ready())
+        ready = asyncio.create_task(self._wait_until_ready())
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
@@ -256,7 +255,7 @@ class EmbeddedServer:
             ready.cancel()
             await asyncio.gather(ended, ready, return_exceptions=True)
 
-    async def _ready(self) -> None:
+    async def _wait_until_ready(self) -> None:
         await until_ready(self.address, self.ui_url)
         await register_search_attributes(self.address)
 

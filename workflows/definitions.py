@@ -320,10 +320,17 @@ class JobRun:
 
         The prompt then mentions the missing file, or the voice message without a transcript.
         """
+        queue = self._ref.llm_queue
         work: Mapping[str, tuple[Activity, StepOptions]] = {
             StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
-            StepKind.VOICE: (VoiceActivities.transcribe, self._queued.voice_options()),
-            StepKind.COMPACTION: (CompactionActivities.compact_conversation, self._queued.compaction_options()),
+            StepKind.VOICE: (
+                VoiceActivities.transcribe,
+                StepOptions(steps.VOICE_TIMEOUT, steps.VOICE_TIMEOUT, queue),
+            ),
+            StepKind.COMPACTION: (  # a compaction makes two model calls
+                CompactionActivities.compact_conversation,
+                StepOptions(self._queued.model_time * 2 + steps.DEADLINE_SLACK, steps.COMPACTION_TIMEOUT, queue),
+            ),
         }
         activity, options = work[step]
         try:

@@ -166,19 +166,12 @@ class QueuedSteps:
 
     def model_options(self, *, sends: bool = False) -> StepOptions:
         """Return the options of a model call; with ``sends``, the activity may also send the answer."""
-        beyond = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
-        return StepOptions(self._model_time + beyond, queue=self._ref.llm_queue)
-
-    def compaction_options(self) -> StepOptions:
-        """Return the options of a compaction, which makes two model calls."""
-        return StepOptions(self._model_time * 2 + DEADLINE_SLACK, COMPACTION_TIMEOUT, self._ref.llm_queue)
-
-    def voice_options(self) -> StepOptions:
-        """Return the options of the transcription of voices."""
-        return StepOptions(VOICE_TIMEOUT, VOICE_TIMEOUT, self._ref.llm_queue)
+        extra = DEADLINE_SLACK + (DELIVERY_TIMEOUT if sends else timedelta())
+        return StepOptions(self.model_time + extra, queue=self._ref.llm_queue)
 
     @property
-    def _model_time(self) -> timedelta:
+    def model_time(self) -> timedelta:
+        """The longest time of one model call."""
         return timedelta(seconds=self._ref.model_seconds) * REQUESTS_PER_CALL
 
     def tool_options(self) -> StepOptions:
