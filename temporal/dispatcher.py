@@ -91,7 +91,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class DispatcherView:
-    """The work of a dispatcher: jobs to start, and jobs that a user stopped while they wait.
+    """The work for a dispatcher: jobs to start, and waiting jobs that a user stopped.
 
     ``stopped`` is None if those jobs were not read. ``crowded``: a job could be claimed, but too many are running.
     """

@@ -46,7 +46,7 @@ REFUSALS = frozenset(
 """Refusals that a retry would meet again; the next attempt follows a change of the row, or a full comparison."""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""Missing rights, which an administrator has to grant; retried soon like other errors, and also shown in the row."""
+"""Missing rights, which an administrator has to grant; to_retry soon like other errors, and also shown in the row."""
 
 Result = TypeVar("Result")
 
@@ -80,7 +80,7 @@ class ScheduleKeeper:
         self._settings = settings
         self._seen: tuple[object, ...] | None = None
         self._known: set[str] = set()
-        self._again: set[str] = set()
+        self._to_retry: set[str] = set()
         self._compare_at = -math.inf
 
     async def run(self, client: Client) -> None:
@@ -115,14 +115,14 @@ class ScheduleKeeper:
             own_ids = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
             listed = await client.list_schedules(page_size=LIST_PAGE)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
-        snapshot = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._again))
+        snapshot = await asyncio.to_thread(self._read_rows, self._terms(), anyway=due or bool(self._to_retry))
         if snapshot is None:
             return True
-        again, self._again, self._seen = self._again, set(), None
+        to_retry, self._to_retry, self._seen = self._to_retry, set(), None
         changed = [
             (row, desired)
             for row, desired in snapshot.desired
-            if due or desired.id in again or _is_outdated(row, desired)
+            if due or desired.id in to_retry or _is_outdated(row, desired)
         ]
         outcomes = await _gather_limited(self._update_schedule(client, row, desired) for row, desired in changed)
         await asyncio.to_thread(self._note, [*snapshot.unreadable, *filter(None, outcomes)])
@@ -132,18 +132,18 @@ class ScheduleKeeper:
         self._seen = snapshot.stamp
         if due:
             self._compare_at = _now() + self._settings().compare_minutes * 60
-        return not self._again
+        return not self._to_retry
 
     async def _update_schedule(
         self, client: Client, planned: ScheduleColumns, desired: DesiredSchedule
     ) -> FollowedSchedule | None:
-        """Update Temporal for one row and return the result; None if the update should be retried soon."""
+        """Update Temporal for one row and return the result; None if the update should be to_retry soon."""
         try:
             await put_schedule(client, desired, overwrite=_is_outdated(planned, desired))
         except RPCError as error:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
-                self._again.add(desired.id)
+                self._to_retry.add(desired.id)
             if error.status not in REFUSALS | DENIALS:
                 return None
             return FollowedSchedule(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
@@ -154,7 +154,7 @@ class ScheduleKeeper:
             await remove_schedule(client, temporal_id, self._terms().queues.main)
         except RPCError as error:
             log.info("schedule.not_removed", schedule=temporal_id, status=error.status.name)
-            self._again.add(temporal_id)
+            self._to_retry.add(temporal_id)
         else:
             self._known.discard(temporal_id)
 

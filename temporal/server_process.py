@@ -72,22 +72,22 @@ database, the record, and in seconds the time between two looks and the time a s
 
 @dataclass(frozen=True)
 class Timing:
-    """How long the supervision of the server waits at each point, in seconds."""
+    """The waits of the server's supervision, in seconds."""
 
     ready: float = 30.0
-    """for a server just started to answer"""
+    """The time for a new server to answer."""
     adopted_ready: float = 5.0
-    """for a server of an earlier run to answer, before it is replaced"""
+    """The time for a server of an earlier run to answer, before it is replaced."""
     grace: float = 10.0
-    """between SIGTERM and SIGKILL"""
+    """The time between SIGTERM and SIGKILL."""
     first_restart: float = 0.2
-    """before the first restart after a death; doubled for each further one"""
+    """The wait before the first restart; doubled for each further one."""
     longest_restart: float = 30.0
-    """the limit of that doubling"""
+    """The longest wait before a restart."""
     stable: float = 60.0
-    """after living so long a server has earned the first delay again"""
+    """After running this long, a server is restarted with the first wait again."""
     orphaned: float = 180.0
-    """before a server whose Maestro was killed and whose data folder is gone is ended"""
+    """The wait before a server is ended that has neither a Maestro nor a data folder any more."""
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,11 @@ class ServerRecord(BaseModel):
     started: str
     command: tuple[str, ...]
     program: str
-    """Tells one release of the program from another in the same place."""
+    """The version of the program file, see ``program_version``."""
     port: int
     ui_port: int
     watch: int = 0
-    """The process id of what ends the server when nothing can adopt it any more; 0 in a record of an older release."""
+    """The process id of the watch process; 0 in a record of an older release."""
 
     def exists(self) -> bool:
         """Whether exactly this process still runs; the system may have given its id to another process."""

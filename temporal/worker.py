@@ -65,7 +65,7 @@ class WorkerParts:
 
     ``drain`` is how long running activities may take to finish at a shutdown. ``ready`` returns when the process can do
     the work: importing a library holds the interpreter for seconds, in which no activity could send its heartbeats.
-    After ``heartbeat`` without a sign of life a process counts as dead.
+    After ``heartbeat`` without a heartbeat, a process counts as dead.
     """
 
     task_queue: str

@@ -80,7 +80,7 @@ LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
     StepKind.CONVERSATION: ConversationActivities.record_message,
     StepKind.CONTEXT: ContextActivities.build_context,
 }
-"""The local activities: of cheap steps, where these are done one at a time."""
+"""The local activities of cheap steps, for workflows that do not group their steps."""
 
 STEPS_OF_ANSWER: Mapping[StepKind | None, Activity] = {
     StepKind.TAGS: TagActivities.record_answer,

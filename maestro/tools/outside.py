@@ -43,7 +43,6 @@ class OutsideTool:
     output: str
     call: Callable[[Agent, Arguments], Awaitable[Result]]
     chat: bool = False
-    read_only: bool = False
     idempotent: bool = False
 
 
