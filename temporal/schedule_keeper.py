@@ -195,7 +195,7 @@ class ScheduleKeeper:
         ]
         if once:
             with self._store.begin() as tx:
-                begun = [ref for ref, temporal_id in once if tx.background.starts.begin_late(ref, temporal_id)]
+                begun = [ref for ref, temporal_id in once if tx.background.runs.begin_late(ref, temporal_id)]
             for ref in begun:
                 log.info("schedule.late", schedule=ref)
 
