@@ -11,7 +11,7 @@ from temporalio import activity
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, busy_mode_of, payer_of
 from maestro.domain.errors import NoAgent
-from maestro.domain.jobs.busy import MOST_MERGED, collected
+from maestro.domain.jobs.busy import MOST_MERGED, jobs_to_merge
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import CHOSEN, Job, JobEnding, JobStatus, StepRef, edits_of
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
