@@ -77,6 +77,13 @@ def request(key: CallKey, words: str = HELLO) -> LLMRequest:
     )
 
 
+def store_texts(tx: Transaction, request: LLMRequest) -> None:
+    """Store the texts of the messages of a request, as an earlier request did."""
+    for message in request.messages:
+        for text in (message.content[: message.stable], message.content[message.stable :]):
+            tx.llm.prompts.keep(text)
+
+
 def send(tx: Transaction, key: CallKey) -> int:
     """Keep a request as the chain of middleware does, and return the number of the attempt."""
     packed = packed_request(request(key))
@@ -115,8 +122,7 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
 
 def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        for message in request(key).messages:
-            tx.llm.prompts.keep(message.content)
+        store_texts(tx, request(key))
         attempt = tx.jobs.steps.begin(
             ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, StepHistory(())
         )
@@ -126,8 +132,7 @@ def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> N
 
 def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        for message in request(key).messages:
-            tx.llm.prompts.keep(message.content)
+        store_texts(tx, request(key))
     assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 3
     assert count(rows, lambda tx: tx.llm.prompts.keep_request(packed_request(request(key, "how are you?")))) == 1
 
