@@ -30,6 +30,7 @@ from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, keep_text, redact_value
+from maestro.domain.tags.actions import is_news
 from maestro.domain.tags.grammar import ParsedAnswer, Tag, TagName, parse_answer
 from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.jobs.steps import OwnAttempt
@@ -206,7 +207,8 @@ def _act_and_record(
     heard = job.parent_id is not None and tx.jobs.delegations.delegator(job) is not None
     may_be_unasked = job.parent_id is not None or is_background(job)
     unasked = may_be_unasked and tx.jobs.delegations.background_origin(job) is not None
-    message_id = _record_answer(tx, job, _text(answer.visible, outcomes, unasked=unasked), news=outcomes.has_news)
+    news = any(is_news(outcome.state, outcome.detail) for _, outcome in outcomes.outcomes)
+    message_id = _record_answer(tx, job, _text(answer.visible, outcomes, unasked=unasked), news=news)
     if heard or message_id is None:
         tx.jobs.close(job.id, JobEnding(status=JobStatus.COMPLETED))
     tasks = [task_job for _, task_job in outcomes.tasks]

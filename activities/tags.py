@@ -43,7 +43,7 @@ from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, keep_text
 from maestro.domain.schedules.expressions import SHORTEST
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
-from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
+from maestro.domain.tags.actions import KEPT_AS, ActionState
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.tags.provenance import is_quotation, normalize_texts
 from maestro.store.transaction import Transaction, in_savepoint
@@ -72,11 +72,6 @@ class TagOutcomes:
     outcomes: list[tuple[Tag, ActionOutcome]] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     tasks: list[tuple[DelegatedTask, Job]] = field(default_factory=list)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the model's next prompt has to contain the outcomes of these tags."""
-        return any(is_news(outcome.state, outcome.detail) for _, outcome in self.outcomes)
 
 
 class TagRun:
