@@ -44,7 +44,7 @@ _NOT_TOLD = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMEN
 
 @dataclass(frozen=True)
 class Shortfall:
-    """The search attributes that a namespace difference, and those that have another type than Keyword."""
+    """The search attributes that a namespace lacks, and those that have another type than Keyword."""
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
@@ -132,7 +132,7 @@ async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
     """Register the namespace and add missing search attributes; return a sentence for each change.
 
     ``retention`` is how long a new namespace keeps finished histories; most servers require a day at least. Raises
-    ``TemporalUnavailable`` with the administrator's commands as the fix when Maestro difference the rights.
+    ``TemporalUnavailable`` with the administrator's commands as the fix when Maestro lacks the rights.
     """
     try:
         client = await connect(endpoint)

@@ -46,7 +46,7 @@ REFUSALS = frozenset(
 """Refusals that a retry would meet again; the next attempt follows a change of the row, or a full comparison."""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""Missing rights, which an administrator has to grant; to_retry soon like other errors, and also shown in the row."""
+"""Missing rights, which an administrator has to grant; retried soon like other errors, and also shown in the row."""
 
 Result = TypeVar("Result")
 
@@ -137,7 +137,7 @@ class ScheduleKeeper:
     async def _update_schedule(
         self, client: Client, planned: ScheduleColumns, desired: DesiredSchedule
     ) -> FollowedSchedule | None:
-        """Update Temporal for one row and return the result; None if the update should be to_retry soon."""
+        """Update Temporal for one row and return the result; None if the update should be retried soon."""
         try:
             await put_schedule(client, desired, overwrite=_is_outdated(planned, desired))
         except RPCError as error:

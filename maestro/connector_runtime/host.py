@@ -98,10 +98,10 @@ class ConnectorHost:
 
             with self.hub.running(connector, settle):
                 tasks = [asyncio.create_task(connector.run())]
-                if not self.settings.temporal.embedded:
-                    # Bots are added at run time, so the start of the process does not wait for their workers.
-                    tasks.append(asyncio.create_task(self.engine.work(self.parts_of(connector), lambda: None)))
                 try:
+                    if not self.settings.temporal.embedded:
+                        # Bots are added at run time, so the start of the process does not wait for their workers.
+                        tasks.append(asyncio.create_task(self.engine.work(self.parts_of(connector), lambda: None)))
                     await first_of(refused, watched=tasks)
                 finally:
                     await end(tasks)

@@ -31,6 +31,7 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
     async with running_instance(
         tmp_path_factory.mktemp("settings"),
         webui={"enabled": True, "port": free_port()},
+        chat={"scanner": {"timeoutMs": 10_000}},  # a thread that waits for a core must not end a scan
         tools={"files": True, "default": ["write_file", "read_file"]},
     ) as instance:
         yield instance

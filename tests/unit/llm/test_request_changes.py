@@ -34,7 +34,7 @@ def tool(content: str) -> PromptMessage:
 
 
 def marks(*messages: PromptMessage) -> list[str]:
-    """The texts that are with_cache_marks."""
+    """The texts that are marked for the cache."""
     return [message.content for message in with_cache_marks(messages) if message.cache]
 
 
