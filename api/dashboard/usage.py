@@ -129,10 +129,13 @@ def series_of(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> 
         totals[label] += value
     ranked = sorted((label for label, total in totals.items() if total > 0), key=lambda label: (-totals[label], label))
     own = ranked if len(ranked) <= COLOURS else ranked[: COLOURS - 1]
-    labels = {label: [label] for label in own} | ({OTHERS: ranked[len(own) :]} if len(own) < len(ranked) else {})
+    # Pairs, because an agent may be called as the rest is.
+    groups = [(label, [label]) for label in own]
+    if len(own) < len(ranked):
+        groups.append((OTHERS, ranked[len(own) :]))
     return tuple(
         PlotSeries(colour, label, tuple(sum(values.get((name, part), 0.0) for part in parts) for name in names))
-        for colour, (label, parts) in enumerate(labels.items(), 1)
+        for colour, (label, parts) in enumerate(groups, 1)
     )
 
 

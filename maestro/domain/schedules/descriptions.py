@@ -15,20 +15,6 @@ _UNITS = (
     ("second", timedelta(seconds=1)),
 )
 _WEEKDAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
 _WEEKS = {frozenset(range(7)): "", frozenset(range(1, 6)): "on working days", frozenset({0, 6}): "at weekends"}
 _MOST_TIMES = 4
 """Up to this many times of a day are listed; above it, the description gives a rhythm or a count."""

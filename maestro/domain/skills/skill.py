@@ -239,17 +239,18 @@ class SkillIndex:
     def rank(self, message: str) -> list[SkillScore]:
         """Return the scores above zero, highest first, equal ones by slug."""
         scored = ScoredMessage(message)
-        matches = self._find_keywords(scored) | set(self._patterns.matching(scored.encoded))
-        positions = {position for source in matches for position in self._positions[source]}
+        keywords, patterns = self._find_keywords(scored), set(self._patterns.matching(scored.encoded))
+        positions = {position for source in keywords | patterns for position in self._positions[source]}
         scores = (
             SkillScore(
                 skill,
-                tuple(keyword for keyword in skill.keywords if keyword in matches),
-                tuple(pattern for pattern in skill.patterns if pattern in matches),
+                tuple(keyword for keyword in skill.keywords if keyword in keywords),
+                tuple(pattern for pattern in skill.patterns if pattern in patterns),
             )
             for skill in map(self._skills.__getitem__, positions)
         )
-        return sorted(scores, key=lambda score: (-score.points, score.skill.slug))
+        # A text that is found as a keyword may be only a pattern of this skill, and the reverse.
+        return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:
         """Return the keywords that occur in the message; only those with their longest word in it are compared."""

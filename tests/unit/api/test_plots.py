@@ -35,11 +35,12 @@ def test_the_largest_part_comes_first_and_what_is_nothing_is_left_out() -> None:
     assert series_of(DAYS, values) == (PlotSeries(1, "bob", (0, 4.0)), PlotSeries(2, "ada", (1.0, 0.5)))
 
 
-def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost() -> None:
-    values = {(DAYS[0], f"agent-{number}"): float(number) for number in range(1, 12)}
+@pytest.mark.parametrize("largest", ["agent-11", OTHERS])
+def test_what_has_no_colour_of_its_own_is_one_part_and_nothing_is_lost(largest: str) -> None:
+    values = {(DAYS[0], f"agent-{number}"): float(number) for number in range(1, 11)} | {(DAYS[0], largest): 11.0}
     parts = series_of(DAYS, values)
     assert [part.colour for part in parts] == list(range(1, COLOURS + 1))
-    assert (parts[0].label, parts[-1].label) == ("agent-11", OTHERS)
+    assert (parts[0].label, parts[-1].label) == (largest, OTHERS)
     assert sum(sum(part.values) for part in parts) == sum(range(1, 12))
 
 

@@ -1,5 +1,7 @@
 """Which skills a message brings in: points, order, tools, whole words."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from maestro.domain.skills.skill import (
     Skill,
     SkillIndex,
     SkillRow,
+    SkillScore,
     problem_of_pattern,
 )
 from maestro.domain.skills.views import try_message
@@ -283,13 +286,14 @@ PATTERNS = (
     "^tea",
     "pot$",
     r"\Qq.",
+    "tea",
     "(?P<w>cup)",
     "(?P<w>tea)",
     "(",
     "🙂",
     "x*y",
 )
-SAID = (*KEYWORDS, "ship it", "SHIP", "no-7", "q.", "cup", "xxy", "pots", "17", "\n", "🙂", "cafe\u0301")
+SAID = (*KEYWORDS, "teapot", "ship it", "SHIP", "no-7", "q.", "cup", "xxy", "pots", "17", "\n", "🙂", "cafe\u0301")
 
 
 @st.composite
@@ -317,11 +321,24 @@ def test_skills_that_share_an_index_score_as_each_by_itself_would(
     library: list[Skill], said: list[str], between: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> None:
     message = between.join(said)
-    alone = [score for one in library for score in SkillIndex([one]).rank(message)]
+    alone = [score for score in map(partial(score_each_trigger, message), library) if score.points]
     ranked = sorted(alone, key=lambda score: (-score.points, score.skill.slug))
     assert SkillIndex(library).rank(message) == ranked
     fitting = [score.skill for score in ranked if SkillIndex([score.skill]).choose(message, tools, allowed)]
     assert SkillIndex(library).choose(message, tools, allowed) == tuple(fitting[:MOST_SKILLS])
+
+
+def score_each_trigger(message: str, one: Skill) -> SkillScore:
+    """Score a skill by one index for each keyword and each pattern."""
+    keywords = tuple(word for word in one.keywords if SkillIndex([skill("k", word)]).rank(message))
+    patterns = tuple(text for text in one.patterns if SkillIndex([skill("p", patterns=(text,))]).rank(message))
+    return SkillScore(one, keywords, patterns)
+
+
+def test_a_pattern_that_matches_is_no_keyword_of_the_same_text() -> None:
+    library = [skill("a", "deploy"), skill("b", patterns=("deploy",)), skill("c", "deploy", patterns=("deploy",))]
+    scores = SkillIndex(library).rank("redeploy it")
+    assert [(score.skill.slug, score.keywords, score.points) for score in scores] == [("b", (), 2), ("c", (), 2)]
 
 
 def test_one_pattern_among_hundreds_is_found() -> None:
