@@ -70,9 +70,10 @@ class Worker(ModelProcess, SeparateProcess):
         flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         brains = ModelParts(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), ReadySignals()
+        flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
         address, hosts = worker_address(self.settings), self.settings.webui.allowed_hosts
-        services.add(HealthServer(address, hosts, vitals, connection_limits(self.settings)).run())
-        services.add(*await self.build_services(flow, brains, engine, dispatcher, begun))
+        health = HealthServer(address, hosts, vitals, connection_limits(self.settings))
+        services.add(health.run(), *flow_services)
         try:
             await services.until_stopped(self._announce(begun, models), partial(self.drain, engine, dispatcher))
         finally:

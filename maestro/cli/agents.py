@@ -49,7 +49,7 @@ PORTRAIT = Portrait(
         "tools": lambda agent: _list_text(agent.tools),
         "skills": lambda agent: _list_text(agent.skills),
         "allow users": lambda agent: _list_text(agent.allow_users),
-        "daily budget usd": lambda agent: agent.daily_budget_usd,
+        "daily budget usd": lambda agent: "no limit" if agent.daily_budget_usd == 0 else agent.daily_budget_usd,
     },
     text="system_prompt",
 )

@@ -97,7 +97,8 @@ def delete(
     conversation = conversations.show(*_read_number(number))
     if not yes:
         count = conversation.message_count + conversation.archived_count
-        typer.confirm(f"Delete conversation {conversation.id} with its {count} messages?", abort=True, err=True)
+        question = f"Delete conversation {conversation.id} with its {count} messages for good?"
+        typer.confirm(question, abort=True, err=True)
     conversations.delete(conversation.id, ACTOR, facts)
     return {"id": conversation.id, "facts": facts}, f"Conversation {conversation.id} is deleted."
 

@@ -193,7 +193,7 @@ def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(given) as operator:
         job = operator.jobs.show(job_id)
-    page = [f"  page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
+    page = ["", f"page: {operator.dashboard}/queue/{job_id}"] if operator.dashboard else []
     write(job, [*JOB_PORTRAIT.lines(job), *page], given.as_json)
 
 

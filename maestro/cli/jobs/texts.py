@@ -89,11 +89,13 @@ ERROR_COLUMNS = Columns(
 JOB_PORTRAIT = Portrait(
     lambda job: f"{job.id}  {job.status}",
     hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
-    "interrupted_cost_usd calls deliveries actions substitution would_act depth erased",
+    "interrupted_cost_usd calls deliveries actions substitution would_act depth erased restarted_from",
     lines_of={
         "channel": lambda job: joined(job.platform, job.account, job.channel, job.thread),
         "message": lambda job: job.excerpt if not job.task else "",
         "task": lambda job: excerpt(job.task),
+        "what if": lambda job: job.restarted_from if job.what_if else "",
+        "restarted from": lambda job: "" if job.what_if else job.restarted_from,
         "answered by": lambda job: job.substitution and _substitution_text(job.substitution),
         "chosen agent": lambda job: job.edits and job.edits.agent,
         "chosen model": lambda job: job.edits and job.edits.model,

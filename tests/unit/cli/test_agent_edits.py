@@ -71,6 +71,11 @@ def test_an_agent_is_made_with_all_that_it_can_be_given(maestro: Maestro, tmp_pa
         assert words in shown
 
 
+def test_a_budget_of_zero_is_shown_as_no_limit(maestro: Maestro) -> None:
+    worked(maestro("agents", "edit", "ada", "--daily-budget", "0"))
+    assert "daily budget usd  no limit" in worked(maestro("agents", "show", "ada")).out
+
+
 def test_a_prompt_may_come_over_standard_input(maestro: Maestro, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Be kind."))
     worked(maestro("agents", "edit", "ada", "--prompt-file", "-"))

@@ -1,5 +1,6 @@
 """``maestro jobs``: what an operator sees and does from a terminal, for people and as JSON."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -143,6 +144,14 @@ def test_edits_go_with_a_restart_and_are_kept_unless_they_are_dropped(rows: JobR
     fourth = maestro("jobs", "replay", third, "--mode", "restart", "--no-edits").out.strip()
     assert maestro("jobs", "show", fourth, "--json").json["edits"] is None
     assert maestro("jobs", "replay", failed, "--model", "two words").code == 2
+
+
+def test_show_tells_a_what_if_from_a_restart(rows: JobRows, maestro: Maestro) -> None:
+    failed = rows.failed()
+    what_if = maestro("jobs", "replay", failed, "--mode", "what-if").out.strip()
+    assert re.search(f"^  what if +{failed}$", maestro("jobs", "show", what_if).out, re.MULTILINE)
+    restarted = maestro("jobs", "replay", failed, "--mode", "restart").out.strip()
+    assert re.search(f"^  restarted from +{failed}$", maestro("jobs", "show", restarted).out, re.MULTILINE)
 
 
 def test_replay_says_why_it_cannot(rows: JobRows, maestro: Maestro) -> None:
