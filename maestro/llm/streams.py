@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, Protocol
 
 Json = dict[str, Any]
@@ -26,8 +27,8 @@ class StreamBroken(Exception):
     """The stream reported an error, or its format was invalid."""
 
 
-StreamedTexts = defaultdict[str, list[str]]
-"""The pieces of texts, by name; joined once at the end, because a long text has thousands of them."""
+StreamedTexts = defaultdict[str, StringIO]
+"""Texts that arrive in pieces, by name; a piece that is no text raises ``TypeError`` at once."""
 
 
 class StreamedAnswer(Protocol):
@@ -52,7 +53,7 @@ class OpenAIAnswer:
         self.whole = False
         self._head: Json = {}
         self._message: Json = {"role": "assistant", "content": None}
-        self._texts = StreamedTexts(list)
+        self._texts = StreamedTexts(StringIO)
         self._calls: dict[int, Json] = {}
         self._finish = None
 
@@ -69,7 +70,7 @@ class OpenAIAnswer:
     def _grow(self, delta: Json) -> str:
         for name, value in delta.items():
             if name in _TEXTS and isinstance(value, str):
-                self._texts[name].append(value)
+                self._texts[name].write(value)
             elif name not in ("role", "tool_calls", *_TEXTS) and value is not None:
                 self._message[name] = value
         for call in delta.get("tool_calls") or ():
@@ -124,8 +125,9 @@ class AnthropicAnswer:
         return ""
 
     def _begin(self, index: int, block: Json) -> str:
-        self._blocks[index] = block
-        self._texts[index] = StreamedTexts(list, {name: [block[name] or ""] for name in _GROWING & block.keys()})
+        self._blocks[index], self._texts[index] = block, StreamedTexts(StringIO)
+        for name in _GROWING & block.keys():
+            self._texts[index][name].write(block[name] or "")
         return str(block.get("text") or "")
 
     def _grow(self, index: int, delta: Json) -> str:
@@ -133,7 +135,7 @@ class AnthropicAnswer:
         if delta["type"] == "citations_delta":
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         for name in _GROWING & delta.keys():
-            texts[name].append(delta[name])
+            texts[name].write(delta[name])
         return str(delta.get("text") or "")
 
     def body(self) -> Json:
@@ -189,14 +191,14 @@ class OllamaAnswer:
         self.whole = False
         self._last: Json = {}
         self._message: Json = {"role": "assistant", "content": ""}
-        self._texts = StreamedTexts(list)
+        self._texts = StreamedTexts(StringIO)
 
     def take(self, data: Json) -> str:
         """Add a line; the last line has the usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
             if message.get(name):
-                self._texts[name].append(message[name])
+                self._texts[name].write(message[name])
         if message.get("tool_calls"):
             self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *message["tool_calls"]]
         self._last, self.whole = data, data.get("done") is True
@@ -271,7 +273,7 @@ def _event(line: bytes) -> Json | None:
 
 
 def _joined(texts: StreamedTexts) -> dict[str, str]:
-    return {name: "".join(pieces) for name, pieces in texts.items()}
+    return {name: text.getvalue() for name, text in texts.items()}
 
 
 def _plain(part: Json) -> bool:

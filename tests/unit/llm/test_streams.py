@@ -109,6 +109,14 @@ def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
     assert body["usage"] == {"input_tokens": 2, "output_tokens": 5}
 
 
+def test_a_piece_that_is_no_text_breaks_the_stream_at_once() -> None:
+    """Another block with the same number would otherwise replace what is wrong, and the rest count as an answer."""
+    answer = AnthropicAnswer()
+    answer.take({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    with pytest.raises(TypeError):
+        answer.take({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": {"a": 1}}})
+
+
 def test_arguments_that_break_off_are_put_into_an_object() -> None:
     use = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
     delta = {"type": "input_json_delta", "partial_json": '{"a": '}
