@@ -91,8 +91,8 @@ async def cost(bench: Bench) -> Section:
         }
         rounds: dict[str, list[Load]] = {name: [] for name in pairs}
         for _ in range(max(3, bench.rounds)):
-            for name, pair in pairs.items():
-                rounds[name].append(await pair.load())
+            for name, one in pairs.items():
+                rounds[name].append(await one.load())
     return Section(
         "cost",
         f"What a message costs, with {CROWD} people at once",

@@ -66,7 +66,8 @@ class Load:
             await somebody.has(*(chunk["id"] for job in jobs for chunk in evidence.deliveries(job["id"])))
             for job, client_id in zip(jobs, said, strict=True):
                 assert_answered_once(evidence, somebody, job, client_id)
-                assert len(llm.matching(client_id)) == 1 + evidence.calls(job["id"])["interrupted"]
+                # A process may be killed after it has recorded a call and before the request leaves it.
+            assert 1 <= len(llm.matching(client_id)) <= 1 + evidence.calls(job["id"])["interrupted"]
             assert_in_order(evidence, somebody, llm, said)
 
 

@@ -337,7 +337,7 @@ class UsedBudgets(Budgets):
     def used(self, budgets: DailyBudgets) -> BudgetPage:
         """Return every budget that has a limit, with what is used and reserved of it today."""
         today = select(*Budgets.LEVEL).where(col(Spending.day) == self.today)
-        levels = _levels_by_scope(self._session.execute(today).tuples())
+        levels = _levels_by_scope(self._session.execute(today))
         agents = (
             select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
             .where(col(Agent.status) != AgentStatus.ARCHIVED)
