@@ -17,7 +17,7 @@ from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quoted
 
 OWN_STANDING = frozenset({"role", "status"})
-"""Fields that a conductor may not change of itself: it would lose its role and could not restore it."""
+"""Fields that a conductor may not change in itself: without its role, it could not change them back."""
 
 INCOMPLETE = "it was not written completely"
 """The reason given for a tag that is cut off or has an invalid key."""
@@ -81,13 +81,13 @@ class Requester:
 
     @property
     def reason(self) -> str:
-        """The reason for the change, for histories."""
+        """The reason for the change, for histories: the agent and the job."""
         return f"asked of @{self.agent.slug} in job {self.job_id}"
 
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` what the tag concerned."""
+    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` the object of the tag."""
 
     state: ActionState
     detail: str
@@ -109,7 +109,7 @@ def quotation_refused(tag: Tag) -> str:
 
 
 def subject_of(tag: Tag) -> str:
-    """Return the subject of a tag that was not executed: its key, else its slug or name, else an empty text."""
+    """Return the object of a tag that was not executed: its key, else its slug or name, else an empty text."""
     lines = (line.partition(":") for line in tag.body.splitlines())
     fields = {name.strip().lower(): value.strip() for name, _, value in lines}
     return (tag.key or fields.get("slug") or fields.get("name") or "")[:64]
@@ -133,7 +133,7 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return the note for the model's next prompt on tags of its last answer that failed or were changed.
+    """Return the note for the model's next prompt on those tags of its last answer that failed or were changed.
 
     The details are quoted, because they may contain text written by models.
     """

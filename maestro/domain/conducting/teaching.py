@@ -100,14 +100,17 @@ system_prompt: You help the developers of this project.
 
 
 def with_prompt(fields: AgentFields) -> AgentFields:
-    """Return the fields with ``CONDUCTOR_PROMPT`` if they are of a new conductor without a system prompt."""
+    """Return the fields, with ``CONDUCTOR_PROMPT`` for a new conductor without a system prompt."""
     if fields.role != CONDUCTOR or fields.system_prompt:
         return fields
     return fields.model_copy(update={"system_prompt": CONDUCTOR_PROMPT})
 
 
 def rules(role: str, *, delegates: bool) -> str:
-    """Return the rules of writing tags for an agent; ``delegates``: there are agents to which it may delegate."""
+    """Return the rules for writing tags, for the prompt of an agent with this role.
+
+    ``delegates`` means that there are agents to which this agent may delegate.
+    """
     lines = ["Tags in your answer are acted on and taken out; people see only the rest. Close every tag."]
     lines += (f"- {text}" for name, text in _PLAIN.items() if delegates or name is not TagName.DELEGATE)
     if role == CONDUCTOR:

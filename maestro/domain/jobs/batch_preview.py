@@ -96,7 +96,7 @@ class StepCount(View):
 
 
 class BatchPreview(View):
-    """The effect that a batch would have now; computing it changes nothing.
+    """A preview of a batch: its effects and its cost if it began now.
 
     ``matching`` counts the selected jobs, ``possible`` those that would not be refused. ``modelCalls`` is the estimated
     number of calls to pay for; a call with a stored answer is not paid again. ``costUsd`` is their estimated cost; it
@@ -116,7 +116,7 @@ class BatchPreview(View):
 class JobPreviews:
     """The previews of the jobs of one batch.
 
-    They are made in the order of the batch, by the rules that will apply when each job starts. ``agents`` maps the
+    Jobs are previewed in the order of the batch, by the rules that will apply when each one starts. ``agents`` maps the
     slugs of active agents to their ids.
     """
 
@@ -137,7 +137,7 @@ class JobPreviews:
     def of(self, candidate: BatchCandidate) -> JobPreview:
         """Return the preview of a job, given the jobs of the batch before it."""
         job, lane = candidate.job, candidate.job.lane or ""
-        problem = self._problem(candidate)
+        problem = self._refusal_reason(candidate)
         if problem:
             return JobPreview(job.id, lane, problem)
         if self._action is BatchAction.RESTART:
@@ -145,7 +145,7 @@ class JobPreviews:
         calls, step = calls_to_pay(self._action, job, candidate.calls), step_of(self._action, candidate)
         return JobPreview(job.id, lane, "", step, calls, self._estimated_cost(candidate, calls))
 
-    def _problem(self, candidate: BatchCandidate) -> str:
+    def _refusal_reason(self, candidate: BatchCandidate) -> str:
         job, mode = candidate.job, self._action.mode
         if mode is None:
             return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
@@ -205,7 +205,7 @@ def step_of(action: BatchAction, candidate: BatchCandidate) -> str:
 
 
 def leaves_open(step: str, state: StepState) -> bool:
-    """Return whether a resume continues at the last step of a job; else the finished steps tell where."""
+    """Return whether a resume continues at the job's last step; if not, the finished steps tell where."""
     return state is not StepState.DONE and step not in OPTIONAL
 
 

@@ -24,7 +24,7 @@ AT_ONCE = 50
 """The largest number of open jobs of all batches: as many as one dispatcher runs at a time (ADR 18)."""
 
 IN_A_LANE = 2
-"""Open batch jobs in one lane, one running and one next: a new message of a user waits behind them."""
+"""The most open batch jobs in one lane, one running and one next: a user's new message waits behind both."""
 
 Ids = Annotated[
     tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST)
@@ -80,7 +80,7 @@ class ReplayBatch(SQLModel, table=True):
 
 
 class ReplayItem(SQLModel, table=True):
-    """A job of a batch; ``began`` is the id of the job that was begun or stopped, ``problem`` the refusal.
+    """A job of a batch; ``began`` is the id of the replayed or cancelled job, ``problem`` the reason of a refusal.
 
     ``place`` is the position in the batch, in the order of the queue; ``lane`` is the lane of the job, empty without
     one.
@@ -198,7 +198,7 @@ class BatchPage(Page[BatchView]):
 class BatchItemView(View):
     """The result of one job of a batch.
 
-    ``began`` is the id of the job that was begun or stopped, with its ``status``; ``problem`` is the refusal.
+    ``began`` is the id of the replayed or cancelled job, with its ``status``; ``problem`` is the reason of a refusal.
     """
 
     place: int
@@ -211,7 +211,7 @@ class BatchItemView(View):
 
 
 class BatchItemPage(View):
-    """The jobs of a batch in their order; ``next`` is the cursor of the following page or null."""
+    """The jobs of a batch in batch order; ``next`` is the cursor of the following page or null."""
 
     items: tuple[BatchItemView, ...]
     next: int | None
@@ -269,7 +269,7 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
     """Return the estimated end of a batch, None while no job has ended, and when all have.
 
-    The estimate is that the remaining jobs take as long as the ended ones.
+    The estimate assumes that the remaining jobs take as long as the ended ones.
     """
     done = sum(progress.begun.values()) - progress.open
     remaining = progress.unfinished

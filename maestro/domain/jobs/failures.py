@@ -54,7 +54,7 @@ class FailureCount:
     oldest: str
     newest: str
     example: str
-    """The highest id of these jobs: of jobs of the same kind, that is the latest one."""
+    """The highest id among these jobs: ids of one kind of job sort by time, so this is the latest job."""
 
 
 class ErrorGroup(View):
@@ -115,7 +115,7 @@ class FailedJob:
 class Outage:
     """Jobs that failed for the same reason, each created at most ``OUTAGE_GAP`` after the one before.
 
-    ``job_id`` is the newest of them; ``reason`` has ``*`` for the varying parts.
+    ``job_id`` is the newest of these jobs; ``reason`` has ``*`` for the varying parts.
     """
 
     error: str
@@ -126,8 +126,8 @@ class Outage:
     job_id: str
 
     def filter(self, wanted: JobFilter) -> JobFilter:
-        """Return the filter ``wanted``, narrowed to the failed jobs of this outage."""
-        end = self.until + timedelta(microseconds=1)  # the end of a filter is exclusive
+        """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
+        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter is exclusive
         own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
         return wanted.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 

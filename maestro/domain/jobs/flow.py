@@ -72,7 +72,7 @@ class MediaOutcome(StepOutcome):
             (self.unavailable, "unavailable"),
             (self.voices, "voice messages to transcribe"),
         )
-        return _listed(*counts) or "no files"
+        return _count_words(*counts) or "no files"
 
 
 class VoiceOutcome(StepOutcome):
@@ -115,7 +115,7 @@ class CompactionOutcome(StepOutcome):
     @property
     def words(self) -> str:
         counts = (self.archived, "messages archived"), (self.facts, "facts stored"), (self.tokens_saved, "tokens saved")
-        return _listed(*counts) or "nothing to archive"
+        return _count_words(*counts) or "nothing to archive"
 
 
 class ContextOutcome(StepOutcome):
@@ -131,7 +131,7 @@ class ContextOutcome(StepOutcome):
 
 
 class Preparation(StepGroup):
-    """The steps from ``step`` to the prompt of a message, done by one activity.
+    """The payload of one activity that does the steps from ``step`` to the prompt of a message.
 
     With ``asks``, the same process makes the model call next and records it together with the prompt.
     """
@@ -202,9 +202,9 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The names of the steps that wait.
+    """The payload of the step that makes a job wait: the names of the steps that have to be repeated after the wait.
 
-    The job frees its lane for the wait and keeps its position in it.
+    During the wait the job frees its lane and keeps its position there.
     """
 
     steps: tuple[str, ...]
@@ -319,7 +319,7 @@ class DeliverOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return _listed((self.chunks, "sent")) or "nothing to send"
+        return _count_words((self.chunks, "sent")) or "nothing to send"
 
 
 class AskGroupOutcome(Value):
@@ -335,9 +335,9 @@ class AskGroupOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """The end of an unsuccessful run; ``error`` is the name of an exception class.
+    """The payload that closes an unsuccessful run; ``error`` is the name of an exception class.
 
-    A later run of the job is not changed.
+    The step has no effect on a later run of the job.
     """
 
     run: int
@@ -355,5 +355,5 @@ class CloseOutcome(StepOutcome):
         return self.status
 
 
-def _listed(*counts: tuple[int, str]) -> str:
+def _count_words(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {words}" for count, words in counts if count)

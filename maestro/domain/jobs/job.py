@@ -73,10 +73,10 @@ class Job(SQLModel, table=True):
     __tablename__ = "queue"
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
-        # The columns that lists sort and filter by, so that a page reads only its own jobs.
+        # All columns that job lists sort and filter by, so that reading a page touches no other jobs.
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
-        # The columns that a search reads besides messages; most jobs have none of these texts and no entry here.
+        # The texts that a search reads besides messages; jobs without any of them take no space in this index.
         partial_index(
             "ix_queue_told", "error", "reason", "task", "id", where="error != '' OR reason != '' OR task != ''"
         ),
@@ -181,7 +181,8 @@ class JobStep(SQLModel, table=True):
     """One attempt at one step; ``result`` is the JSON of the outcome that it returned.
 
     ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number: they tell which of two attempts
-    is older. The number is 0 for local activities, which count from 1 again when their workflow task is repeated.
+    is older. ``activity_attempt`` is 0 for local activities, which count from 1 again when their workflow task is
+    repeated.
     """
 
     __tablename__ = "job_steps"
@@ -244,10 +245,10 @@ class JobRef(Value):
     """The payload of a workflow: the job, its run, its timeouts in seconds, and the task queues of its activities.
 
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
-    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. Where
+    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. When
     Temporal starts a run of a ``schedule``, such as cron-3, there is no job yet, and ``job_id`` is empty. ``dashboard``
-    is the base address of the pages for links, empty without one. Runs from before steps were done in groups are not
-    ``grouped``: their histories hold one activity for each step.
+    is the base address of the pages for links, empty without one. A run of a release without step groups is not
+    ``grouped``: its history holds one activity for each step.
     """
 
     job_id: str
@@ -312,9 +313,9 @@ def task_of(job: Job) -> str:
     return (edits_of(job).prompt or job.task) if job.task else ""
 
 
-def model_for(job: Job, own: str) -> str:
-    """Return the model to call first: the operator's choice, else the agent's ``own``, which may be empty."""
-    return edits_of(job).model or own
+def model_for(job: Job, agent_model: str) -> str:
+    """Return the model to call first: the operator's choice, else ``agent_model``, which may be empty."""
+    return edits_of(job).model or agent_model
 
 
 BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
@@ -326,5 +327,5 @@ def is_background(job: Job) -> bool:
 
 
 def is_streamed(job: Job) -> bool:
-    """Return whether a user sees the answer while it is written: only that to a message, and not of a what-if."""
+    """Return whether a user sees the answer while the model writes it: only answers to messages, no what-ifs."""
     return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

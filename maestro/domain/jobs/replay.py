@@ -45,7 +45,7 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (),
 
 
 def _duplicate_refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
-    """Return which other job already does the work of this one, as a sentence for operators; None if there is none."""
+    """Return which other job already does the work of this one, as a sentence for operators; None without one."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         work = "message" if job.inbox_id is not None else "task"
         return f"the {work} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
@@ -104,7 +104,7 @@ def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | 
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that answers the same message or does the same task from the beginning.
 
-    Without ``edits`` it keeps those of the job.
+    Without ``edits``, the new job keeps the edits of the old one.
     """
     new_job = Job(
         id=new_id,
@@ -117,7 +117,7 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
         created_at=now,
         **job.address.model_dump(),
     )
-    if job.parent_id is not None:  # a task is not routed: the delegation chose its agent
+    if job.parent_id is not None:  # routing is skipped for a delegated task, so the agent is copied
         new_job.agent_id, new_job.client_id, new_job.conversation_id = job.agent_id, job.client_id, job.conversation_id
         new_job.parent_id, new_job.depth, new_job.task, new_job.hears = job.parent_id, job.depth, job.task, job.hears
     if is_background(job):
@@ -129,8 +129,8 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
     """Return a new job that shows what this job would answer now.
 
-    It has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its input is
-    read from the original job.
+    The what-if has no lane, parent or schedule, so that no other job waits for it, counts it or continues with it. Its
+    input is read from the original job.
     """
     return Job(
         id=new_id,
@@ -149,6 +149,6 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
     )
 
 
-def what_if_input(trial: Job, job: Job) -> Job:
+def what_if_input(what_if: Job, job: Job) -> Job:
     """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
-    return Job(**job.model_dump() | trial.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))
+    return Job(**job.model_dump() | what_if.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))

@@ -49,11 +49,11 @@ LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
 def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
     """Return the wait before the next attempt after ``failures`` failed attempts, None to give up.
 
-    A provider gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or the wait it
-    asked for (docs/decisions.md: retry). If it asks for more than ``LONGEST_PROVIDER_WAIT``, the job fails with that
-    reason and can be resumed later. A platform gets ``platform_attempts`` with shorter waits. An internal error gets
-    ``own_attempts``, from one second on. An unavailable store is retried without limit, since the job is not at fault.
-    An error that is not retryable gets no further attempt.
+    A failed provider call gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or
+    the wait that the provider asked for (docs/decisions.md: retry). If that is more than ``LONGEST_PROVIDER_WAIT``, the
+    job fails with that reason and can be resumed later. A failed platform call gets ``platform_attempts`` with shorter
+    waits. An internal error gets ``own_attempts``, from one second on. An unavailable store is retried without limit,
+    since the job is not at fault. An error that is not retryable gets no further attempt.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
@@ -77,7 +77,7 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
 
 
 def waiting_notice(wait: Wait, now: datetime) -> str:
-    """Return the notice of why the answer waits, with the approximate time if that is a minute or more."""
+    """Return the notice of why the answer waits, with the approximate time if it is a minute or more."""
     why, when = _NOTICES[wait.reason]
     remaining = wait.wake_at - now if wait.wake_at is not None else timedelta()
     if remaining < _MINUTE:

@@ -18,7 +18,7 @@ DEMO = "demo"
 """The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
 
 WHOLE_ACCOUNT = ""
-"""The model of a cool-down for every model of an account, as when its quota is used up."""
+"""The model name of a cool-down for the whole account, as when its quota is used up."""
 
 QUOTA_WAIT = timedelta(hours=1)
 """The cool-down of an account without credit if the provider names no time."""
@@ -32,14 +32,14 @@ class AccountType(StrEnum):
 
 
 class AccountStatus(StrEnum):
-    """Whether an account is in use; a refused key disables it, and only an operator activates it again."""
+    """Whether an account is in use; a refused key disables it until an operator activates it again."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
 
 
 class AccountSource(StrEnum):
-    """The origin of an account; one that its configuration or environment no longer names is deleted."""
+    """The origin of an account; an account that was removed from its configuration or environment is deleted."""
 
     CONFIGURATION = "configuration"
     ENVIRONMENT = "environment"
@@ -92,7 +92,7 @@ class ModelAccount(SQLModel, table=True):
         return model == self.model or model in self.models.split()
 
     def own_name(self, model: str) -> str:
-        """Return the model's name as the provider knows it; a model that the account lists keeps its name."""
+        """Return the model's name as the provider knows it; a name that the account lists is unchanged."""
         return model if self.names(model) else own_name(self.provider, model)
 
 
@@ -152,7 +152,7 @@ def choose_account(
     tried: Collection[AccountModel] = (),
     underway: Mapping[int, int] = MappingProxyType({}),
 ) -> AccountChoice | None:
-    """Return the account to call, None if no active account is free: the first model's provider is preferred.
+    """Return the account to call, None if no active account is free; accounts for the first model are preferred.
 
     ``models`` are the requested model and its fallbacks, as ``provider/model`` or names that imply a provider.
     ``limited`` holds the end of each cool-down, ``tried`` the choices that have failed in this call, and ``underway``
@@ -169,12 +169,12 @@ def choose_account(
 
 
 def able_accounts(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
-    """Return the accounts that can serve one of the models itself, without a substitute."""
+    """Return the accounts that can serve at least one of the models without a substitute."""
     return [account for account in accounts if any(can_serve(account, model) for model in filter(None, models))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
-    """Return whether an account serves the model: it lists that name, or it is of the model's provider and takes it."""
+    """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
     if account.names(model):
         return True
     return account.provider == provider_of(model) and account.takes(account.own_name(model))
@@ -183,7 +183,8 @@ def can_serve(account: ModelAccount, model: str) -> bool:
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
     """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
 
-    An account may occur with several of the models. One that serves none of them comes last, with its default model.
+    An account may occur with several of the models. An account that serves none of the models comes last, with its
+    default model.
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [
@@ -202,7 +203,7 @@ def first_recovery(
     limited: Mapping[AccountModel, datetime],
     unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
-    """Return the end of the first cool-down among the accounts for a call, None if none is in a cool-down.
+    """Return the end of the first cool-down among the accounts for a call, None without a cool-down.
 
     Accounts and models in ``unfit`` do not count.
     """

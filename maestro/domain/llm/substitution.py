@@ -42,7 +42,8 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
     """Return the substitution of the last answer, None if the first choice answered.
 
-    None also if its account is unknown: the demo model answered, or the accounts have changed since.
+    The result is also None if the answering account is unknown: the demo model answered, or the accounts have changed
+    since.
     """
     answer = final_answer(calls)
     if answer is None:
@@ -55,17 +56,19 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
         for account in able
         if account.priority == lowest
     ]
-    # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
+    # A provider may name the release of the requested model in its answer, such as gpt-4o-2024-08-06 for gpt-4o.
     answered = any(
         answer.account == choice.account.name and answer.model.startswith(choice.model) for choice in choices
     )
     if answered or all(account.name != answer.account for account in accounts):
         return None
-    reason = _reason(calls, answer, first, choices)
+    reason = _substitution_reason(calls, answer, first, choices)
     return Substitution(wanted=first.model, model=answer.model, account=answer.account, reason=reason)
 
 
-def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
+def _substitution_reason(
+    calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]
+) -> str:
     """Return why none of the first choices answered, from the failed calls or the state of the accounts."""
     failures = [
         f"{call.account or call.model} failed with {call.error}"

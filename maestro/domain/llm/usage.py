@@ -53,9 +53,9 @@ class UsageRow(SQLModel, table=True):
 
 
 class UsageDay(SQLModel, table=True):
-    """A row of ``usage_days``: the sums of the rows of ``usage_log`` of one day and kind; 0 for no agent or client.
+    """A row of ``usage_days``: the sums of one day's ``usage_log`` rows with equal keys; id 0 for no agent or client.
 
-    The database updates it with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
+    The database updates the sums with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
     ``cost_usd`` and ``interrupted_cost_usd``: if the count is 0, the cost is unknown and not 0.
     """
 
@@ -144,7 +144,7 @@ EVERY_SCOPE = UsageScope()
 
 @dataclass(frozen=True)
 class UsageMark:
-    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums of days."""
+    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums by day."""
 
     key: str
     cost_usd: float = 0.0
@@ -162,7 +162,7 @@ class UsageRequest:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """The sum of all requests of one day, agent and so on; ``key`` is its name, empty for requests without one.
+    """The sum of all requests with one day, agent or other key; ``key`` is empty for requests without one.
 
     Tokens and ``cost_usd`` do not include interrupted requests, which are estimated separately. A cost is None if no
     request has a known one. ``unknown_cost`` counts the requests with an unknown price; their cost is not in
@@ -192,10 +192,7 @@ NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 
 @dataclass(frozen=True)
 class UsagePart:
-    """The usage of one agent, model and so on during one day.
-
-    The key of ``sum`` is the agent's or model's name; a day may have several parts with the same key.
-    """
+    """The usage of one agent, model or other key on one day; a day may have several parts with one key."""
 
     day: str
     sum: UsageSum

@@ -13,7 +13,7 @@ from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.texts import storable
 
 SPELT_ALIKE = 80.0
-"""The similarity from which two words count as equal (rapidfuzz ``ratio``, 0 to 100): preference, preferences."""
+"""The least similarity (rapidfuzz ``ratio``, 0 to 100) of words that count as equal: preference, preferences."""
 _WORD_BREAK = re.compile(r"[\W_]+")
 _TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
@@ -53,10 +53,10 @@ def normalised(content: str) -> str:
 
 
 def category_of(name: str) -> FactCategory:
-    """Return the category nearest to a name that a model wrote, so that an unknown name loses no fact.
+    """Return the category nearest to a name that a model wrote, so that no fact is lost for an unknown name.
 
-    It is the category that shares the most words with the name (small spelling differences count as equal), or
-    ``learned_pattern`` if none shares a word.
+    The nearest category is the one that shares the most words with the name (small spelling differences count as
+    equal), or ``learned_pattern`` if none shares a word.
     """
     written = _WORD_BREAK.split(name.casefold())
 

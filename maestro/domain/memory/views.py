@@ -80,8 +80,8 @@ class FactFilter(Value):
     """
 
     q: str | None = None
-    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
-    place: str | None = Field(default=None, description="only facts that the conversation of this key recalls")
+    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
+    place: str | None = Field(default=None, description="only facts that the conversation with this key recalls")
     sticky: bool | None = None
     source: int | None = Field(default=None, ge=1, le=LARGEST)
 
@@ -90,8 +90,8 @@ class NewFact(View):
     """A fact that an operator enters; its confidence is 1."""
 
     content: FactText
-    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="what it is about")
-    place: Place = Field(default="", description="remember it in the conversation of this key only")
+    category: FactCategory = Field(default=FactCategory.USER_PREFERENCE, description="the topic of the fact")
+    place: Place = Field(default="", description="the key of the only conversation that recalls the fact; empty: all")
 
     @property
     def fact(self) -> Fact:
@@ -105,9 +105,9 @@ class NewFact(View):
 class FactChange(View):
     """Changes to a fact; a field that is left out stays as it is."""
 
-    content: FactText | None = Field(default=None, description="its new text")
-    category: FactCategory | None = Field(default=None, description="its topic; a sticky fact is in every prompt")
-    confidence: Confidence | None = Field(default=None, description="how sure it is, from 0 to 1")
+    content: FactText | None = Field(default=None, description="the new text of the fact")
+    category: FactCategory | None = Field(default=None, description="the topic; a sticky fact is in every prompt")
+    confidence: Confidence | None = Field(default=None, description="the confidence of the fact, from 0 to 1")
 
     def without_secrets(self, redact: Redact) -> "FactChange":
         return self if self.content is None else self.model_copy(update={"content": redact(self.content)})

@@ -44,17 +44,19 @@ class NewSchedule(View):
     kind.
     """
 
-    agent: Slug = Field(description="the agent that runs it")
-    name: DisplayName = Field(default="", description="the name that people see")
-    schedule: Written = Field(description="when, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
-    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    agent: Slug = Field(description="the agent that does the work of each run")
+    name: DisplayName = Field(default="", description="the display name of the schedule")
+    schedule: Written = Field(
+        description="when it runs, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'"
+    )
+    timezone: Zone = Field(default="UTC", description="the time zone of the schedule, such as Europe/Amsterdam")
     jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
     prompt: Prompt = Field(default="", description="the prompt of each run")
     script: Script | None = None
-    platform: Word = Field(description="where it posts: the platform, such as web or discord")
+    platform: Word = Field(description="the platform of the answer, such as web or discord")
     account: Identifier = Field(default=DEFAULT_ACCOUNT, description="the account on that platform")
-    channel: Identifier = Field(description="where it posts: the platform's id of the channel")
-    thread: OptionalIdentifier = Field(default="", description="where it posts: a thread of the channel; '' for none")
+    channel: Identifier = Field(description="the channel of the answer: its id on the platform")
+    thread: OptionalIdentifier = Field(default="", description="the thread of the answer; '' for none")
     enabled: bool = True
 
     def columns(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class SchedulePreviewRequest(View):
     """A request to preview the times of a schedule without creating it."""
 
     schedule: Written
-    timezone: Zone = Field(default="UTC", description="the time zone it is meant in, such as Europe/Amsterdam")
+    timezone: Zone = Field(default="UTC", description="the time zone of the schedule, such as Europe/Amsterdam")
     jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a due time of a schedule becomes a job (docs/decisions.md: schedules)."""
+"""The decision whether a due time of a schedule becomes a job (docs/decisions.md: schedules)."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ class ScheduledRun(Value):
 
 
 class RunAdmission(Value):
-    """The decision whether the workflow continues with the job; if not, ``reason`` says why the run was skipped."""
+    """The decision whether the workflow of a run continues; if not, ``reason`` says why the run was skipped."""
 
     begun: bool
     reason: str = ""
@@ -33,7 +33,7 @@ class RunAdmission(Value):
 def why_no_run(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
     """Return why this due time of a schedule creates no job, or None if it does.
 
-    While a job of the schedule is open, no further run starts. This limits a flood of jobs independently of Temporal's
+    While a job of the schedule is open, no further run starts: this limits a flood of jobs independently of Temporal's
     overlap policy.
     """
     if planned is None or agent is None:
@@ -55,7 +55,7 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
     A wait without a known end counts as too long, and so does a wait for the next day's budget. A schedule with a
     single run is never skipped: it waits.
     """
-    schedule = _recall(planned)
+    schedule = _parse_stored(planned)
     if schedule is None:
         return False
     following = next(times_after(schedule, read_zone(planned.zone), planned.anchored_at, now), None)
@@ -85,26 +85,26 @@ def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
     Times before the last edit of the schedule or of its agent do not count: they may belong to a pause.
     """
     began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
-    schedule = _recall(planned)
+    schedule = _parse_stored(planned)
     return (
         count_times(schedule, read_zone(planned.zone), planned.anchored_at, began, slot) if schedule is not None else 0
     )
 
 
 def runs_once(planned: ScheduleColumns) -> bool:
-    return isinstance(_recall(planned), Once)
+    return isinstance(_parse_stored(planned), Once)
 
 
 def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
-    """Return the moment of a single run that passed without the run, or None: Temporal did not get it in time."""
-    match _recall(planned):
+    """Return the time of a single run that Temporal missed because the schedule reached it too late, else None."""
+    match _parse_stored(planned):
         case Once(moment) if moment <= now and planned.ended_at is None:
             return moment
         case _:
             return None
 
 
-def _recall(planned: ScheduleColumns) -> Schedule | None:
+def _parse_stored(planned: ScheduleColumns) -> Schedule | None:
     """Parse the expression of a row; None for one that today's rules reject, whose schedule in Temporal still runs."""
     try:
         return recall_schedule(planned.schedule, planned.zone, planned.anchored_at)

@@ -98,7 +98,7 @@ class SchedulePreview(View):
 
 
 class StartedRun(View):
-    """The job that was started."""
+    """The job of a run that an operator started."""
 
     job_id: str
 
@@ -123,8 +123,8 @@ class ScheduleFilter(Value):
     """A filter for schedules; a field that is None does not restrict."""
 
     kind: ScheduleKind | None = Field(default=None, description="only heartbeats, or only crons")
-    agent: str | None = Field(default=None, description="only those of this agent")
-    state: ScheduleState | None = Field(default=None, description="only those in this state")
+    agent: str | None = Field(default=None, description="only schedules of this agent")
+    state: ScheduleState | None = Field(default=None, description="only schedules in this state")
 
 
 def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
@@ -139,7 +139,7 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
     """Build the view of a schedule; ``job`` is that of its last run, None if it was deleted or there was none."""
     state = state_of(planned, agent)
     when, next_runs = planned.schedule, tuple[datetime, ...]()
-    with suppress(InvalidEdit):  # for an expression that cannot be parsed, its text and no times
+    with suppress(InvalidEdit):  # an invalid expression is shown as text, without times
         zone = read_zone(planned.zone)
         schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
         when = in_words(schedule, zone)
@@ -157,7 +157,7 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
         when=when,
         script=read_script(script) if script else None,
         state=state,
-        reason=_reason(planned, agent, state),
+        reason=_inactive_reason(planned, agent, state),
         next_run=next(iter(next_runs), None),
         next_runs=next_runs,
         last_run=LastRun(
@@ -189,7 +189,7 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     )
 
 
-def _reason(planned: ScheduleColumns, agent: Agent, state: ScheduleState) -> str:
+def _inactive_reason(planned: ScheduleColumns, agent: Agent, state: ScheduleState) -> str:
     match state:
         case ScheduleState.ENDED:
             ended = planned.ended_at

@@ -21,7 +21,7 @@ class ActionState(StrEnum):
 
 
 KEPT_AS = "kept as "
-"""The prefix of a fact's detail when the tag's category does not exist and another one was used."""
+"""The prefix of a fact's detail if the tag names an unknown category, so that the nearest one was used."""
 
 
 def is_news(state: ActionState, detail: str) -> bool:

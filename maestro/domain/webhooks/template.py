@@ -19,7 +19,7 @@ LONGEST = 20_000
 """The most characters of a filled text; a longer text loses its middle."""
 MOST_PLACEHOLDERS = 50
 MISSING = "??"
-"""The text in place of a value that the payload does not have."""
+"""The text that replaces a placeholder without a value in the payload."""
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 _PATH = re.compile(r"[^\s.{}]{1,100}(\.[^\s.{}]{1,100}){0,19}")
@@ -51,7 +51,7 @@ def read_payload(body: bytes, content_type: str) -> object:
     try:
         value = read_json(body)
     except InvalidJson:
-        return _form(body) if kind == FORM else body.decode("utf-8", "replace")
+        return _read_form(body) if kind == FORM else body.decode("utf-8", "replace")
     return value if isinstance(value, list | dict) else body.decode("utf-8", "replace")
 
 
@@ -62,7 +62,7 @@ def read_json(body: bytes | str) -> object:
     Python accepts but JSON does not.
     """
     try:
-        value = json.loads(body, parse_constant=_refuse)
+        value = json.loads(body, parse_constant=_refuse_constant)
     except RecursionError:
         raise InvalidJson(f"the JSON has more than {DEEPEST} levels") from None
     except ValueError:
@@ -72,11 +72,11 @@ def read_json(body: bytes | str) -> object:
     return value
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _form(body: bytes) -> object:
+def _read_form(body: bytes) -> object:
     try:
         fields = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:
@@ -85,7 +85,7 @@ def _form(body: bytes) -> object:
 
 
 def _depth(value: object) -> int:
-    """Return the number of levels of nested lists and objects, without recursion, which Python limits."""
+    """Return the number of levels of nested lists and objects, by a loop, because Python limits recursion."""
     depth, level = 0, [value]
     while containers := [one for one in level if isinstance(one, dict | list) and one]:
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
