@@ -19,7 +19,7 @@ from maestro.domain.conducting.conductor import (
     ActionOutcome,
     Requester,
     failure_sentence,
-    quotation_refused,
+    quotation_refusal,
     subject_of,
     without_tags,
 )
@@ -30,7 +30,7 @@ from maestro.domain.conducting.directives import (
     read_schedule_creation,
 )
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator, refusal, tag_problem
+from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator, delegation_refusal, tag_problem
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
@@ -124,7 +124,7 @@ class TagRun:
     def _act_on(self, tag: Tag) -> ActionOutcome:
         if tag.quoted:
             self._tx.system.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
-            return ActionOutcome(ActionState.REFUSED, quotation_refused(tag), tag.key)
+            return ActionOutcome(ActionState.REFUSED, quotation_refusal(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
@@ -187,7 +187,7 @@ class TagRun:
             return f"{start} one answer may pass on {MOST_TASKS} tasks at most."
         lineage = self._tx.jobs.delegations.lineage(self._job)
         agents = {job.agent_id for job in lineage if job.agent_id is not None}
-        problem = refusal(task, target, Delegator(self._agent, self._job.depth, agents))
+        problem = delegation_refusal(task, target, Delegator(self._agent, self._job.depth, agents))
         if problem or target is None:
             return problem
         if self._person is None:  # a schedule's run has no user, so an agent with an allow-list refuses it

@@ -12,7 +12,7 @@ from maestro.domain.jobs.delegations import DelegatedTask
 from maestro.domain.messages import Address
 from maestro.domain.questions.question import QuestionStatus
 from maestro.domain.schedules.expressions import SHORTEST
-from maestro.domain.tags.actions import Action, ActionState, is_news
+from maestro.domain.tags.actions import Action, ActionState, needs_report
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quoted
 
@@ -101,7 +101,7 @@ def failure_sentence(tag: Tag, reason: str) -> str:
     return f"{noun} {f'“{subject}” ' if subject else ''}{outcome}: {reason.rstrip('.')}."
 
 
-def quotation_refused(tag: Tag) -> str:
+def quotation_refusal(tag: Tag) -> str:
     """Return the sentence for a tag that was refused because it repeats text given to the agent."""
     if tag.name in CONDUCTOR_TAGS:
         return without_tags(failure_sentence(tag, QUOTED))
@@ -137,6 +137,6 @@ def outcomes_note(actions: Sequence[Action]) -> str:
 
     The details are quoted, because they may contain text written by models.
     """
-    news = [action for action in actions if is_news(action.state, action.detail)]
+    news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""

@@ -99,14 +99,14 @@ system_prompt: You help the developers of this project.
 [/CREATE_AGENT]"""
 
 
-def with_prompt(fields: AgentFields) -> AgentFields:
+def with_conductor_prompt(fields: AgentFields) -> AgentFields:
     """Return the fields, with ``CONDUCTOR_PROMPT`` for a new conductor without a system prompt."""
     if fields.role != CONDUCTOR or fields.system_prompt:
         return fields
     return fields.model_copy(update={"system_prompt": CONDUCTOR_PROMPT})
 
 
-def rules(role: str, *, delegates: bool) -> str:
+def tag_rules(role: str, *, delegates: bool) -> str:
     """Return the rules for writing tags, for the prompt of an agent with this role.
 
     ``delegates`` means that there are agents to which this agent may delegate.

@@ -25,12 +25,12 @@ def background_text(job: Job, zone: ZoneInfo) -> str:
     return f"{task_of(job)}\n\n({_WHY[job.kind]}{planned}{_ANSWER_IS_POSTED}{_silence_hint(job)})"
 
 
-def going_on_text(job: Job) -> str:
+def continuation_text(job: Job) -> str:
     """Return the instruction for an agent that has the results of all tasks it delegated in this job."""
     return f"Go on with your work now, with what you know{_ANSWER_IS_POSTED}{_silence_hint(job)}"
 
 
-def worth_posting(text: str) -> str:
+def without_silent_lines(text: str) -> str:
     """Return an answer without its ``SILENT`` lines: empty when it has no other text, so that nothing is posted."""
     return _SILENT_LINE.sub("", text).strip()
 

@@ -102,7 +102,7 @@ class ReplayItem(SQLModel, table=True):
     at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
-def next_places(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
+def next_positions(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
     """Return the positions of the batch items that start now, few enough that new messages of users are not delayed.
 
     ``waiting`` are positions and lanes in the order of the batch. ``open_lanes`` has the lane of each job that a batch

@@ -61,7 +61,7 @@ def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
     return None
 
 
-def refusal(handover: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
+def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
     """Return why the target may not get the task, as a sentence for users; None if it may.
 
     Refused are unknown and inactive agents, the delegator itself, an agent above it in the chain, and a task beyond

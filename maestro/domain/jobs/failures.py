@@ -125,11 +125,11 @@ class Outage:
     until: datetime
     job_id: str
 
-    def filter(self, wanted: JobFilter) -> JobFilter:
+    def narrow_filter(self, job_filter: JobFilter) -> JobFilter:
         """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
         end = self.until + timedelta(microseconds=1)  # ``until`` of a filter is exclusive
         own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
-        return wanted.model_copy(update={**own, "status": (JobStatus.FAILED,)})
+        return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
 def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:

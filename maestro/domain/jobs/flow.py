@@ -44,7 +44,7 @@ class RouteOutcome(StepOutcome):
     precedence: Precedence | None = None
 
     @property
-    def goes_on(self) -> bool:
+    def continues_preparation(self) -> bool:
         """Whether the next step records the message: an agent answers, and no files have to be fetched first."""
         return self.action is RouteAction.ANSWER and not self.media
 
@@ -94,7 +94,7 @@ class ConversationOutcome(StepOutcome):
     compaction_due: bool = False
 
     @property
-    def goes_on(self) -> bool:
+    def continues_preparation(self) -> bool:
         """Whether the next step builds the prompt; if not, the conversation is compacted first."""
         return not self.compaction_due
 

@@ -154,7 +154,7 @@ IN_TEMPORAL = "its workflow was "
 """The prefix of the reason of a job if an operator ended its workflow in Temporal."""
 
 
-def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
+def new_notice_job(job: Job, notice_id: str, text: str, now: datetime) -> Job:
     """Return a job without a lane that sends a notice of Maestro itself to the user of ``job``."""
     return Job(
         id=notice_id,

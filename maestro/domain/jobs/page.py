@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import StepState
-from maestro.domain.jobs.steps import StepKind, note_of, purpose_of
+from maestro.domain.jobs.steps import StepKind, purpose_of, result_words
 from maestro.domain.jobs.timeline import ActionView, CallView, DeliveryView, JobQuestionView, StepView, ToolRunView
 from maestro.domain.jobs.views import JobDetail, JobRecord
 from maestro.domain.llm.prompts import CallPurpose
@@ -104,7 +104,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
         is_notice = has_notice_step and chunk.purpose is not DeliveryPurpose.ANSWER
         records_of(StepKind.NOTICE if is_notice else StepKind.DELIVER).deliveries.append(chunk)
     entries = [
-        TimelineEntry(step=step, words=purpose_of(step.step), note=note_of(row), **vars(records[index]))
+        TimelineEntry(step=step, words=purpose_of(step.step), note=result_words(row), **vars(records[index]))
         for index, (row, step) in enumerate(zip(record.steps, job.steps, strict=True))
     ]
     by_run = attrgetter("step.run")

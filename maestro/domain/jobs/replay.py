@@ -22,7 +22,9 @@ class ReplayMode(StrEnum):
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False) -> str | None:
+def replay_refusal(
+    job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False
+) -> str | None:
     """Return why a job cannot be replayed in this mode, as a sentence for operators; None if it can.
 
     ``newest`` is the job that now answers the same message or does the same task: the job itself or a restart of it.
@@ -96,7 +98,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
     return None
 
 
-def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
+def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
     """Return the edits of a replay: the requested ones, else those of the earlier job."""
     return edits if edits is not None else edits_of(newest if mode is ReplayMode.RESTART else job)
 

@@ -46,7 +46,7 @@ LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
 """The longest wait that a provider may ask for: a waiting job keeps its position, and would hold up its lane."""
 
 
-def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
+def wait_before_retry(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
     """Return the wait before the next attempt after ``failures`` failed attempts, None to give up.
 
     A failed provider call gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or

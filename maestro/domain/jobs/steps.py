@@ -240,7 +240,7 @@ def _known_steps(job: Job, done: Mapping[str, str]) -> Iterator[str]:
             yield from steps
 
 
-def note_of(row: JobStep) -> str:
+def result_words(row: JobStep) -> str:
     """Return the result of an attempt at a step in words, empty where its state is enough."""
     if not row.result:
         return ""

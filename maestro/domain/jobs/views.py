@@ -108,7 +108,7 @@ class JobDetail(JobSummary):
     erased: bool
     temporal_url: str | None = None
 
-    def linked(self, ui_url: str, namespace: str) -> "JobDetail":
+    def with_workflow_link(self, ui_url: str, namespace: str) -> "JobDetail":
         """Return a copy with the link to the workflow, if a Web UI is configured."""
         url = f"{ui_url.rstrip('/')}/namespaces/{namespace}/workflows/{self.id}" if ui_url else None
         return self.model_copy(update={"temporal_url": url})

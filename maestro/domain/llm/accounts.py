@@ -12,7 +12,7 @@ from types import MappingProxyType
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.llm.models import own_name, provider_of
+from maestro.domain.llm.models import name_at_provider, provider_of
 
 DEMO = "demo"
 """The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
@@ -83,17 +83,17 @@ class ModelAccount(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
-    def takes(self, model: str) -> bool:
+    def accepts_model(self, model: str) -> bool:
         """Return whether the account can be called with this model of its provider."""
-        return not self.models or self.names(model)
+        return not self.models or self.lists_model(model)
 
-    def names(self, model: str) -> bool:
+    def lists_model(self, model: str) -> bool:
         """Return whether the model is the account's default or one of those that it lists."""
         return model == self.model or model in self.models.split()
 
-    def own_name(self, model: str) -> str:
+    def name_at_provider(self, model: str) -> str:
         """Return the model's name as the provider knows it; a name that the account lists is unchanged."""
-        return model if self.names(model) else own_name(self.provider, model)
+        return model if self.lists_model(model) else name_at_provider(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):
@@ -107,7 +107,7 @@ class AccountLimit(SQLModel, table=True):
     limited_at: datetime = Field(sa_type=UtcDateTime)
     limited_until: datetime = Field(sa_type=UtcDateTime)
 
-    def holds(self, now: datetime) -> bool:
+    def is_in_force(self, now: datetime) -> bool:
         """Return whether the cool-down is in force.
 
         A cool-down that begins in the future is ignored: the clock was set back after it was stored.
@@ -168,16 +168,16 @@ def choose_account(
     return next((choice for choice in ranked if not any(key in limited or key in tried for key in choice.keys)), None)
 
 
-def able_accounts(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
+def accounts_for_models(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
     """Return the accounts that can serve at least one of the models without a substitute."""
     return [account for account in accounts if any(can_serve(account, model) for model in filter(None, models))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
     """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
-    if account.names(model):
+    if account.lists_model(model):
         return True
-    return account.provider == provider_of(model) and account.takes(account.own_name(model))
+    return account.provider == provider_of(model) and account.accepts_model(account.name_at_provider(model))
 
 
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
@@ -188,7 +188,7 @@ def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [
-        AccountChoice(account, account.own_name(model))
+        AccountChoice(account, account.name_at_provider(model))
         for model in filter(None, models)
         for account in active
         if can_serve(account, model)

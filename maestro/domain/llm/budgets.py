@@ -182,7 +182,7 @@ def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, Spendin
     return None
 
 
-def day_of(moment: datetime) -> date:
+def utc_day(moment: datetime) -> date:
     """Return the day (UTC) on which a moment counts for budgets."""
     return moment.astimezone(UTC).date()
 

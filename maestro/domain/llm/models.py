@@ -182,7 +182,7 @@ class ModelTable:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
         if model not in self._prices:  # cached: each call looks up its price several times
             # Ollama's models are free of charge, so a price listed for one is that of another provider.
-            listed = None if provider_of(model) == OLLAMA else price(model) or self._lookup(model).price
+            listed = None if provider_of(model) == OLLAMA else list_price(model) or self._lookup(model).price
             configured = self._configured_facts(model).price
             if configured is not None and listed is not None:
                 listed = replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
@@ -213,7 +213,7 @@ def prompt_budget(window_tokens: int) -> int:
     return window_tokens - reserve(window_tokens)
 
 
-def price(model: str) -> Price | None:
+def list_price(model: str) -> Price | None:
     """Return the built-in list price of a model, None if there is none; see ``ModelTable.price``."""
     name = _base_name(model)
     keys = (key for key in _PRICES if name.startswith(key) and _RELEASE.fullmatch(name, len(key)))
@@ -226,18 +226,18 @@ def provider_of(model: str) -> str:
     return provider.lower() if slash else _longest_match(model, _FAMILIES) or ""
 
 
-def bare(model: str) -> str:
+def without_provider(model: str) -> str:
     """Return a model name without its provider: ``openai/gpt-4o`` becomes ``gpt-4o``."""
     return model.partition("/")[2] or model
 
 
-def own_name(provider: str, model: str) -> str:
+def name_at_provider(provider: str, model: str) -> str:
     """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` at OpenAI.
 
     A name at OpenRouter begins with its vendor, which is OpenRouter itself for its own models: ``openrouter/auto``
     stays unchanged.
     """
-    name = bare(model)
+    name = without_provider(model)
     own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
     return name if own else model
 
@@ -301,7 +301,7 @@ def _estimate_tool(tool: ToolSpec) -> int:
     return MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
 
 
-def cut(text: str, limit: int) -> str:
+def cut_to_tokens(text: str, limit: int) -> str:
     """Return the longest beginning of a text that has at most ``limit`` tokens; the whole text if it fits."""
     if estimate(text) <= limit:
         return text
@@ -312,13 +312,13 @@ def cut(text: str, limit: int) -> str:
     return text[:fits]
 
 
-def shorten(text: str, limit: int) -> tuple[str, int]:
+def shorten_to_tokens(text: str, limit: int) -> tuple[str, int]:
     """Return the beginning and the end of a text that is too long, and the number of characters left out between.
 
     The result has at most ``limit`` tokens, unless the mark in the middle alone has more.
     """
     half = max(0, limit - estimate(_LEFT_OUT.format(len(text)))) // 2
-    beginning, end = cut(text, half), cut(text[::-1], half)[::-1]
+    beginning, end = cut_to_tokens(text, half), cut_to_tokens(text[::-1], half)[::-1]
     left_out = len(text) - len(beginning) - len(end)
     return f"{beginning}{_LEFT_OUT.format(left_out)}{end}", left_out
 

@@ -52,7 +52,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     able = [account for account in accounts if not first.model or can_serve(account, first.model)]
     lowest = min((account.priority for account in able), default=0)
     choices = [
-        AccountChoice(account, account.own_name(first.model) if first.model else account.model)
+        AccountChoice(account, account.name_at_provider(first.model) if first.model else account.model)
         for account in able
         if account.priority == lowest
     ]

@@ -104,12 +104,12 @@ class Period:
     until: date
 
     @property
-    def begins(self) -> datetime:
+    def start_time(self) -> datetime:
         """The first moment of the period."""
         return datetime.combine(self.since, time(), UTC)
 
     @property
-    def ends(self) -> datetime:
+    def end_time(self) -> datetime:
         """The first moment after the period."""
         return datetime.combine(self.until + timedelta(days=1), time(), UTC)
 
@@ -119,7 +119,7 @@ class Period:
         return (self.until - self.since).days + 1
 
     @property
-    def before(self) -> "Period":
+    def preceding_period(self) -> "Period":
         """The period of the same length right before this one."""
         return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
 
@@ -198,7 +198,7 @@ class UsagePart:
     sum: UsageSum
 
 
-def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
+def add_sums(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums under another key."""
     rows = list(sums)
     counts = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
@@ -210,12 +210,12 @@ def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     )
 
 
-def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
+def sum_by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each day, the newest first."""
     return sorted(_sums_by_key((part.day, part.sum) for part in parts), key=lambda day: day.key, reverse=True)
 
 
-def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
+def sum_by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
     """Return the sum of each key (agent, model and so on), the most expensive first."""
     sums = _sums_by_key((part.sum.key, part.sum) for part in parts)
     return sorted(sums, key=lambda total: (-(total.cost_usd or 0.0), total.key))
@@ -225,7 +225,7 @@ def _sums_by_key(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
     groups: dict[str, list[UsageSum]] = defaultdict(list)
     for key, part in keyed:
         groups[key].append(part)
-    return [added(key, sums) for key, sums in groups.items()]
+    return [add_sums(key, sums) for key, sums in groups.items()]
 
 
 def _sum_known(costs: Iterable[float | None]) -> float | None:

@@ -38,7 +38,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
         for name, text in _TAGS.findall(line):
             category, content = category_of(name), one_line(text)
             if content:
-                facts.setdefault((category, normalised(content)), Fact(category, content))
+                facts.setdefault((category, repeat_key(content)), Fact(category, content))
     return tuple(facts.values())
 
 
@@ -47,7 +47,7 @@ def one_line(text: str) -> str:
     return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
 
 
-def normalised(content: str) -> str:
+def repeat_key(content: str) -> str:
     """Return the text of a fact without case, final stop and repeated blanks, to find exact repeats."""
     return " ".join(content.casefold().split()).rstrip(".!")
 

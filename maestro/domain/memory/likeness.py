@@ -52,19 +52,19 @@ _STOP = re.compile(rf"[,.;:!?](?=\s|$|[{NO_BLANKS}])|[、。]")  # 1.5 and 1,000
 _WORD = re.compile(r"(?<!\w)[+-]\d+|\w+(?:'\w+)*[+#]*|\S")
 
 
-def plain(text: str) -> str:
+def normalize_characters(text: str) -> str:
     """Return the text with one form for characters that look the same: wide letters, ligatures, apostrophes."""
     return unicodedata.normalize("NFKC", text).translate(_SAME)
 
 
-def spaced(text: str) -> str:
+def separate_characters(text: str) -> str:
     """Return the text with blanks around each character of a script without blanks between words."""
     return _UNSPACED.sub(r" \1 ", text)
 
 
-def indexed(text: str) -> str:
+def index_text(text: str) -> str:
     """Return the text as stored in the search index: normalised, without case, with blanks between words."""
-    return " ".join(spaced(plain(text).casefold()).split())
+    return " ".join(separate_characters(normalize_characters(text).casefold()).split())
 
 
 def search_terms(query: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def search_terms(query: str) -> tuple[str, ...]:
 
     ``C++``, ``C#``, ``what's`` and ``snake_case`` are words. A query without letters and digits has no terms.
     """
-    text = plain(query[:MOST_CHARS]).casefold()
+    text = normalize_characters(query[:MOST_CHARS]).casefold()
     terms = list[str]()
     for run in (run for word in _BETWEEN.split(text) for run in _RUN.findall(word)):
         pairs = (" ".join(run[at : at + 2]) for at in range(max(1, len(run) - 1)))
@@ -111,7 +111,7 @@ def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
     return [fact_id for _, _, fact_id in near]
 
 
-def say_the_same(one: str, other: str) -> bool:
+def same_meaning(one: str, other: str) -> bool:
     """Say whether two facts have the same meaning, so that one of them is enough.
 
     Two facts have the same meaning if they have the same words in the same order, regardless of case, punctuation and
@@ -142,9 +142,9 @@ def _split_parts(content: str) -> list[_Part]:
     """Return the parts of a fact, split at punctuation and "and", each as its words."""
     parts: list[list[_Word]] = []
     first = True
-    for piece in _STOP.split(plain(content)):
+    for piece in _STOP.split(normalize_characters(content)):
         parts.append([])
-        for text in _WORD.findall(spaced(piece)):
+        for text in _WORD.findall(separate_characters(piece)):
             if text in _AND:
                 parts.append([])
             elif _is_significant(text, first=first):

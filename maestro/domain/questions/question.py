@@ -143,7 +143,7 @@ class Question(SQLModel, table=True):
             return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
         return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
 
-    def words_of(self, words: str) -> str:
+    def resolve_choice(self, words: str) -> str:
         """Return the text of an answer; the number of a choice is replaced by the text of the choice."""
         return pick_choice(self.offered, words) or words
 
@@ -255,7 +255,9 @@ def answer_named_question(
     if status is not QuestionStatus.OPEN:
         return _ended_refusal(question, status) if is_allowed else None
     if is_allowed:
-        return QuestionAnswer(question, question.words_of(reply.words), reply.approves if question.approval else None)
+        return QuestionAnswer(
+            question, question.resolve_choice(reply.words), reply.approves if question.approval else None
+        )
     return _approval_refusal(question) if question.approval else None
 
 
@@ -295,7 +297,7 @@ def answer_own_lane(
             return QuestionAnswer(allowed[0], reply.words, reply.approves)
         if not questions:
             return _approval_refusal(approvals[0])
-    return QuestionAnswer(questions[0], questions[0].words_of(reply.text)) if questions and reply.text else None
+    return QuestionAnswer(questions[0], questions[0].resolve_choice(reply.text)) if questions and reply.text else None
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
@@ -315,10 +317,10 @@ def operator_answer(question: Question, words: str | None, approves: bool | None
         raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
     if question.approval:
         return QuestionAnswer(question, "yes" if approves else "no", approves)
-    return QuestionAnswer(question, question.words_of(answer))
+    return QuestionAnswer(question, question.resolve_choice(answer))
 
 
-def notice_id(question: Question, unique: str) -> str:
+def question_job_id(question: Question, unique: str) -> str:
     """Return a new id for the job that sends this question; ``unique`` makes it differ from all other ids."""
     return f"question-{question.id}-{unique}"
 

@@ -86,7 +86,7 @@ class CronTimes:
     weekdays: frozenset[int]
     fixed: bool
 
-    def on(self, day: date) -> Iterator[datetime]:
+    def times_on(self, day: date) -> Iterator[datetime]:
         """Yield the times on one day as local times, in ascending order."""
         if self.has_times_on(day):
             for hour in sorted(self.hours):

@@ -20,7 +20,7 @@ _MOST_TIMES = 4
 """Up to this many times of a day are listed; above it, the description gives a rhythm or a count."""
 
 
-def in_words(schedule: Schedule, zone: ZoneInfo) -> str:
+def describe_schedule(schedule: Schedule, zone: ZoneInfo) -> str:
     """Describe when a schedule runs, in the local time of its zone."""
     match schedule:
         case Interval(length):
@@ -33,7 +33,7 @@ def in_words(schedule: Schedule, zone: ZoneInfo) -> str:
             return " ".join(filter(None, (_describe_times(schedule), _describe_days(schedule), in_months)))
 
 
-def distance(moment: datetime, now: datetime) -> str:
+def describe_distance(moment: datetime, now: datetime) -> str:
     """Describe how far a moment is from now in the largest unit that fits, such as "in 3 hours" or "2 days ago"."""
     away = moment - now
     name, unit = next(((name, unit) for name, unit in _UNITS if abs(away) >= unit), ("", None))

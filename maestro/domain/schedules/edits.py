@@ -13,7 +13,7 @@ from maestro.domain.errors import InvalidEdit
 from maestro.domain.fields import DisplayName, Identifier, OptionalIdentifier, Slug, Word
 from maestro.domain.jobs.job import JobKind
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, recall_schedule
+from maestro.domain.schedules.expressions import FIRST_YEAR, check_jitter, read_schedule, read_stored_schedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.scripts import Script
 from maestro.domain.texts import storable
@@ -126,7 +126,7 @@ class BackfillRequest(View):
             raise InvalidEdit("to: must not be in the future; future times run by themselves")
 
 
-def check_work(kind: str, prompt: str, script: str) -> None:
+def check_has_work(kind: str, prompt: str, script: str) -> None:
     """Raise ``InvalidEdit`` if a schedule has neither prompt nor script, or if a cron has a script."""
     if script and kind != ScheduleKind.HEARTBEAT:
         raise InvalidEdit("script: only a heartbeat can have one; make it a heartbeat with this schedule")
@@ -146,13 +146,13 @@ def changed_columns(
     # A cron has no script column: an empty script for it is not a change.
     changes = {name: value for name, value in change.columns().items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **changes}
-    check_work(planned.kind, after["prompt"], after.get("script", ""))
+    check_has_work(planned.kind, after["prompt"], after.get("script", ""))
     restarts = bool(changes.keys() & {"schedule", "zone"}) or (bool(change.enabled) and planned.ended_at is not None)
     if restarts or "jitter_seconds" in changes:
         schedule = (
             read_schedule(after["schedule"], after["zone"], now, shortest)
             if restarts
-            else recall_schedule(after["schedule"], after["zone"], planned.anchored_at)
+            else read_stored_schedule(after["schedule"], after["zone"], planned.anchored_at)
         )
         check_jitter(schedule, after["jitter_seconds"])
     if restarts:

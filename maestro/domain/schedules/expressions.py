@@ -74,7 +74,7 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
     return schedule
 
 
-def recall_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
+def read_stored_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
     """Parse a stored schedule expression, with ``anchor`` as the moment at which it was written.
 
     The expression passed the checks at that time, so past moments are allowed, and so are intervals below today's

@@ -6,7 +6,7 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit, WaitReason
 from maestro.domain.jobs.job import Job, Wait
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.expressions import Once, Schedule, read_zone, recall_schedule
+from maestro.domain.schedules.expressions import Once, Schedule, read_stored_schedule, read_zone
 from maestro.domain.schedules.schedule import Heartbeat, ScheduleColumns
 from maestro.domain.schedules.times import count_times, times_after
 from maestro.domain.values import Value
@@ -30,7 +30,7 @@ class RunAdmission(Value):
     reason: str = ""
 
 
-def why_no_run(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
+def skip_reason(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
     """Return why this due time of a schedule creates no job, or None if it does.
 
     While a job of the schedule is open, no further run starts: this limits a flood of jobs independently of Temporal's
@@ -64,7 +64,7 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
     return wait.reason is WaitReason.BUDGET or wait.wake_at is None or wait.wake_at >= following
 
 
-def job_of(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
+def new_run_job(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
     """Return the job of a run, with the client that pays, if any; ``slot`` is None for a run started by hand."""
     return Job(
         id=job_id,
@@ -79,7 +79,7 @@ def job_of(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: d
     )
 
 
-def times_missed(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
+def count_missed_times(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
     """Count the due times between the previous run and this one, missed because a run lasted or Maestro was down.
 
     Times before the last edit of the schedule or of its agent do not count: they may belong to a pause.
@@ -95,7 +95,7 @@ def runs_once(planned: ScheduleColumns) -> bool:
     return isinstance(_parse_stored(planned), Once)
 
 
-def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
+def missed_single_run(planned: ScheduleColumns, now: datetime) -> datetime | None:
     """Return the time of a single run that Temporal missed because the schedule reached it too late, else None."""
     match _parse_stored(planned):
         case Once(moment) if moment <= now and planned.ended_at is None:
@@ -107,6 +107,6 @@ def overdue(planned: ScheduleColumns, now: datetime) -> datetime | None:
 def _parse_stored(planned: ScheduleColumns) -> Schedule | None:
     """Parse the expression of a row; None for one that today's rules reject, whose schedule in Temporal still runs."""
     try:
-        return recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        return read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:
         return None

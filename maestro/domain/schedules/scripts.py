@@ -14,13 +14,13 @@ from maestro.domain.values import View
 from maestro.domain.webhooks.template import (
     NOTHING,
     InvalidJson,
+    add_source_note,
     as_text,
     checked_prompt,
     checked_template,
     fill_template,
     read_json,
     value_at,
-    with_source,
 )
 
 Path = Annotated[str, matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", "names with dots between, such as data.price")]
@@ -108,7 +108,7 @@ def read_script(text: str) -> Script:
         raise InvalidEdit(f"the script cannot be read: {error.errors()[0]['msg']}") from None
 
 
-def fetched_json(status: int, body: bytes) -> object:
+def read_response(status: int, body: bytes) -> object:
     """Return the JSON of a response; raises ``ScriptFailed`` for an error status or invalid JSON."""
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
@@ -119,7 +119,7 @@ def fetched_json(status: int, body: bytes) -> object:
         raise ScriptFailed(f"its answer is not usable: {error}") from None
 
 
-def fill_script(template: str, fetched: object) -> str:
+def fill_script_template(template: str, fetched: object) -> str:
     """Return the template filled with the fetched values; numbers get thousands separators."""
     return fill_template(template, fetched, _format_value).text.strip()
 
@@ -130,7 +130,9 @@ def condition_text(script: Script, condition: Condition, fetched: object) -> str
     The prompt is never empty: a heartbeat job with an empty task would run the script.
     """
     host = urlsplit(script.url).hostname
-    return with_source(condition.prompt, fill_template(condition.prompt, fetched, _format_value), f"{host} answered")
+    return add_source_note(
+        condition.prompt, fill_template(condition.prompt, fetched, _format_value), f"{host} answered"
+    )
 
 
 def _format_value(value: object) -> str:

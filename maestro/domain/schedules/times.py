@@ -69,7 +69,7 @@ def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
 def times_on_day(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
     if cron.fixed:
-        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
+        times: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.times_on(day))
     else:
         times = merge(_times_with_fold(cron, zone, day, 0), _times_with_fold(cron, zone, day, 1))
     return (moment for moment, _ in groupby(times))
@@ -80,7 +80,7 @@ def next_skipped_time(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datet
     today = after.astimezone(zone).date()
     for day in (today + ahead * _DAY for ahead in range(5 * 366)):
         if clocks_change(day, zone):
-            walls = (*cron.on(day), *cron.on(day + _DAY))
+            walls = (*cron.times_on(day), *cron.times_on(day + _DAY))
             skipped = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
             if skipped is not None and first_moment_of(skipped, zone) > after:
                 return skipped
@@ -108,7 +108,7 @@ def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[da
 
 def _times_with_fold(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
     """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
-    return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
+    return filter(None, (moment_of(wall, zone, fold) for wall in cron.times_on(day)))
 
 
 def _count_cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:

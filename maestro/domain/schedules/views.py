@@ -10,14 +10,14 @@ from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.schedules.cron import CronTimes
-from maestro.domain.schedules.descriptions import in_words
+from maestro.domain.schedules.descriptions import describe_schedule
 from maestro.domain.schedules.edits import ScheduleKind, SchedulePreviewRequest
 from maestro.domain.schedules.expressions import (
     check_jitter,
     first_moment_of,
     read_schedule,
+    read_stored_schedule,
     read_zone,
-    recall_schedule,
 )
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.schedules.scripts import Script, read_script
@@ -127,7 +127,7 @@ class ScheduleFilter(Value):
     state: ScheduleState | None = Field(default=None, description="only schedules in this state")
 
 
-def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
+def schedule_state(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
     if planned.ended_at is not None:
         return ScheduleState.ENDED
     if not planned.enabled or planned.paused_reason:
@@ -137,12 +137,12 @@ def state_of(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 
 def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: datetime) -> ScheduleView:
     """Build the view of a schedule; ``job`` is that of its last run, None if it was deleted or there was none."""
-    state = state_of(planned, agent)
+    state = schedule_state(planned, agent)
     when, next_runs = planned.schedule, tuple[datetime, ...]()
     with suppress(InvalidEdit):  # an invalid expression is shown as text, without times
         zone = read_zone(planned.zone)
-        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        when = in_words(schedule, zone)
+        schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        when = describe_schedule(schedule, zone)
         if state is ScheduleState.ACTIVE:
             times = next_times(schedule, zone, planned.anchored_at, now)
             next_runs = tuple(time.astimezone(zone) for time in times)
@@ -183,7 +183,7 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     return SchedulePreview(
         schedule=request.schedule,
         timezone=request.timezone,
-        when=in_words(schedule, zone),
+        when=describe_schedule(schedule, zone),
         next_runs=tuple(time.astimezone(zone) for time in next_times(schedule, zone, now, now)),
         note=note,
     )

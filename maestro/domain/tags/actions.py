@@ -24,7 +24,7 @@ KEPT_AS = "kept as "
 """The prefix of a fact's detail if the tag names an unknown category, so that the nearest one was used."""
 
 
-def is_news(state: ActionState, detail: str) -> bool:
+def needs_report(state: ActionState, detail: str) -> bool:
     """Return whether the outcome of a tag differs from what its agent wrote, so that the agent must be informed."""
     return state is not ActionState.DONE or detail.startswith(KEPT_AS)
 

@@ -178,10 +178,10 @@ def value_at(values: object, path: str) -> object:
 def webhook_text(webhook: Webhook, payload: object) -> str:
     """Return the input of the model for a delivery: the filled prompt template and a note on the origin of the data."""
     filled = fill_template(webhook.prompt_template, {ROOT: payload})
-    return with_source(webhook.prompt_template, filled, f"a program outside sent to the webhook {webhook.name}")
+    return add_source_note(webhook.prompt_template, filled, f"a program outside sent to the webhook {webhook.name}")
 
 
-def with_source(template: str, filled: FilledTemplate, source: str) -> str:
+def add_source_note(template: str, filled: FilledTemplate, source: str) -> str:
     """Return a filled text, followed by a note that its values are data from outside and no instructions.
 
     A template without placeholders gets no note.

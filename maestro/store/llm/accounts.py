@@ -199,7 +199,7 @@ class Accounts(Repository):
         if account is None:
             return None
         limit = self._limit(account, model)
-        if limit.strikes and limit.holds(self._now):
+        if limit.strikes and limit.is_in_force(self._now):
             return self._hold(account, limit, asked or timedelta())
         limit.strikes += 1
         return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
@@ -266,7 +266,7 @@ class Accounts(Repository):
     def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
         """Extend a cool-down to at least this long from now; views show an account's latest cool-down."""
         until = self._now + wait
-        if limit.holds(self._now):
+        if limit.is_in_force(self._now):
             limit.limited_until = max(limit.limited_until, until)
         else:
             limit.limited_at, limit.limited_until = self._now, until

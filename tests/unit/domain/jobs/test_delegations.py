@@ -12,7 +12,7 @@ from maestro.domain.jobs.delegations import (
     DelegatedTask,
     Delegator,
     TaskResult,
-    refusal,
+    delegation_refusal,
     results_text,
     tag_problem,
     task_text,
@@ -71,12 +71,15 @@ def test_what_is_no_task_is_told(wrong: Tag, why: str) -> None:
     ],
 )
 def test_a_task_is_refused_with_its_reason(target: Agent | None, by: Delegator, why: str) -> None:
-    assert why in (refusal(DelegatedTask("bob", "count", hears=False), target, by) or "")
+    assert why in (delegation_refusal(DelegatedTask("bob", "count", hears=False), target, by) or "")
 
 
 def test_a_task_that_may_be_given_is_not_refused() -> None:
-    assert refusal(DelegatedTask("bob", "count", hears=False), BOB, FIRST) is None
-    assert refusal(DelegatedTask("bob", "count", hears=False), BOB, Delegator(ADA, MAX_DEPTH - 1, {1, 3})) is None
+    assert delegation_refusal(DelegatedTask("bob", "count", hears=False), BOB, FIRST) is None
+    assert (
+        delegation_refusal(DelegatedTask("bob", "count", hears=False), BOB, Delegator(ADA, MAX_DEPTH - 1, {1, 3}))
+        is None
+    )
 
 
 def test_a_delegate_hears_whose_task_it_is_and_who_reads_the_answer() -> None:

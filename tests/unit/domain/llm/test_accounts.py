@@ -177,6 +177,6 @@ def test_what_the_provider_asks_counts_when_it_is_longer() -> None:
 
 def test_a_limit_holds_from_its_beginning_to_its_end() -> None:
     limit = AccountLimit(account_id=1, model="m", strikes=1, limited_at=NOW, limited_until=SOON)
-    assert limit.holds(NOW)
-    assert not limit.holds(SOON)
-    assert not limit.holds(NOW - timedelta(seconds=1))
+    assert limit.is_in_force(NOW)
+    assert not limit.is_in_force(SOON)
+    assert not limit.is_in_force(NOW - timedelta(seconds=1))

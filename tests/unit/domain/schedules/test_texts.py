@@ -17,7 +17,7 @@ AMSTERDAM = "Europe/Amsterdam"
 
 def coming(cron: CronTimes) -> list[str]:
     days = (NOW.date() + timedelta(days=ahead) for ahead in range(12 * 366))
-    times = (time for day in days for time in cron.on(day) if time > NOW.replace(tzinfo=None))
+    times = (time for day in days for time in cron.times_on(day) if time > NOW.replace(tzinfo=None))
     return [f"{time:%Y-%m-%d %H:%M}" for time in islice(times, 3)]
 
 
