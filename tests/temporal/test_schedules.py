@@ -250,7 +250,7 @@ async def test_what_nobody_can_read_any_more_says_so_and_holds_up_nothing(place:
     broken, fine = place.plan(), place.plan("0 8 * * *")
     place.change(broken, zone="Mars/Olympus")
     assert await place.keeper().follow(place.client)
-    assert "no such time zone" in place.row(broken).follow_error
+    assert "this time zone is unknown" in place.row(broken).follow_error
     assert await place.there(fine)
     place.change(broken, zone="UTC")
     await place.keeper().follow(place.client)

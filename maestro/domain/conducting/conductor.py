@@ -19,10 +19,10 @@ from maestro.domain.texts import quoted
 OWN_STANDING = frozenset({"role", "status"})
 """Fields that a conductor may not change in itself: without its role, it could not change them back."""
 
-INCOMPLETE = "it was not written completely"
+INCOMPLETE = "the tag was not written completely"
 """The reason given for a tag that is cut off or has an invalid key."""
 
-QUOTED = "it repeats what I was given to read; ask for it in your own words"
+QUOTED = "the tag repeats text that I was given to read; ask for it in your own words"
 """The reason given for a tag that is a quotation."""
 
 _FAILED_CHANGES = {
@@ -34,8 +34,8 @@ _FAILED_CHANGES = {
 }
 
 _NOT_DONE = {
-    TagName.MEMORY: "A fact was not kept",
-    TagName.STATE: "A state was not kept",
+    TagName.MEMORY: "A fact was not stored",
+    TagName.STATE: "A state was not stored",
     TagName.DELEGATE: "A task was not passed on",
 }
 
@@ -65,14 +65,14 @@ class Requester:
     def refusal(self) -> str:
         """The reason why a conductor's tags are not executed; empty if they are allowed."""
         if self.agent.role != CONDUCTOR:
-            return f"only a conductor can do that, and @{self.agent.slug} is none"
+            return f"only a conductor can do that, and @{self.agent.slug} is not one"
         if not self.person:
-            return "nobody asked for it"
+            return "no user asked for it"
         if not (self.is_owner or self.allowed):
             return "only an owner, or a person named in conductor.allowUsers, may ask for it"
         if self.approval in (None, QuestionStatus.ANSWERED):
             return ""
-        return "a person said no" if self.approval is QuestionStatus.DENIED else "nobody approved it in time"
+        return "an approver denied it" if self.approval is QuestionStatus.DENIED else "no approver answered in time"
 
     @property
     def actor(self) -> str:
@@ -82,7 +82,7 @@ class Requester:
     @property
     def reason(self) -> str:
         """The reason for the change, for histories: the agent and the job."""
-        return f"asked of @{self.agent.slug} in job {self.job_id}"
+        return f"requested from @{self.agent.slug} in job {self.job_id}"
 
 
 @dataclass(frozen=True)
@@ -139,4 +139,4 @@ def outcomes_note(actions: Sequence[Action]) -> str:
     """
     news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, 300)}" for action in news[:10]]
-    return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
+    return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""

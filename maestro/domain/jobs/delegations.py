@@ -103,9 +103,9 @@ class TaskResult:
 
 def results_text(results: Sequence[TaskResult], go_on: str) -> str:
     """Return the input of the delegator's model once all its tasks have ended; ``go_on`` is the closing instruction."""
-    texts = ["What became of the tasks that you passed on:"]
+    texts = ["Results of the tasks that you passed on:"]
     for result in results:
-        failure = f"It could not finish this ({result.status})."
+        failure = f"The agent could not finish this ({result.status})."
         outcome = f"It answered:\n{quoted_lines(result.answer)}" if result.answer is not None else failure
         texts.append(f"@{result.slug} was asked:\n{quoted_lines(result.task)}\n{outcome}")
     return "\n\n".join([*texts, go_on])

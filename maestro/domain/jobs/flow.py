@@ -277,7 +277,7 @@ class TakeUpOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return f"{self.agent} works on it{', another agent gets the result' if self.heard else ''}"
+        return f"{self.agent} works on the task{', another agent gets the result' if self.heard else ''}"
 
 
 class BackgroundOutcome(StepOutcome):
@@ -289,7 +289,7 @@ class BackgroundOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return f"{self.agent} works on it{', by a script' if self.script else ''}"
+        return f"{self.agent} works on the task{', by a script' if self.script else ''}"
 
 
 class ScriptOutcome(StepOutcome):

@@ -174,13 +174,13 @@ def _total_cost(calls: Sequence[LLMCall]) -> float | None:
 def _resume_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
     if evidence.job.status is JobStatus.COMPLETED:
         unconfirmed = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in evidence.deliveries)
-        text = "unconfirmed parts are sent again; the platform may have them already"
+        text = "unconfirmed parts are sent again, although the platform may have them"
         yield Effect(kind=EffectKind.SEND, text=text, count=unconfirmed, again=True)
         return
     done = finished_results(evidence.steps)
     step = next_step(evidence.job, done) or END
     for optional in retried_steps(evidence.job, done):
-        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does without it", count=1)
+        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does not depend on it", count=1)
     if step not in SENDING:
         yield from _tool_effects(evidence.tools)
         if step != StepKind.SHOW:

@@ -69,7 +69,7 @@ def _state_refusal(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
 
 def _what_if_refusal(job: Job) -> str | None:
     if is_script(job):
-        return f"job {job.id} runs a script and asks no model, so there is no answer to look at."
+        return f"job {job.id} runs a script and asks no model, so there is no answer to show."
     if job.notice or (job.inbox_id is None and job.parent_id is None and not is_background(job)):
         return f"job {job.id} answers no message, so there is nothing to answer."
     return None
@@ -85,7 +85,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
     if not edits.any:
         return None
     if mode is ReplayMode.RESUME:
-        return "edits need the mode restart or what-if: what is resumed keeps its results."
+        return "edits need the mode restart or what-if: a resumed job keeps its results."
     if is_script(job):
         return f"job {job.id} runs a script and asks no model: change the script instead."
     if job.parent_id is not None and edits.agent is not None:

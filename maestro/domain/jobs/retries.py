@@ -15,12 +15,12 @@ WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon 
 """The notice to a user, sent once, when the answer has to wait for an account (docs/decisions.md: retry)."""
 
 PROVIDER_NOTICE = "The model does not answer at the moment. I will answer this as soon as it works again."
-BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next one begins."
+BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next budget begins."
 
 _NOTICES: Mapping[WaitReason, tuple[str, str]] = {
     WaitReason.ACCOUNT: (WAITING_NOTICE, "That should be in about {}."),
     WaitReason.PROVIDER: (PROVIDER_NOTICE, "I try again in about {}."),
-    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise it."),
+    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise the budget."),
 }
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

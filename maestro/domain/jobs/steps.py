@@ -67,7 +67,7 @@ class StepKind(StrEnum):
     TAGS = "tags", "Act on the answer and record it", AnswerOutcome
     SHOW = "show", "Show what would be answered", WhatIfOutcome
     DELIVER = "deliver", "Send the answer", DeliverOutcome
-    NOTICE = "notice", "Tell the user that it failed", DeliverOutcome
+    NOTICE = "notice", "Tell the user that the job failed", DeliverOutcome
     PARK = "park", "Leave the lane and wait", ParkOutcome
     CLOSE = "close", "Close the job with its reason", CloseOutcome
 

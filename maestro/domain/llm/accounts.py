@@ -12,7 +12,7 @@ from types import MappingProxyType
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.llm.models import name_at_provider, provider_of
+from maestro.domain.llm.models import api_name, provider_of
 
 DEMO = "demo"
 """The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
@@ -91,9 +91,9 @@ class ModelAccount(SQLModel, table=True):
         """Return whether the model is the account's default or one of those that it lists."""
         return model == self.model or model in self.models.split()
 
-    def name_at_provider(self, model: str) -> str:
+    def api_name(self, model: str) -> str:
         """Return the model's name as the provider knows it; a name that the account lists is unchanged."""
-        return model if self.lists_model(model) else name_at_provider(self.provider, model)
+        return model if self.lists_model(model) else api_name(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):
@@ -177,7 +177,7 @@ def can_serve(account: ModelAccount, model: str) -> bool:
     """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
     if account.lists_model(model):
         return True
-    return account.provider == provider_of(model) and account.accepts_model(account.name_at_provider(model))
+    return account.provider == provider_of(model) and account.accepts_model(account.api_name(model))
 
 
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
@@ -188,7 +188,7 @@ def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [
-        AccountChoice(account, account.name_at_provider(model))
+        AccountChoice(account, account.api_name(model))
         for model in filter(None, models)
         for account in active
         if can_serve(account, model)

@@ -231,7 +231,7 @@ def without_provider(model: str) -> str:
     return model.partition("/")[2] or model
 
 
-def name_at_provider(provider: str, model: str) -> str:
+def api_name(provider: str, model: str) -> str:
     """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` at OpenAI.
 
     A name at OpenRouter begins with its vendor, which is OpenRouter itself for its own models: ``openrouter/auto``

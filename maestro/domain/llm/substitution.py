@@ -52,7 +52,7 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     able = [account for account in accounts if not first.model or can_serve(account, first.model)]
     lowest = min((account.priority for account in able), default=0)
     choices = [
-        AccountChoice(account, account.name_at_provider(first.model) if first.model else account.model)
+        AccountChoice(account, account.api_name(first.model) if first.model else account.model)
         for account in able
         if account.priority == lowest
     ]
@@ -78,13 +78,13 @@ def _substitution_reason(
     if failures:
         return ", ".join(dict.fromkeys(failures))
     if not choices:
-        return f"no account takes {first.model}"
+        return f"no account serves {first.model}"
     reasons = [_unavailable_reason(choice, first.limits) for choice in choices]
     if all(reasons):
         return ", ".join(reasons)
     if first.cheaper and answer.model.startswith(first.cheaper.rpartition("/")[2]):
         return "a daily budget was used up, so budgets.fallbackModel answered"
-    return "the first choice could not be asked then: it was busy, or its circuit breaker was open"
+    return "the first choice could not be called: its account was busy, or its circuit breaker was open"
 
 
 def _unavailable_reason(choice: AccountChoice, limits: Mapping[AccountModel, datetime]) -> str:

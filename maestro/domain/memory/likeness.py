@@ -111,7 +111,7 @@ def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
     return [fact_id for _, _, fact_id in near]
 
 
-def same_meaning(one: str, other: str) -> bool:
+def same_fact(one: str, other: str) -> bool:
     """Say whether two facts have the same meaning, so that one of them is enough.
 
     Two facts have the same meaning if they have the same words in the same order, regardless of case, punctuation and

@@ -21,7 +21,7 @@ STATES = 1000
 def _checked_fact(text: str) -> str:
     text = " ".join(storable(text).split())
     if not text:
-        raise ValueError("a fact needs words")
+        raise ValueError("the fact is empty; write what the agent is to remember")
     if len(text) > MAX_FACT_CHARS:
         raise ValueError(
             f"the fact has {len(text)} characters, at most {MAX_FACT_CHARS} are kept; shorten or divide it"

@@ -40,7 +40,7 @@ def tidy_choices(choices: Sequence[str]) -> tuple[str, ...]:
 def problem_of_choices(choices: Sequence[str]) -> str:
     """Return why choices are not valid, as a sentence for their author; empty for valid choices or none."""
     if not all(choices):
-        return "A choice is empty. Write what each of them means."
+        return "A choice is empty. Write a text for each choice."
     if len({choice.casefold() for choice in choices}) < len(choices):
         return "Two choices are the same. Each must differ from the others."
     command = next((choice for choice in choices if control_word(choice) or pairing_code(choice)), None)
@@ -143,7 +143,7 @@ class Question(SQLModel, table=True):
             return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
         return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
 
-    def resolve_choice(self, words: str) -> str:
+    def answer_text(self, words: str) -> str:
         """Return the text of an answer; the number of a choice is replaced by the text of the choice."""
         return pick_choice(self.offered, words) or words
 
@@ -256,7 +256,7 @@ def answer_named_question(
         return _ended_refusal(question, status) if is_allowed else None
     if is_allowed:
         return QuestionAnswer(
-            question, question.resolve_choice(reply.words), reply.approves if question.approval else None
+            question, question.answer_text(reply.words), reply.approves if question.approval else None
         )
     return _approval_refusal(question) if question.approval else None
 
@@ -292,12 +292,12 @@ def answer_own_lane(
             numbers = sorted(one.id or 0 for one in (*allowed, *questions))
             listed = ", ".join(f"#{number}" for number in numbers)
             which = f"Say which one you mean, such as: yes #{numbers[0]}"
-            return AnswerRefusal(f"Several things wait for an answer here: {listed}. {which}")
+            return AnswerRefusal(f"Several questions wait for an answer here: {listed}. {which}")
         if allowed:
             return QuestionAnswer(allowed[0], reply.words, reply.approves)
         if not questions:
             return _approval_refusal(approvals[0])
-    return QuestionAnswer(questions[0], questions[0].resolve_choice(reply.text)) if questions and reply.text else None
+    return QuestionAnswer(questions[0], questions[0].answer_text(reply.text)) if questions and reply.text else None
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
@@ -317,7 +317,7 @@ def operator_answer(question: Question, words: str | None, approves: bool | None
         raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
     if question.approval:
         return QuestionAnswer(question, "yes" if approves else "no", approves)
-    return QuestionAnswer(question, question.resolve_choice(answer))
+    return QuestionAnswer(question, question.answer_text(answer))
 
 
 def question_job_id(question: Question, unique: str) -> str:

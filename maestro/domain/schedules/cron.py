@@ -128,7 +128,7 @@ def read_cron(written: str) -> CronTimes:
     )
     longest_month = max(monthrange(2000, month)[1] for month in times.months)
     if len(times.weekdays) == _SUNDAY and min(times.days) > longest_month:
-        raise InvalidEdit("that date never comes: no month of the list is that long")
+        raise InvalidEdit("no date matches: every listed month is shorter; choose an earlier day or a longer month")
     return times
 
 

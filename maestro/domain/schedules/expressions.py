@@ -102,7 +102,7 @@ def read_zone(name: str) -> ZoneInfo:
         zones = {zone.lower(): zone for zone in available_timezones()}
     nearest = difflib.get_close_matches(name.lower().replace(" ", "_"), zones, n=1)
     hint = f"; did you mean {zones[nearest[0]]}?" if nearest else ", such as Europe/Amsterdam or UTC"
-    raise InvalidEdit(f"there is no such time zone; write its IANA name{hint}")
+    raise InvalidEdit(f"this time zone is unknown; write its IANA name{hint}")
 
 
 def _parse_expression(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -> Schedule:
@@ -149,7 +149,7 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
     try:
         wall = datetime.fromisoformat(f"{found[1]}T{found[2]}")
     except ValueError as error:
-        raise InvalidEdit("there is no such date or time; write it as at 2026-12-01 09:00") from error
+        raise InvalidEdit("this date or time does not exist; write it as at 2026-12-01 09:00") from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise InvalidEdit(f"choose a year from {FIRST_YEAR} to {LAST_YEAR}")
     moment = moment_of(wall, zone, 0)

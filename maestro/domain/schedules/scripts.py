@@ -14,10 +14,10 @@ from maestro.domain.values import View
 from maestro.domain.webhooks.template import (
     NOTHING,
     InvalidJson,
-    add_source_note,
     as_text,
     checked_prompt,
     checked_template,
+    cite_source,
     fill_template,
     read_json,
     value_at,
@@ -116,12 +116,12 @@ def read_response(status: int, body: bytes) -> object:
     try:
         return read_json(body)
     except InvalidJson as error:
-        raise ScriptFailed(f"its answer is not usable: {error}") from None
+        raise ScriptFailed(f"the server's answer is not usable: {error}") from None
 
 
 def fill_script_template(template: str, fetched: object) -> str:
     """Return the template filled with the fetched values; numbers get thousands separators."""
-    return fill_template(template, fetched, _format_value).text.strip()
+    return fill_template(template, fetched, _to_text).text.strip()
 
 
 def condition_text(script: Script, condition: Condition, fetched: object) -> str:
@@ -130,12 +130,10 @@ def condition_text(script: Script, condition: Condition, fetched: object) -> str
     The prompt is never empty: a heartbeat job with an empty task would run the script.
     """
     host = urlsplit(script.url).hostname
-    return add_source_note(
-        condition.prompt, fill_template(condition.prompt, fetched, _format_value), f"{host} answered"
-    )
+    return cite_source(condition.prompt, fill_template(condition.prompt, fetched, _to_text), f"{host} answered")
 
 
-def _format_value(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
     return f"{value:,}" if _is_number(value) else as_text(value)

@@ -179,7 +179,7 @@ def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timed
     skipped = next_skipped_time(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
     if skipped is not None:
         night = f"On {skipped:%Y-%m-%d} the clocks of {zone.key} go forward over {skipped:%H:%M}"
-        note = f"{night}: it comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M} then."
+        note = f"{night}: that run comes at {first_moment_of(skipped, zone).astimezone(zone):%H:%M}."
     return SchedulePreview(
         schedule=request.schedule,
         timezone=request.timezone,
@@ -193,9 +193,9 @@ def _inactive_reason(planned: ScheduleColumns, agent: Agent, state: ScheduleStat
     match state:
         case ScheduleState.ENDED:
             ended = planned.ended_at
-            return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
+            return f"the only run was on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
         case ScheduleState.PAUSED:
-            return planned.paused_reason or "an operator paused it"
+            return planned.paused_reason or "an operator paused the schedule"
         case ScheduleState.AGENT_PAUSED:
             return f"the agent {agent.slug} is {agent.status}"
         case _:

@@ -114,7 +114,7 @@ class WebhookUnready(MaestroError):
 class BadSignature(MaestroError):
     """The signature of a delivery is missing, wrong, too old or already used; the message says which one."""
 
-    public = "The signature does not fit."
+    public = "The signature does not match."
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def check_signature(
     mac = _standard_mac(secret, delivery_id, seconds, body)
     macs = (_decode_base64(part.removeprefix("v1,")) for part in signatures.split(" ") if part.startswith("v1,"))
     if not any(hmac.compare_digest(candidate, mac) for candidate in macs):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+        raise BadSignature("The signature does not match this body, or was made with another secret.")
     # The time is checked after the signature, so that a sender without the secret learns nothing of this clock.
     if abs(now.timestamp() - int(seconds)) > TOLERANCE.total_seconds():
         raise BadSignature(f"{TIME_HEADER} is more than {TOLERANCE.seconds // 60} minutes from now; sign it again.")
@@ -154,7 +154,7 @@ def _check_github_signature(secret: str, headers: Mapping[str, str], body: bytes
         raise BadSignature("The delivery is not signed: send X-Hub-Signature-256, as GitHub does once it has a secret.")
     mac = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not _DIGEST.fullmatch(signature) or not hmac.compare_digest(signature[7:].lower(), mac):
-        raise BadSignature("The signature does not fit this body, or was made with another secret.")
+        raise BadSignature("The signature does not match this body, or was made with another secret.")
     delivery_id = headers.get(GITHUB_ID_HEADER) or mac
     if not _ID.fullmatch(delivery_id):
         raise BadSignature("X-GitHub-Delivery must be a word of up to 256 characters.")

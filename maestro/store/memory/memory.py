@@ -21,14 +21,7 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.memory.facts import Fact, one_line
-from maestro.domain.memory.likeness import (
-    index_text,
-    key_lengths,
-    likeness_key,
-    same_meaning,
-    search_terms,
-    similar_facts,
-)
+from maestro.domain.memory.likeness import index_text, key_lengths, likeness_key, same_fact, search_terms, similar_facts
 from maestro.domain.memory.memory import (
     COUNTED,
     EXTRACTED_CONFIDENCE,
@@ -330,7 +323,7 @@ class Memory(States):
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
         near = self._loaded(similar_facts(content, keys))
-        return next((known for known in near if same_meaning(content, known.content)), None)
+        return next((known for known in near if same_fact(content, known.content)), None)
 
     def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts as objects that can be changed, in the order of the given ids."""

@@ -191,7 +191,7 @@ async def test_a_schedule_is_changed_paused_resumed_and_removed(rows: JobRows, h
     changed = (await http.patch(f"{API}/cron-1", json={"schedule": "every 2h", "thread": "t-1"})).json()
     assert (changed["when"], changed["thread"], changed["timezone"]) == ("every 2 hours", "t-1", "Europe/Amsterdam")
     paused = (await http.patch(f"{API}/cron-1", json={"enabled": False})).json()
-    assert (paused["state"], paused["reason"], paused["nextRun"]) == ("paused", "an operator paused it", None)
+    assert (paused["state"], paused["reason"], paused["nextRun"]) == ("paused", "an operator paused the schedule", None)
     assert (await http.patch(f"{API}/cron-1", json={"enabled": True})).json()["state"] == "active"
     taken = await http.patch(f"{API}/cron-1", json={"name": "evening"})
     assert (taken.status_code, taken.json()["error"]) == (409, "Conflict")

@@ -102,4 +102,4 @@ def test_a_delegator_hears_every_result_and_every_failure() -> None:
         ANSWER_PERSON,
     )
     assert "@bob was asked:\n> count\nIt answered:\n> 4\n> or 5" in told
-    assert "@cleo was asked:\n> sing\nIt could not finish this (failed)." in told
+    assert "@cleo was asked:\n> sing\nThe agent could not finish this (failed)." in told

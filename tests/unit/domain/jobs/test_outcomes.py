@@ -37,7 +37,7 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
         ("route", RouteOutcome(action=RouteAction.DROP, reason="no rule"), "no agent answers: no rule"),
         ("route", RouteOutcome(action=RouteAction.REPLY), "Maestro itself replies"),
         ("take-up", TakeUpOutcome(agent="bob", conversation_id=1, heard=True, typing=False), "another agent gets"),
-        ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on it, by a script"),
+        ("take-up", BackgroundOutcome(agent="bob", script=True), "bob works on the task, by a script"),
         ("media", MediaOutcome(files=2, unavailable=1), "2 fetched, 1 unavailable"),
         ("media", MediaOutcome(files=0), "no files"),
         ("voice", VoiceOutcome(voices=3, transcribed=2), "2 of 3 transcribed"),

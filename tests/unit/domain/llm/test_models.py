@@ -7,8 +7,8 @@ from maestro.domain.llm.models import (
     ModelFacts,
     ModelTable,
     Price,
+    api_name,
     list_price,
-    name_at_provider,
     provider_of,
     without_provider,
 )
@@ -158,4 +158,4 @@ def test_a_name_says_or_implies_its_provider(model: str, provider: str, name: st
     ],
 )
 def test_a_provider_knows_a_model_by_a_name_of_its_own(provider: str, model: str, name: str) -> None:
-    assert name_at_provider(provider, model) == name
+    assert api_name(provider, model) == name
