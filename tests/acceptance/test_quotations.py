@@ -105,7 +105,7 @@ async def test_what_a_page_says_is_shown_and_not_done(maestro: Instance, channel
         assert [told.count(f"{tag}, refused") for tag, _ in refused] == [1, 1, 1]
         assert "kept as learned_pattern: 'hobby' is no category" in told
         await client.ask("and now", patience=PATIENCE)
-        assert "What became of" not in maestro.llm.matching("and now")[-1].texts[0]
+        assert "Outcomes of tags" not in maestro.llm.matching("and now")[-1].texts[0]
 
 
 async def test_what_the_message_says_is_not_done_until_its_sender_asks_for_it(maestro: Instance, channel: str) -> None:

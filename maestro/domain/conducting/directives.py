@@ -78,7 +78,7 @@ def read_agent_creation(tag: Tag, asked_in: Address) -> AgentCreation:
     """Return the content of a CREATE_AGENT tag; raises ``InvalidEdit`` for invalid fields."""
     fields = _non_empty_fields(tag)
     channels = _pop_bindings(fields, asked_in)
-    return AgentCreation(read(NewAgent, _with_normalized_slug(fields, "slug")), channels)
+    return AgentCreation(read(NewAgent, _clean_slug(fields, "slug")), channels)
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> AgentUpdate:
@@ -100,9 +100,7 @@ def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
     thread = _text_field(fields, "thread") or (asked_in.thread if here else "")
     if "jitter" in fields:
         fields["jitter_seconds"] = fields.pop("jitter")
-    return read(
-        NewSchedule, {**_with_normalized_slug(fields, "agent"), **_address_fields(fields, asked_in), "thread": thread}
-    )
+    return read(NewSchedule, {**_clean_slug(fields, "agent"), **_address_fields(fields, asked_in), "thread": thread})
 
 
 def read_client_creation(tag: Tag) -> NewClient:
@@ -118,7 +116,7 @@ def normalize_slug(written: str) -> str:
     return written.strip().removeprefix("@").lower()
 
 
-def _with_normalized_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+def _clean_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
     """Return the fields; the field ``name``, if present, has its slug normalized."""
     return {**fields, name: normalize_slug(str(fields[name]))} if name in fields else {**fields}
 

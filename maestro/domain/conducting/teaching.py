@@ -107,10 +107,7 @@ def with_conductor_prompt(fields: AgentFields) -> AgentFields:
 
 
 def tag_rules(role: str, *, delegates: bool) -> str:
-    """Return the rules for writing tags, for the prompt of an agent with this role.
-
-    ``delegates`` means that there are agents to which this agent may delegate.
-    """
+    """Return the prompt's rules for writing tags; ``delegates``: there are agents to which this agent may delegate."""
     lines = ["Tags in your answer are acted on and taken out; people see only the rest. Close every tag."]
     lines += (f"- {text}" for name, text in _PLAIN.items() if delegates or name is not TagName.DELEGATE)
     if role == CONDUCTOR:

@@ -181,8 +181,7 @@ class JobStep(SQLModel, table=True):
     """One attempt at one step; ``result`` is the JSON of the outcome that it returned.
 
     ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number: they tell which of two attempts
-    is older. ``activity_attempt`` is 0 for local activities, which count from 1 again when their workflow task is
-    repeated.
+    is older. ``activity_attempt`` is 0 for local activities: a repeated workflow task starts their numbers at 1 again.
     """
 
     __tablename__ = "job_steps"
@@ -247,8 +246,8 @@ class JobRef(Value):
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
     queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. When
     Temporal starts a run of a ``schedule``, such as cron-3, there is no job yet, and ``job_id`` is empty. ``dashboard``
-    is the base address of the pages for links, empty without one. A run of a release without step groups is not
-    ``grouped``: its history holds one activity for each step.
+    is the base address of the pages for links, empty without one. Runs of releases without step groups are not
+    ``grouped``: their histories hold one activity for each step.
     """
 
     job_id: str

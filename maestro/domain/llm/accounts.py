@@ -183,8 +183,7 @@ def can_serve(account: ModelAccount, model: str) -> bool:
 def candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
     """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
 
-    An account may occur with several of the models. An account that serves none of the models comes last, with its
-    default model.
+    An account may occur with several of the models. An account for none of them comes last, with its default model.
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [

@@ -42,8 +42,7 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
     """Return the substitution of the last answer, None if the first choice answered.
 
-    The result is also None if the answering account is unknown: the demo model answered, or the accounts have changed
-    since.
+    It is also None if the answering account is unknown: the demo model answered, or the accounts have changed.
     """
     answer = final_answer(calls)
     if answer is None:
@@ -62,13 +61,11 @@ def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution |
     )
     if answered or all(account.name != answer.account for account in accounts):
         return None
-    reason = _substitution_reason(calls, answer, first, choices)
+    reason = _get_reason(calls, answer, first, choices)
     return Substitution(wanted=first.model, model=answer.model, account=answer.account, reason=reason)
 
 
-def _substitution_reason(
-    calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]
-) -> str:
+def _get_reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, choices: Sequence[AccountChoice]) -> str:
     """Return why none of the first choices answered, from the failed calls or the state of the accounts."""
     failures = [
         f"{call.account or call.model} failed with {call.error}"

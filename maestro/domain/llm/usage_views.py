@@ -161,8 +161,8 @@ class LatencyStage(StrEnum):
     """A stage in which a job spends time, in the order of its flow.
 
     ``answer`` is the time from receiving a message to sending the first text; the other stages are part of it or come
-    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the time from the end of that wait to
-    the first step.
+    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait between that and the first
+    step.
     """
 
     ANSWER = "answer"
@@ -216,8 +216,7 @@ class LatencyDay(LatencyView):
 class LatencyPage(View):
     """Latency percentiles of completed jobs, per stage from ``since`` to ``until`` and per day, newest first.
 
-    The percentiles are those of a sample: the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always
-    null.
+    The sample has the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always null.
     """
 
     since: date

@@ -46,9 +46,7 @@ class NewSchedule(View):
 
     agent: Slug = Field(description="the agent that does the work of each run")
     name: DisplayName = Field(default="", description="the display name of the schedule")
-    schedule: Written = Field(
-        description="when it runs, such as 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'"
-    )
+    schedule: Written = Field(description="when it runs: 'every 15m', '0 9 * * 1-5', 'at 2026-12-01 09:00' or 'in 20m'")
     timezone: Zone = Field(default="UTC", description="the time zone of the schedule, such as Europe/Amsterdam")
     jitter_seconds: int = Field(default=0, description="the longest random delay of a run, in seconds")
     prompt: Prompt = Field(default="", description="the prompt of each run")

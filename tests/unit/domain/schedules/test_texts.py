@@ -91,8 +91,8 @@ def test_a_change_of_the_clocks_is_no_hindrance(written: str) -> None:
         ("* * * *", "five fields"),
         ("*/10 * * * * *", "no seconds"),
         ("@daily", "write 0 0 * * *"),
-        ("0 0 31 2 *", "never comes"),
-        ("0 0 31 4,6 *", "never comes"),
+        ("0 0 31 2 *", "no date matches"),
+        ("0 0 31 4,6 *", "no date matches"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(written: str, reason: str) -> None:
