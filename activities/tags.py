@@ -34,7 +34,7 @@ from maestro.domain.jobs.delegations import MOST_TASKS, DelegatedTask, Delegator
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.llm.prompts import CallKey, Role, StoredRequest
-from maestro.domain.memory.facts import fact_of
+from maestro.domain.memory.facts import read_fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
 from maestro.domain.people.permissions import refusal as may_not_talk
@@ -137,7 +137,7 @@ class TagRun:
         return perform(self._tx, tag, self._by)
 
     def _remember(self, tag: Tag) -> ActionOutcome:
-        fact = fact_of(tag)
+        fact = read_fact(tag)
         if isinstance(fact, str):
             return ActionOutcome(ActionState.FAILED, fact, tag.key)
         new = self._tx.memory.learn(
@@ -149,7 +149,7 @@ class TagRun:
         return ActionOutcome(ActionState.DONE, detail, fact.category)
 
     def _delegate(self, tag: Tag) -> ActionOutcome:
-        task = DelegatedTask.of(tag)
+        task = DelegatedTask.from_tag(tag)
         target = self._tx.agents.by_slug(task.slug)
         problem = tag_problem(task, tag) or self._delegation_problem(task, target)
         if problem is not None:

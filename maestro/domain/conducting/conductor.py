@@ -45,7 +45,7 @@ NOTED = "Noted."
 
 @dataclass(frozen=True)
 class Requester:
-    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) who asked it.
+    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) of the message.
 
     ``person`` is empty for a job without a user, as of a schedule. ``allowed`` means that ``conductor.allowUsers``
     lists the user, ``address`` is where the user asked, and ``shortest`` is the shortest interval of a schedule.

@@ -133,14 +133,14 @@ def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     if personality is not None:
         written |= _require_object(personality, "personality", "voice and quirks")
     fields = _without_aliases(written)
-    _check_names(fields, FIELDS[tag.name])
+    _check_field_names(fields, FIELDS[tag.name])
     return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
 
 
 def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the fields with the names and the types of the API's fields."""
     for name in (_LISTS | {"quirks"}) & fields.keys():
-        value = _bracket_list(fields[name])
+        value = _split_bracket_list(fields[name])
         if isinstance(value, str) and name == "quirks":  # quirks are sentences, one per line
             value = [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
         elif isinstance(value, str):  # other lists are names between commas or white space
@@ -162,7 +162,7 @@ def _without_aliases(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return fields
 
 
-def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+def _check_field_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
     unknown = next((name for name in fields if name not in names), None)
     if unknown is not None:
         raise InvalidEdit(
@@ -177,7 +177,7 @@ def _require_object(value: JsonValue, name: str, example: str) -> dict[str, Json
     return value
 
 
-def _bracket_list(value: JsonValue) -> JsonValue:
+def _split_bracket_list(value: JsonValue) -> JsonValue:
     """Return a text in brackets as a list, because models omit the quotation marks of JSON."""
     if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
         return value
@@ -186,13 +186,13 @@ def _bracket_list(value: JsonValue) -> JsonValue:
 
 def _pop_bindings(fields: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Remove the channels from the fields and return them as bindings."""
-    written = _bracket_list(fields.pop("channels", None))
+    written = _split_bracket_list(fields.pop("channels", None))
     bindings = []
     for channel in written if isinstance(written, list) else [written] if written not in (None, "") else []:
         binding: JsonValue = {"channel": channel} if isinstance(channel, str | int) else channel
         named = _require_object(binding, "channels", "platform and channel")
         values = _without_aliases({field_key(name): value for name, value in named.items()})
-        _check_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
+        _check_field_names(values, ("platform", "channel", "account", "permission", "key_by_user"))
         bindings.append(read(NewBinding, {**values, **_address_fields(values, asked_in)}))
     return tuple(bindings)
 

@@ -11,9 +11,9 @@ SILENT = "[SILENT]"
 _WHY = {
     JobKind.HEARTBEAT: "This is a heartbeat of yours",
     JobKind.CRON: "This is a scheduled job of yours",
-    JobKind.WEBHOOK: "A program outside began this",
+    JobKind.WEBHOOK: "An external program started this job",
 }
-_ANSWER_IS_POSTED = "; nobody is waiting for you, so ask nothing back. What you answer is posted in the channel."
+_ANSWER_IS_POSTED = "; no user is waiting for you, so ask nothing back. Your answer is posted in the channel."
 _MAY_BE_SILENT = f" If there is nothing worth telling, answer only {SILENT}, and nothing is posted."
 _SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re.IGNORECASE)
 

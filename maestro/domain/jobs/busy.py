@@ -36,14 +36,14 @@ def jobs_to_merge(
     for which ``same_agent`` returns false, because another agent or none would answer it.
     """
 
-    def joins(queued: QueuedMessage) -> bool:
+    def can_merge(queued: QueuedMessage) -> bool:
         job, row = queued.job, queued.row
         is_new = job.run == 1 and job.started_at is None and job.restarted_from is None
         is_plain = job.kind is JobKind.MESSAGE and not job.stop_requested and not job.notice
         before_new = ends_at is None or (row.id or 0) < ends_at
         return is_new and is_plain and before_new and _same_sender(first, row) and same_agent(row)
 
-    return tuple(takewhile(joins, waiting[:MOST_MERGED]))
+    return tuple(takewhile(can_merge, waiting[:MOST_MERGED]))
 
 
 def jobs_to_interrupt(

@@ -34,7 +34,7 @@ class DelegatedTask:
     hears: bool
 
     @classmethod
-    def of(cls, tag: Tag) -> "DelegatedTask":
+    def from_tag(cls, tag: Tag) -> "DelegatedTask":
         """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
         return cls(tag.key.lstrip("@").lower(), tag.body.strip(), WAIT in (word.lower() for word in tag.options))
 

@@ -58,7 +58,7 @@ class JobFilter(Value):
     account: str | None = Field(default=None, description="the account on its platform")
     channel: str | None = Field(default=None, description="the id of the channel")
     priority: int | None = Field(default=None, ge=1, le=10, description="the priority, from 1 to 10")
-    client: str | None = Field(default=None, description="the name of the client who pays")
+    client: str | None = Field(default=None, description="the name of the client that pays")
     conversation: int | None = Field(default=None, ge=1, le=LARGEST, description="the number of a conversation")
     schedule: str | None = Field(default=None, description="the id of a heartbeat or a cron, such as cron-3")
     webhook: str | None = Field(default=None, description="the path of a webhook")

@@ -72,7 +72,7 @@ class MediaOutcome(StepOutcome):
             (self.unavailable, "unavailable"),
             (self.voices, "voice messages to transcribe"),
         )
-        return _count_words(*counts) or "no files"
+        return _join_counts(*counts) or "no files"
 
 
 class VoiceOutcome(StepOutcome):
@@ -115,7 +115,7 @@ class CompactionOutcome(StepOutcome):
     @property
     def words(self) -> str:
         counts = (self.archived, "messages archived"), (self.facts, "facts stored"), (self.tokens_saved, "tokens saved")
-        return _count_words(*counts) or "nothing to archive"
+        return _join_counts(*counts) or "nothing to archive"
 
 
 class ContextOutcome(StepOutcome):
@@ -319,7 +319,7 @@ class DeliverOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return _count_words((self.chunks, "sent")) or "nothing to send"
+        return _join_counts((self.chunks, "sent")) or "nothing to send"
 
 
 class AskGroupOutcome(Value):
@@ -355,5 +355,5 @@ class CloseOutcome(StepOutcome):
         return self.status
 
 
-def _count_words(*counts: tuple[int, str]) -> str:
+def _join_counts(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {words}" for count, words in counts if count)

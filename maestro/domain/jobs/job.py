@@ -236,7 +236,7 @@ class JobEnding(Value):
 
     @property
     def is_by_operator(self) -> bool:
-        """Whether an operator cancelled the job; a user who stopped it needs no notice of the end."""
+        """Whether an operator cancelled the job; after a stop by the user, no notice of the end is needed."""
         return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, IN_TEMPORAL))
 
 

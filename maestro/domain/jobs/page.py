@@ -75,7 +75,7 @@ class JobTimeline:
     runs: Sequence[RunTimeline] = ()
     unplaced: AttemptRecords = field(default_factory=AttemptRecords)
 
-    def newest(self, most_steps: int) -> Sequence[RunTimeline]:
+    def newest_runs(self, most_steps: int) -> Sequence[RunTimeline]:
         """Return the newest runs with up to ``most_steps`` steps in total, but at least one run."""
         steps = accumulate(len(run.entries) for run in self.runs)
         return self.runs[: max(1, sum(count <= most_steps for count in steps))]

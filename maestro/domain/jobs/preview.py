@@ -20,7 +20,7 @@ START = "start"
 """The step of a preview for a job that starts from the beginning."""
 
 END = "end"
-"""The step of a preview for a job whose steps are all done, so that it only has to be closed."""
+"""The step of a preview for a job with every step done, so that it only has to be closed."""
 
 SENDING = (StepKind.DELIVER, END)
 """The steps after which no model call, tool call or action follows."""

@@ -150,7 +150,7 @@ Entry = TypeVar("Entry")
 class ModelTable:
     """A table of context windows and prices: configured ones first, then built-in ones, then those of ``lookup``.
 
-    The keys of ``configured`` are names of models without a provider, or the beginnings of such names.
+    The keys of ``configured`` are names of models without a provider, or the beginnings of names.
 
     See docs/decisions.md: tokens.
     """

@@ -135,7 +135,7 @@ def same_fact(one: str, other: str) -> bool:
         return False
     head = _common_words(one_parts[0], other_parts[0])
     tail = _common_words(one_parts[-1][::-1], other_parts[-1][::-1])
-    return _entries(one_parts, head, tail) == _entries(other_parts, head, tail)
+    return _list_entries(one_parts, head, tail) == _list_entries(other_parts, head, tail)
 
 
 def _split_parts(content: str) -> list[_Part]:
@@ -190,7 +190,7 @@ def _common_words(one: _Part, other: _Part) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
+def _list_entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
     """Return the parts, without ``head`` words at the start of the first and ``tail`` at the end of the last part."""
     first, *middle, last = map(_word_texts, parts)
     return Counter([first[head:], *middle, last[: len(last) - tail]])

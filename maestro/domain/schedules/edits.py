@@ -65,7 +65,7 @@ class NewSchedule(View):
 
 
 class NewScheduleOfKind(NewSchedule):
-    """A request to create a schedule that also names the kind, for callers whose endpoint does not imply it."""
+    """A request to create a schedule that also names the kind, for endpoints that do not imply the kind."""
 
     kind: ScheduleKind
 

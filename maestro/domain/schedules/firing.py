@@ -105,7 +105,7 @@ def missed_single_run(planned: ScheduleColumns, now: datetime) -> datetime | Non
 
 
 def _parse_stored(planned: ScheduleColumns) -> Schedule | None:
-    """Parse the expression of a row; None for one that today's rules reject, whose schedule in Temporal still runs."""
+    """Parse the expression of a row; None if today's rules reject it, although Temporal still runs it."""
     try:
         return read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:

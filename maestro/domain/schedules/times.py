@@ -134,7 +134,7 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
     return {
         day: hours
         for evening in _clock_change_days(zone, today)
-        for day, hours in _hours_around(evening, zone, by_weekday=len(cron.weekdays) < 7).items()
+        for day, hours in _hours_around_change(evening, zone, by_weekday=len(cron.weekdays) < 7).items()
         if hours == _ALL_DAY or (cron.has_times_on(day) and cron.hours & hours)
     }
 
@@ -154,7 +154,7 @@ def _clock_change_days(zone: ZoneInfo, today: date) -> tuple[date, ...]:
     return tuple(day for day in days if clocks_change(day, zone))
 
 
-def _hours_around(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
+def _hours_around_change(evening: date, zone: ZoneInfo, *, by_weekday: bool) -> Hours:
     """Return the local hours from one hour before a clock change to the hour after it."""
     noon, next_noon = (datetime.combine(day, time(12), zone).astimezone(UTC) for day in (evening, evening + _DAY))
     moment = change_between(noon, next_noon, zone)

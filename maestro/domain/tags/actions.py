@@ -11,7 +11,7 @@ from maestro.domain.columns import UtcDateTime, text_of
 class ActionState(StrEnum):
     """The outcome of a tag.
 
-    ``refused``: the user who asked or the agent lacks the permission. ``failed``: the tag could not be executed as
+    ``refused``: the user or the agent lacks the permission. ``failed``: the tag could not be executed as
     written.
     """
 

@@ -36,7 +36,7 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
     whole = _decode_json(text)
     if isinstance(whole, dict):
         return {field_key(key): value for key, value in whole.items()}
-    return _read_lines(text, texts, _DEEPEST)
+    return _read_field_lines(text, texts, _DEEPEST)
 
 
 def field_key(written: str) -> str:
@@ -44,7 +44,7 @@ def field_key(written: str) -> str:
     return _WORD_BREAK.sub("_", written).lower()
 
 
-def _read_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
+def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         start = _KEY.fullmatch(line)
@@ -96,9 +96,9 @@ def _decoded_value(lines: Sequence[str], depth: int) -> JsonValue:
     if below[0].startswith("- "):
         items = re.split(r"^- ", "\n".join(below), flags=re.MULTILINE)[1:]
         texts = (textwrap.dedent(f"  {item}").rstrip("\n") for item in items)
-        return [_read_lines(item, (), depth - 1) if _KEY.match(item) else _scalar_value(item) for item in texts]
+        return [_read_field_lines(item, (), depth - 1) if _KEY.match(item) else _scalar_value(item) for item in texts]
     is_nested = all(line[0].isspace() or _KEY.fullmatch(line) for line in below)
-    return _read_lines(text, (), depth - 1) if is_nested else _scalar_value(text)
+    return _read_field_lines(text, (), depth - 1) if is_nested else _scalar_value(text)
 
 
 def _scalar_value(text: str) -> JsonValue:

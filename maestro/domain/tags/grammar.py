@@ -148,8 +148,8 @@ def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
             body = textwrap.dedent(text[mark.end : extent.body_end]).strip()
             tag = Tag(mark.name, key, tuple(options), body, extent.complete)
             tags.append(replace(tag, quoted=is_quotation(tag)))
-            visible.show(text[mark.start : position]) if tags[-1].quoted else visible.cut()
-        index = tag_index.index(position)
+            visible.write_tag(text[mark.start : position]) if tags[-1].quoted else visible.cut()
+        index = tag_index.first_mark(position)
     visible.write(text[position:])
     return ParsedAnswer(visible.text() if visible.is_changed else text.strip(), tuple(tags))
 
@@ -174,7 +174,7 @@ class _TagIndex:
             if isinstance(mark, _Token):
                 self._by_name[mark.name].append(mark)
 
-    def index(self, position: int) -> int:
+    def first_mark(self, position: int) -> int:
         """Return the index of the first mark (tag or code span) that begins at the position or later."""
         return bisect_left(self._starts, position)
 
@@ -208,7 +208,7 @@ class _TagIndex:
         return end if end >= 0 else limit
 
     def _next_token(self, firsts: Sequence[int], position: int) -> _Token | None:
-        number = firsts[self.index(position)]
+        number = firsts[self.first_mark(position)]
         mark = self._marks[number] if number < len(self._marks) else None
         return mark if isinstance(mark, _Token) else None
 
@@ -218,7 +218,7 @@ class _TagIndex:
         for number in reversed(range(len(self._marks))):
             mark = self._marks[number]
             is_named = isinstance(mark, _Token) and mark.name in names
-            firsts[number] = number if is_named else firsts[self.index(mark.end)]
+            firsts[number] = number if is_named else firsts[self.first_mark(mark.end)]
         return firsts
 
 

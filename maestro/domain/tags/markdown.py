@@ -57,7 +57,7 @@ def _fenced_blocks(text: str) -> Iterator[CodeSpan]:
         while waiting and waiting[-1].start() > opening.start():
             line = waiting.pop()
             closings[line[1][0], _is_quoted(line)].prepend(line.end(), len(line[1]))
-        closed = closings[opening[1][0], _is_quoted(opening)].first(len(opening[1]))
+        closed = closings[opening[1][0], _is_quoted(opening)].first_end(len(opening[1]))
         yield CodeSpan(opening.start(1), min(closed or len(text), lines.end_of_container(opening)))
 
 
@@ -112,7 +112,7 @@ class _Closings:
         self._lengths.append(-length)
         self._ends.append(end)
 
-    def first(self, length: int) -> int | None:
+    def first_end(self, length: int) -> int | None:
         """Return the end of the first line with at least ``length`` fence characters, None without one."""
         index = bisect_right(self._lengths, -length)
         return self._ends[index - 1] if index else None
@@ -150,7 +150,7 @@ class VisibleText:
         """Mark the place of a removed part."""
         self._cut = self.is_changed = True
 
-    def show(self, tag: str) -> None:
+    def write_tag(self, tag: str) -> None:
         """Add a tag as code: inline, or as a fenced block if it has several lines."""
         self.is_changed = True
         is_block = "\n" in tag

@@ -67,7 +67,7 @@ def read_json(body: bytes | str) -> object:
         raise InvalidJson(f"the JSON has more than {DEEPEST} levels") from None
     except ValueError:
         raise InvalidJson("the body is not valid JSON") from None
-    if _depth(value) > DEEPEST:
+    if _nesting_depth(value) > DEEPEST:
         raise InvalidJson(f"the JSON has more than {DEEPEST} levels")
     return value
 
@@ -84,7 +84,7 @@ def _read_form(body: bytes) -> object:
     return read_json(fields["payload"]) if set(fields) == {"payload"} else fields
 
 
-def _depth(value: object) -> int:
+def _nesting_depth(value: object) -> int:
     """Return the number of levels of nested lists and objects, by a loop, because Python limits recursion."""
     depth, level = 0, [value]
     while containers := [one for one in level if isinstance(one, dict | list) and one]:

@@ -20,7 +20,7 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from maestro.domain.memory.facts import Fact, one_line
+from maestro.domain.memory.facts import Fact, fact_line
 from maestro.domain.memory.likeness import index_text, key_lengths, likeness_key, same_fact, search_terms, similar_facts
 from maestro.domain.memory.memory import (
     COUNTED,
@@ -296,7 +296,7 @@ class Memory(States):
 
     def keep(self, fact: MemoryFact) -> MemoryFact:
         """Write a fact that is new or was changed."""
-        fact.content = one_line(fact.content)
+        fact.content = fact_line(fact.content)
         fact.likeness, fact.words = likeness_key(fact.content), index_text(fact.content)
         return self._save(fact)
 

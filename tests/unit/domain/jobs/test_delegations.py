@@ -37,12 +37,12 @@ def tag(key: str = "bob", body: str = "count", *options: str, complete: bool = T
 
 @pytest.mark.parametrize(("key", "slug"), [("bob", "bob"), ("Bob", "bob"), ("@bob", "bob")])
 def test_a_task_names_its_agent_in_any_case_and_like_a_mention(key: str, slug: str) -> None:
-    assert DelegatedTask.of(tag(key, " count \n")) == DelegatedTask(slug, "count", hears=False)
+    assert DelegatedTask.from_tag(tag(key, " count \n")) == DelegatedTask(slug, "count", hears=False)
 
 
 @pytest.mark.parametrize(("options", "hears"), [((), False), (("wait",), True), (("WAIT",), True), (("later",), False)])
 def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: bool) -> None:
-    assert DelegatedTask.of(tag("bob", "count", *options)).hears is hears
+    assert DelegatedTask.from_tag(tag("bob", "count", *options)).hears is hears
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: 
     ],
 )
 def test_what_is_no_task_is_told(wrong: Tag, why: str) -> None:
-    assert why in (tag_problem(DelegatedTask.of(wrong), wrong) or "")
-    assert tag_problem(DelegatedTask.of(tag()), tag()) is None
+    assert why in (tag_problem(DelegatedTask.from_tag(wrong), wrong) or "")
+    assert tag_problem(DelegatedTask.from_tag(tag()), tag()) is None
 
 
 @pytest.mark.parametrize(
